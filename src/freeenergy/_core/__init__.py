@@ -1,0 +1,74 @@
+"""The core: parameters, numerics, records, rows and the one loop."""
+
+from ._arrays import Data, bucket, map_rows, row_hashes, row_seeds, sum_over_blocks
+from ._checkpoints import Checkpoint
+from ._compilation import configure, count_compilations
+from ._loop import AbstractAlgorithm, Info, Outcome, iterate
+from ._numerics import (
+    LOG_2PI,
+    categorical_entropy,
+    cholesky,
+    log_det_cholesky,
+    log_mean_exp,
+    softmax_at,
+    symmetrise,
+)
+from ._parameters import (
+    Constraint,
+    buffer,
+    constrain,
+    freeze,
+    learnable,
+    parameter,
+    parameter_count,
+    positive,
+    positive_definite,
+    real,
+    simplex,
+    unconstrain,
+    unit_interval,
+)
+from ._progress import AbstractProgress, bar, silent
+from ._records import Evidence, Fit, Kind
+
+__all__ = [
+    "LOG_2PI",
+    "AbstractAlgorithm",
+    "AbstractProgress",
+    "Checkpoint",
+    "Constraint",
+    "Data",
+    "Evidence",
+    "Fit",
+    "Info",
+    "Kind",
+    "Outcome",
+    "bar",
+    "bucket",
+    "buffer",
+    "categorical_entropy",
+    "cholesky",
+    "configure",
+    "constrain",
+    "count_compilations",
+    "freeze",
+    "iterate",
+    "learnable",
+    "log_det_cholesky",
+    "log_mean_exp",
+    "map_rows",
+    "parameter",
+    "parameter_count",
+    "positive",
+    "positive_definite",
+    "real",
+    "row_hashes",
+    "row_seeds",
+    "silent",
+    "simplex",
+    "softmax_at",
+    "sum_over_blocks",
+    "symmetrise",
+    "unconstrain",
+    "unit_interval",
+]

@@ -1,0 +1,157 @@
+"""Rows in a few sizes: padding to buckets, blocks of bounded memory, random numbers of a row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+_SMALLEST = 16
+
+
+def bucket(rows: int) -> int:
+    """The padded size for `rows`: 4 sizes an octave below 4096 rows, 16 above.
+
+    >>> [bucket(n) for n in (1, 17, 100, 1000, 100_000)]
+    [16, 20, 112, 1024, 102400]
+    """
+    if rows <= _SMALLEST:
+        return _SMALLEST
+    parts = 4 if rows <= 4096 else 16
+    step = max(1 << ((rows - 1).bit_length() - 1 - parts.bit_length() + 1), 1)
+    return -(-rows // step) * step
+
+
+class Data(eqx.Module):
+    """Rows for learning: arrays of one leading length, and a weight for each row.
+
+    Attributes:
+        x: an array, or a tree of arrays, with a row per observation.
+        weight: a non-negative number per row; padding has weight zero.
+        rows: how many rows are real; they come first.
+        incomplete: whether `x` holds NaN, which means not observed.
+    """
+
+    x: Any
+    weight: Array
+    rows: Array
+    incomplete: bool = eqx.field(static=True)
+
+    @staticmethod
+    def of(x: Any, weight: Any = None, *, dtype: Any = None) -> Data:
+        """Pads `x` (and weights, one by default) to a bucket size.
+
+        Floating-point arrays are padded with zeros of the same type, and cast to `dtype` if given.
+        """
+        x = jax.tree.map(np.asarray, x)
+        lengths = {len(leaf) for leaf in jax.tree.leaves(x)}
+        if len(lengths) != 1:
+            raise ValueError(f"The parts of the data must have one length. Got {sorted(lengths)}.")
+        (n,) = lengths
+        floating = [a for a in jax.tree.leaves(x) if np.issubdtype(a.dtype, np.floating)]
+        incomplete = any(bool(np.isnan(a).any()) for a in floating)
+        dtype = dtype or (floating[0].dtype if floating else np.dtype(np.float64))
+        weight = np.ones(n, dtype) if weight is None else np.asarray(weight, dtype)
+        padded = bucket(n)
+
+        def pad(a: np.ndarray) -> Array:
+            kind = dtype if np.issubdtype(a.dtype, np.floating) else a.dtype
+            out = np.zeros((padded, *a.shape[1:]), kind)
+            out[:n] = a
+            return jnp.asarray(out)
+
+        return Data(jax.tree.map(pad, x), pad(weight), jnp.asarray(n, jnp.int32), incomplete)
+
+    @property
+    def size(self) -> int:
+        """The padded number of rows."""
+        return self.weight.shape[0]
+
+
+def sum_over_blocks(
+    function: Callable[[Any, Array], Any], data: Data, *, block: int = 4096
+) -> Any:
+    """Σ over blocks of rows of `function(x, weight)`, a tree of arrays, in bounded memory.
+
+    Only blocks with real rows are visited.  Not differentiable: blocks are a loop of traced length.
+    """
+    if data.size <= block:
+        return function(data.x, data.weight)
+    last = data.size - block
+
+    def rows(start: Array) -> tuple[Any, Array]:
+        # the last block is shifted back to fit; what it repeats gets weight zero
+        at = jnp.minimum(start, last)
+        x, weight = jax.tree.map(
+            lambda a: jax.lax.dynamic_slice_in_dim(a, at, block), (data.x, data.weight)
+        )
+        return x, jnp.where(at + jnp.arange(block) >= start, weight, 0)
+
+    def body(i: Array, total: Any) -> Any:
+        return jax.tree.map(jnp.add, total, function(*rows(i * block)))
+
+    shapes = jax.eval_shape(function, *jax.eval_shape(rows, jnp.asarray(0, jnp.int32)))
+    zero = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
+    blocks = (data.rows + block - 1) // block
+    return jax.lax.fori_loop(0, blocks.astype(jnp.int32), body, zero)
+
+
+def map_rows(function: Callable[..., Any], rows: Any, *args: Any, block: int = 4096) -> Any:
+    """`function(row, *args)` for each row, compiled once per bucket; NumPy in and out.
+
+    `function` must be a module-level function (or a bound method of a pytree class accessed
+    through one), because the compiled program is kept for it.
+    """
+    n = len(jax.tree.leaves(rows)[0])
+    outs = []
+    for start in range(0, max(n, 1), block * 16):
+        part = jax.tree.map(lambda a, s=start: np.asarray(a)[s : s + block * 16], rows)
+        length = len(jax.tree.leaves(part)[0])
+        padded = bucket(length)
+        filled = jax.tree.map(
+            lambda a, p=padded, m=length: np.concatenate(
+                [a, np.zeros((p - m, *a.shape[1:]), a.dtype)]
+            ),
+            part,
+        )
+        out = jax.device_get(_map_rows(function, filled, args, block))
+        outs.append(jax.tree.map(lambda a, m=length: a[:m], out))
+    return jax.tree.map(lambda *parts: np.concatenate(parts), *outs)
+
+
+@eqx.filter_jit
+def _map_rows(function: Callable[..., Any], rows: Any, args: Any, block: int) -> Any:
+    size = jax.tree.leaves(rows)[0].shape[0]
+    if size <= block:
+        return jax.vmap(lambda row: function(row, *args))(rows)
+    return jax.lax.map(lambda row: function(row, *args), rows, batch_size=block)
+
+
+_NAN_BITS = np.uint64(0x7FF8000000000000)
+
+
+def row_hashes(x: np.ndarray) -> np.ndarray:
+    """A 64-bit number for each row that depends on its values alone.
+
+    Equal rows (NaN equals NaN, −0 equals 0) have equal numbers; they order rows independently of
+    how the rows were passed and seed the random numbers of a row.
+    """
+    x = np.ascontiguousarray(np.asarray(x, np.float64).reshape(len(x), -1))
+    bits = (x + 0.0).view(np.uint64)
+    bits = np.where(np.isnan(x), _NAN_BITS, bits)
+    state = np.full(len(x), 0x9E3779B97F4A7C15, np.uint64)
+    for column in range(x.shape[1]):
+        state = (state ^ bits[:, column]) * np.uint64(0xBF58476D1CE4E5B9)
+        state ^= state >> np.uint64(29)
+    state *= np.uint64(0x94D049BB133111EB)
+    return state ^ (state >> np.uint64(32))
+
+
+def row_seeds(x: np.ndarray) -> np.ndarray:
+    """A 32-bit seed for each row, to fold into a key: noise that other rows cannot change."""
+    return (row_hashes(x) >> np.uint64(32)).astype(np.uint32)

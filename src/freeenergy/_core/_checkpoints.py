@@ -1,0 +1,97 @@
+"""Checkpoints: the state of a running fit in one file, written whole or not at all."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+_FORMAT = "freeenergy-checkpoint-1"
+
+
+@dataclasses.dataclass
+class Checkpoint:
+    """Keeps the state of a fit in `path`, at most every `interval` seconds.
+
+    A fit that is killed and called again with the same arguments goes on from the file.  A file
+    of another fit (other shapes, or another `identity`) is refused.
+
+    Attributes:
+        path: where the file is.
+        interval: seconds between writes.
+        identity: names the fit that the file belongs to.
+    """
+
+    path: str | os.PathLike[str]
+    interval: float = 30.0
+    identity: str = ""
+    _last: float = dataclasses.field(default_factory=time.monotonic, repr=False)
+
+    def maybe_save(self, state: Any, n_iter: int, history: dict[str, np.ndarray], done: bool) -> None:
+        """Saves if `interval` seconds have passed since the last time."""
+        if time.monotonic() - self._last >= self.interval:
+            self.save(state, n_iter, history, done)
+
+    def save(self, state: Any, n_iter: int, history: dict[str, np.ndarray], done: bool) -> None:
+        """Writes the file; a kill in the middle leaves the former one."""
+        arrays = jax.tree.leaves(eqx.filter(state, eqx.is_array))
+        tensors = {f"state.{i}": _as_numpy(leaf) for i, leaf in enumerate(arrays)}
+        tensors |= {f"history.{name}": np.array(values) for name, values in history.items()}
+        header = {"format": _FORMAT, "identity": self.identity, "n_iter": n_iter, "done": done}
+        path = Path(self.path)
+        partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+        save_file(tensors, partial, metadata={"freeenergy": json.dumps(header)})
+        os.replace(partial, path)
+        self._last = time.monotonic()
+
+    def resume(self, state: Any) -> tuple[Any, int, dict[str, np.ndarray], bool]:
+        """The saved state in the shape of `state`, or `state` itself when there is no file."""
+        path = Path(self.path)
+        if not path.exists():
+            return state, 0, {}, False
+        try:
+            with safe_open(path, framework="numpy") as file:
+                header = json.loads((file.metadata() or {}).get("freeenergy", "{}"))
+                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        except (SafetensorError, OSError, ValueError) as error:
+            raise ValueError(f"The checkpoint '{path}' cannot be read ({error}). Remove it.") from None
+        arrays, static = eqx.partition(state, eqx.is_array)
+        leaves, structure = jax.tree.flatten(arrays)
+        saved = [tensors.get(f"state.{i}") for i in range(len(leaves))]
+        fits = header.get("format") == _FORMAT and header.get("identity") == self.identity
+        fits = fits and all(
+            s is not None and s.shape == _as_numpy(leaf).shape
+            for s, leaf in zip(saved, leaves, strict=True)
+        )
+        if not fits:
+            raise ValueError(
+                f"The checkpoint '{path}' belongs to another fit. Remove it or name another file."
+            )
+        arrays = jax.tree.unflatten(
+            structure, [_like(s, leaf) for s, leaf in zip(saved, leaves, strict=True)]
+        )
+        history = {k.removeprefix("history."): v for k, v in tensors.items() if k.startswith("history.")}
+        return eqx.combine(arrays, static), header["n_iter"], history, header["done"]
+
+
+def _is_key(leaf: Any) -> bool:
+    return isinstance(leaf, jax.Array) and jax.numpy.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def _as_numpy(leaf: Any) -> np.ndarray:
+    return np.ascontiguousarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf)
+
+
+def _like(saved: np.ndarray, leaf: Any) -> Any:
+    if _is_key(leaf):
+        return jax.random.wrap_key_data(saved, impl=jax.random.key_impl(leaf))
+    return jax.numpy.asarray(saved, leaf.dtype)

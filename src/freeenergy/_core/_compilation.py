@@ -1,0 +1,64 @@
+"""Compile once: 64-bit mode, and a cache that outlives the process."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import jax
+
+
+def _cache_directory() -> Path:
+    if sys.platform == "darwin":
+        base = Path.home() / "Library" / "Caches"
+    elif sys.platform == "win32":
+        base = Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local"))
+    else:
+        base = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
+    return base / "freeenergy" / "jax"
+
+
+def configure() -> None:
+    """Turns JAX's 64-bit mode on and, unless the user chose one, sets up a persistent cache."""
+    jax.config.update("jax_enable_x64", True)
+    if jax.config.jax_compilation_cache_dir is None:
+        try:
+            directory = _cache_directory()
+            directory.mkdir(parents=True, exist_ok=True)
+        except OSError:
+            return  # no place to write: every process compiles for itself
+        jax.config.update("jax_compilation_cache_dir", str(directory))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+        jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
+
+
+class CompilationCounter:
+    """How many XLA programs were asked for inside `count_compilations`."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+
+@contextlib.contextmanager
+def count_compilations() -> Iterator[CompilationCounter]:
+    """Counts the compilations (from the cache on disk or not) that happen in a block.
+
+    >>> with count_compilations() as counter:
+    ...     _ = jax.jit(lambda x: x + 1)(1.0)
+    >>> counter.count
+    1
+    """
+    counter = CompilationCounter()
+
+    def listen(event: str, duration: float, **_: object) -> None:
+        if event == "/jax/core/compile/backend_compile_duration":
+            counter.count += 1
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    try:
+        yield counter
+    finally:
+        jax.monitoring.unregister_event_duration_listener(listen)

@@ -1,0 +1,171 @@
+"""The one iteration loop.
+
+An algorithm is two pure functions, `init` and `step`; the loop owns everything else: the
+iteration count, the stop, the guard against non-finite objectives, history, progress,
+checkpoints and interruption.  Steps run on the device in chunks, so that a short fit costs a
+handful of dispatches; the length of a chunk adapts to the time a step takes, so that a long fit
+reports and can be interrupted about four times a second.
+"""
+
+from __future__ import annotations
+
+import abc
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from ._checkpoints import Checkpoint
+from ._progress import AbstractProgress, silent
+
+_CHUNK = 64
+_FIRST_CHUNK = 8
+_SECONDS_PER_CHUNK = 0.25
+
+
+class Info(NamedTuple):
+    """What a step tells: the objective (lower is better), whether it is done, what to record."""
+
+    objective: Array
+    done: Array
+    metrics: dict[str, Array]
+
+
+class AbstractAlgorithm(eqx.Module):
+    """An iteration: `init` makes a state, `step` advances it.  Both are compiled."""
+
+    @abc.abstractmethod
+    def init(self, model: Any, data: Any, *, key: Array) -> Any:
+        """The first state."""
+
+    @abc.abstractmethod
+    def step(self, state: Any, data: Any, *, key: Array) -> tuple[Any, Info]:
+        """The next state, and what to tell about the step."""
+
+    @abc.abstractmethod
+    def model(self, state: Any) -> Any:
+        """The model that `state` stands for."""
+
+
+class Outcome(NamedTuple):
+    """What `iterate` returns."""
+
+    state: Any
+    history: dict[str, np.ndarray]
+    n_iter: int
+    converged: bool
+    reason: str
+
+
+class _Carry(NamedTuple):
+    state: Any
+    count: Array
+    done: Array
+    finite: Array
+    records: dict[str, Array]
+
+
+@eqx.filter_jit
+def _init(algorithm: AbstractAlgorithm, model: Any, data: Any, key: Array) -> Any:
+    return algorithm.init(model, data, key=key)
+
+
+@eqx.filter_jit
+def _advance(
+    algorithm: AbstractAlgorithm, state: Any, data: Any, key: Array, start: Array, steps: Array
+) -> tuple[Any, Array, Array, Array, dict[str, Array]]:
+    """Runs up to `steps` (at most `_CHUNK`) iterations; stops early when done or non-finite."""
+    arrays, static = eqx.partition(state, eqx.is_array)
+
+    def one(arrays: Any, iteration: Array) -> tuple[Any, Info]:
+        step_key = jax.random.fold_in(key, iteration)
+        new, info = algorithm.step(eqx.combine(arrays, static), data, key=step_key)
+        return eqx.filter(new, eqx.is_array), info
+
+    shapes = jax.eval_shape(one, arrays, start)[1]
+    names = {"objective": shapes.objective, **shapes.metrics}
+    records = {name: jnp.zeros((_CHUNK,), s.dtype) for name, s in names.items()}
+
+    def proceed(carry: _Carry) -> Array:
+        return (carry.count < steps) & ~carry.done & carry.finite
+
+    def body(carry: _Carry) -> _Carry:
+        new, info = one(carry.state, start + carry.count)
+        finite = jnp.isfinite(info.objective)
+        # a non-finite step is not taken: the last good state stays
+        kept = jax.tree.map(lambda a, b: jnp.where(finite, a, b), new, carry.state)
+        values = {"objective": info.objective, **info.metrics}
+        written = {k: carry.records[k].at[carry.count].set(values[k]) for k in carry.records}
+        return _Carry(kept, carry.count + finite.astype(carry.count.dtype), info.done, finite, written)
+
+    zero = jnp.zeros((), start.dtype)
+    no = jnp.zeros((), bool)
+    out = jax.lax.while_loop(proceed, body, _Carry(arrays, zero, no, ~no, records))
+    return eqx.combine(out.state, static), out.count, out.done, out.finite, out.records
+
+
+def iterate(
+    algorithm: AbstractAlgorithm,
+    model: Any,
+    data: Any,
+    *,
+    key: Array,
+    max_iter: int,
+    progress: Callable[[int], AbstractProgress] = silent,
+    checkpoint: Checkpoint | None = None,
+) -> Outcome:
+    """Drives `algorithm` from `model` until it is done, fails or reaches `max_iter`.
+
+    The iteration number is folded into `key`, so that a resumed run draws the same numbers as an
+    uninterrupted one.  Ctrl-C stops at the end of the running chunk and keeps what was done.
+    """
+    init_key, loop_key = jax.random.split(key)
+    state = _init(algorithm, model, data, init_key)
+    n_iter, history = 0, {}
+    done, finite, interrupted = False, True, False
+    if checkpoint is not None:
+        state, n_iter, history, done = checkpoint.resume(state)
+    length = _FIRST_CHUNK
+    with progress(max_iter) as bar:
+        bar.update(n_iter, {name: float(values[-1]) for name, values in history.items()})
+        while n_iter < max_iter and not done and finite and not interrupted:
+            steps = min(length, max_iter - n_iter)
+            started = time.perf_counter()
+            try:
+                state, *report = _advance(
+                    algorithm, state, data, loop_key, np.int32(n_iter), np.int32(steps)
+                )
+                count, done, finite, records = jax.device_get(report)
+            except KeyboardInterrupt:
+                interrupted = True
+                break
+            seconds = max(time.perf_counter() - started, 1e-6)
+            for name, values in records.items():
+                part = values[:count]
+                history[name] = np.concatenate([history[name], part]) if name in history else part
+            n_iter, done = n_iter + int(count), bool(done)
+            length = int(np.clip(_SECONDS_PER_CHUNK * steps / seconds, 1, _CHUNK))
+            bar.update(n_iter, {k: float(v[-1]) for k, v in history.items() if len(v)})
+            if checkpoint is not None:
+                checkpoint.maybe_save(state, n_iter, history, done)
+        if checkpoint is not None:
+            checkpoint.save(state, n_iter, history, done)
+    return Outcome(state, history, n_iter, done, _reason(done, bool(finite), interrupted, n_iter))
+
+
+def _reason(done: bool, finite: bool, interrupted: bool, n_iter: int) -> str:
+    if interrupted:
+        return f"interrupted after {n_iter} iterations"
+    if not finite:
+        return (
+            f"the objective became non-finite at iteration {n_iter + 1}; the last good model is "
+            "kept. Try a smaller learning rate, stronger regularisation or rescaled data"
+        )
+    if done:
+        return f"converged after {n_iter} iterations"
+    return f"reached the limit of {n_iter} iterations; raise 'max_iter' or loosen 'tol'"

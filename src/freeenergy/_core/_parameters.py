@@ -1,0 +1,186 @@
+"""Parameters with their constraint declared on the field.
+
+A model is a frozen `equinox.Module`; a field made by `parameter(constraint)` is stored in the
+constrained space that people read (a rate is positive, weights sum to one).  Optimisers work on
+the image under `unconstrain`, a tree of the same structure whose leaves are free reals.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+Tree = TypeVar("Tree")
+
+
+@dataclasses.dataclass(frozen=True)
+class Constraint:
+    """A set of admissible values and a smooth map onto it from free reals of the same shape.
+
+    Attributes:
+        name: how messages call the set.
+        to_free: maps an admissible value to free reals.
+        from_free: maps free reals back into the set; `from_free(to_free(v)) == v`.
+        contains: tells, entry by entry, whether a value is admissible.
+    """
+
+    name: str
+    to_free: Callable[[Array], Array]
+    from_free: Callable[[Array], Array]
+    contains: Callable[[Array], Array]
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+def _identity(value: Array) -> Array:
+    return value
+
+
+def _inverse_softplus(value: Array) -> Array:
+    # log(exp(v) − 1) without overflow for large v or cancellation for small v
+    return value + jnp.log(-jnp.expm1(-value))
+
+
+def _logit(value: Array) -> Array:
+    return jnp.log(value) - jnp.log1p(-value)
+
+
+def _log_simplex(value: Array) -> Array:
+    # a weight of exactly zero has no finite image: keep it far below the others instead
+    return jnp.log(jnp.maximum(value, jnp.finfo(value.dtype).tiny))
+
+
+def _log_cholesky(value: Array) -> Array:
+    factor = jnp.linalg.cholesky(value)
+    diagonal = jnp.diagonal(factor, axis1=-2, axis2=-1)
+    return jnp.tril(factor, -1) + _diagonal_matrix(jnp.log(diagonal))
+
+
+def _from_log_cholesky(free: Array) -> Array:
+    diagonal = jnp.exp(jnp.diagonal(free, axis1=-2, axis2=-1))
+    factor = jnp.tril(free, -1) + _diagonal_matrix(diagonal)
+    return factor @ jnp.swapaxes(factor, -1, -2)
+
+
+def _diagonal_matrix(diagonal: Array) -> Array:
+    return diagonal[..., None] * jnp.eye(diagonal.shape[-1], dtype=diagonal.dtype).reshape(
+        (1,) * (diagonal.ndim - 1) + (diagonal.shape[-1],) * 2
+    )
+
+
+def _is_positive_definite(value: Array) -> Array:
+    # the Cholesky factor of an indefinite matrix is NaN
+    return jnp.isfinite(jnp.linalg.cholesky(value))
+
+
+real = Constraint("real", _identity, _identity, jnp.isfinite)
+positive = Constraint("positive", _inverse_softplus, jax.nn.softplus, lambda v: v > 0)
+unit_interval = Constraint(
+    "in the open unit interval", _logit, jax.nn.sigmoid, lambda v: (v > 0) & (v < 1)
+)
+simplex = Constraint(
+    "non-negative with sum one along the last axis",
+    _log_simplex,
+    lambda free: jax.nn.softmax(free, axis=-1),
+    lambda v: (v >= 0) & (jnp.abs(jnp.sum(v, axis=-1, keepdims=True) - 1) < 1e-6),
+)
+positive_definite = Constraint(
+    "symmetric positive definite", _log_cholesky, _from_log_cholesky, _is_positive_definite
+)
+
+
+def parameter(constraint: Constraint = real, **options: Any) -> Any:
+    """Declares a field of a model as a parameter that lives in `constraint`.
+
+    >>> class Rate(eqx.Module):
+    ...     value: Array = parameter(positive)
+    >>> round(float(unconstrain(Rate(jnp.array(1.0))).value), 4)
+    0.5413
+    """
+    return eqx.field(metadata={"constraint": constraint}, **options)
+
+
+def buffer(**options: Any) -> Any:
+    """Declares an array field that belongs to the model but is never learned."""
+    return eqx.field(metadata={"buffer": True}, **options)
+
+
+def _map_fields(model: Tree, leaf: Callable[[dataclasses.Field | None, Any], Any]) -> Tree:
+    """Rebuilds `model` with `leaf(field, value)` in place of every array leaf.
+
+    `field` is the innermost dataclass field that holds the leaf (None outside any module).
+    """
+
+    def visit(node: Any, field: dataclasses.Field | None) -> Any:
+        if isinstance(node, eqx.Module):
+            leaves, structure = jax.tree.flatten(node, is_leaf=lambda child: child is not node)
+            names = [
+                f
+                for f in dataclasses.fields(node)
+                if not f.metadata.get("static", False) and hasattr(node, f.name)
+            ]
+            return jax.tree.unflatten(
+                structure, [visit(child, f) for child, f in zip(leaves, names, strict=True)]
+            )
+        inner = jax.tree.leaves(node, is_leaf=lambda child: child is not node)
+        if len(inner) == 1 and inner[0] is node:
+            return leaf(field, node)
+        leaves, structure = jax.tree.flatten(node, is_leaf=lambda child: child is not node)
+        return jax.tree.unflatten(structure, [visit(child, field) for child in leaves])
+
+    return visit(model, None)
+
+
+def _apply(model: Tree, direction: str) -> Tree:
+    def leaf(field: dataclasses.Field | None, value: Any) -> Any:
+        constraint = field.metadata.get("constraint") if field is not None else None
+        if constraint is None or not eqx.is_inexact_array(value):
+            return value
+        return getattr(constraint, direction)(value)
+
+    return _map_fields(model, leaf)
+
+
+def unconstrain(model: Tree) -> Tree:
+    """Maps every parameter of `model` to free reals; the tree keeps its structure."""
+    return _apply(model, "to_free")
+
+
+def constrain(free: Tree) -> Tree:
+    """Maps a tree made by `unconstrain` back to admissible parameters."""
+    return _apply(free, "from_free")
+
+
+def learnable(model: Tree) -> Tree:
+    """A tree of booleans: True at the leaves that learning may change.
+
+    These are the floating-point arrays, except fields declared with `buffer()`.
+    """
+
+    def leaf(field: dataclasses.Field | None, value: Any) -> bool:
+        is_buffer = field is not None and field.metadata.get("buffer", False)
+        return eqx.is_inexact_array(value) and not is_buffer
+
+    return _map_fields(model, leaf)
+
+
+def freeze(model: Tree, where: Callable[[Tree], Any]) -> Tree:
+    """The tree of `learnable` with False at the leaves of `where(model)`.
+
+    A learner takes it as `learnable=`: `EM(learnable=freeze(model, lambda m: m.components))`.
+    """
+    mask = learnable(model)
+    frozen = jax.tree.map(lambda _: False, where(mask))
+    return eqx.tree_at(where, mask, frozen)
+
+
+def parameter_count(model: Any) -> int:
+    """The number of learnable scalars in `model`."""
+    return sum(leaf.size for leaf in jax.tree.leaves(eqx.filter(model, learnable(model))))

@@ -1,0 +1,76 @@
+"""Progress of a long fit, on standard error."""
+
+from __future__ import annotations
+
+import abc
+from types import TracebackType
+from typing import Self
+
+
+class AbstractProgress(abc.ABC):
+    """Shows how far the loop is; a context manager."""
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @abc.abstractmethod
+    def start(self) -> None: ...
+
+    @abc.abstractmethod
+    def update(self, n_iter: int, metrics: dict[str, float]) -> None: ...
+
+    @abc.abstractmethod
+    def stop(self) -> None: ...
+
+
+class _Silent(AbstractProgress):
+    def start(self) -> None:
+        pass
+
+    def update(self, n_iter: int, metrics: dict[str, float]) -> None:
+        pass
+
+    def stop(self) -> None:
+        pass
+
+
+class _Bar(AbstractProgress):
+    def __init__(self, total: int, label: str) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+        self._rich = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[metrics]}"),
+            console=Console(stderr=True),
+        )
+        self._task = self._rich.add_task(label, total=total, metrics="")
+
+    def start(self) -> None:
+        self._rich.start()
+
+    def update(self, n_iter: int, metrics: dict[str, float]) -> None:
+        text = "  ".join(f"{name} {value:.5g}" for name, value in metrics.items())
+        self._rich.update(self._task, completed=n_iter, metrics=text)
+
+    def stop(self) -> None:
+        self._rich.stop()
+
+
+def silent(total: int) -> AbstractProgress:
+    """Shows nothing."""
+    return _Silent()
+
+
+def bar(label: str):
+    """Makes a progress bar with `label` for `iterate(progress=…)`."""
+    return lambda total: _Bar(total, label)

@@ -1,0 +1,99 @@
+"""What comes back: the evidence for data under a model, and the result of a fit."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import math
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+Model = TypeVar("Model")
+
+
+class Kind(enum.Enum):
+    """How a log-probability is known."""
+
+    EXACT = "exact"
+    LOWER = "lower bound"
+    UPPER = "upper bound"
+    ESTIMATE = "estimate"
+
+    def combine(self, other: Kind) -> Kind:
+        """The kind of a sum of two such numbers."""
+        if self is other or other is Kind.EXACT:
+            return self
+        return other if self is Kind.EXACT else Kind.ESTIMATE
+
+
+@dataclasses.dataclass(frozen=True)
+class Evidence:
+    """Log-probability of each sample, how well it is known, and in which sense.
+
+    Attributes:
+        nats: log p(x) for each sample, in the units of the data.
+        stderr: Monte Carlo standard error of each entry of `nats` (zero if none was used).
+        kind: exact, lower bound, upper bound or estimate.
+
+    >>> Evidence(np.array([-1.0, -3.0]), np.zeros(2), Kind.EXACT).mean
+    -2.0
+    """
+
+    nats: np.ndarray
+    stderr: np.ndarray
+    kind: Kind
+
+    def __post_init__(self) -> None:
+        if np.shape(self.nats) != np.shape(self.stderr):
+            raise ValueError(
+                "The 'stderr' of Evidence must have the shape of 'nats', "
+                f"{np.shape(self.nats)}. Got {np.shape(self.stderr)} instead."
+            )
+
+    def __len__(self) -> int:
+        return len(self.nats)
+
+    @property
+    def mean(self) -> float:
+        """Mean of `nats` over the samples."""
+        return float(np.mean(self.nats))
+
+    @property
+    def mean_stderr(self) -> float:
+        """Standard error of `mean`, from the spread over samples and the Monte Carlo error.
+
+        The spread over samples already contains independent Monte Carlo noise of each entry;
+        with a single sample only the Monte Carlo error is known.
+        """
+        n = len(self.nats)
+        if n < 2:
+            return float(self.stderr[0])
+        return float(np.std(self.nats, ddof=1) / math.sqrt(n))
+
+    @property
+    def bits(self) -> np.ndarray:
+        """Code length −log₂ p(x) of each sample: fewer is better."""
+        return -self.nats / math.log(2)
+
+
+@dataclasses.dataclass(frozen=True)
+class Fit(Generic[Model]):
+    """The result of `learning.fit`.
+
+    Attributes:
+        model: the fitted model (the last good one if the objective became non-finite).
+        history: one array per recorded quantity, an entry per iteration; `history["objective"]`
+            is what the learner lowers.
+        n_iter: iterations done.
+        converged: whether the learner's own criterion was met.
+        reason: a sentence on why the loop stopped.
+        details: what else the learner knows, such as the state of its Markov chains.
+    """
+
+    model: Model
+    history: dict[str, np.ndarray]
+    n_iter: int
+    converged: bool
+    reason: str
+    details: Any = None

@@ -1,0 +1,173 @@
+"""What a distribution can do, in small abstract classes.
+
+Everything is written for one event (a vector of `dim` numbers) and batched by `jax.vmap`.
+NaN in an event means *not observed*: the law of the library is that it is marginalised.
+"""
+
+from __future__ import annotations
+
+import abc
+from typing import ClassVar, Self
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.flatten_util import ravel_pytree
+
+
+class AbstractDistribution(eqx.Module):
+    """A normalised density or mass over one event."""
+
+    @abc.abstractmethod
+    def log_prob(self, x: Array) -> Array:
+        """log p(x), a scalar."""
+
+    @abc.abstractmethod
+    def sample(self, *, key: Array) -> Array:
+        """One draw."""
+
+
+class AbstractPartial(eqx.Module):
+    """A distribution whose `log_prob` marginalises NaN, and that can fill it in."""
+
+    @abc.abstractmethod
+    def complete_mean(self, x: Array) -> Array:
+        """`x` with each NaN replaced by its mean given the observed entries."""
+
+    @abc.abstractmethod
+    def complete_sample(self, x: Array, *, key: Array) -> Array:
+        """`x` with the NaN entries drawn given the observed ones."""
+
+
+class AbstractExponentialFamily(AbstractDistribution, AbstractPartial):
+    """p(x) = h(x) exp(η·T(x) − A(η)).
+
+    A family says what is its own (`statistics`, `natural`, `log_partition`, `log_base`,
+    `from_natural`, `from_statistics`, `sample`).  For sums over many events and components the
+    same density is written as one inner product,
+
+        log p(x) = coefficients · features(x) + log_base(x),
+
+    where `features` are the statistics together with the indicator that they were observed, and
+    `coefficients` are η together with −A.  Stacked over rows and components this is a matrix
+    product, and so is the sum of features under responsibilities, from which `from_features`
+    makes the maximum-likelihood member.
+    """
+
+    @abc.abstractmethod
+    def statistics(self, x: Array) -> Array:
+        """T(x), for a complete event."""
+
+    @abc.abstractmethod
+    def natural(self) -> Array:
+        """η, in the shape of `statistics`."""
+
+    @abc.abstractmethod
+    def log_partition(self) -> Array:
+        """A(η): a scalar, or a number per coordinate in families that factorise."""
+
+    @abc.abstractmethod
+    def from_natural(self, natural: Array) -> Self:
+        """The member with natural parameters `natural`."""
+
+    @abc.abstractmethod
+    def from_statistics(self, weight: Array, total: Array) -> Self:
+        """The maximum-likelihood member for Σ w T(x) = `total` and Σ w = `weight`."""
+
+    @abc.abstractmethod
+    def log_base(self, x: Array) -> Array:
+        """log h(x), a scalar; unobserved entries count zero."""
+
+    @abc.abstractmethod
+    def features(self, x: Array) -> Array:
+        """The vector of statistics and indicators; NaN only if `masks_missing`."""
+
+    @abc.abstractmethod
+    def expected_features(self, x: Array) -> Array:
+        """E[features | the observed entries of x]; equals `features` of a complete event."""
+
+    @abc.abstractmethod
+    def coefficients(self) -> Array:
+        """What `features` is multiplied with."""
+
+    @abc.abstractmethod
+    def from_features(self, total: Array) -> Self:
+        """The maximum-likelihood member for Σ w features(x) = `total`.
+
+        On a stack of members (every array with a leading axis) `total` has that axis too.
+        """
+
+    @property
+    @abc.abstractmethod
+    def masks_missing(self) -> bool:
+        """Whether `features` of an incomplete event are exact, entry by entry."""
+
+
+def mean_parameters(family: AbstractExponentialFamily) -> Array:
+    """E[T(x)] = ∇A(η), in the shape of the statistics."""
+    return jax.grad(lambda eta: jnp.sum(family.from_natural(eta).log_partition()))(family.natural())
+
+
+def fisher_information(family: AbstractExponentialFamily) -> Array:
+    """Cov[T(x)] = ∇²A(η), the Fisher information of the natural parameters, as a matrix."""
+    eta, unravel = ravel_pytree(family.natural())
+    return jax.hessian(lambda e: jnp.sum(family.from_natural(unravel(e)).log_partition()))(eta)
+
+
+class AbstractFactorised(AbstractExponentialFamily):
+    """A family whose coordinates are independent: p(x) = Π_d p_d(x_d).
+
+    `statistics` and `natural` have shape (dim,) or (dim, s); `log_partition` and `log_base_terms`
+    have shape (dim,).  A missing coordinate is left out of every sum, which is exact.
+    """
+
+    neutral: ClassVar[float] = 0.0
+    """An ordinary value inside the support, put in place of NaN before it is masked."""
+
+    @abc.abstractmethod
+    def log_base_terms(self, x: Array) -> Array:
+        """log h_d(x_d) for each coordinate."""
+
+    @abc.abstractmethod
+    def mean(self) -> Array:
+        """E[x], one number per coordinate."""
+
+    def _observed(self, x: Array) -> tuple[Array, Array]:
+        observed = ~jnp.isnan(x)
+        return observed, jnp.where(observed, x, jnp.asarray(self.neutral, x.dtype))
+
+    def features(self, x: Array) -> Array:
+        observed, filled = self._observed(x)
+        t = self.statistics(filled)
+        mask = observed.reshape(observed.shape + (1,) * (t.ndim - observed.ndim))
+        return jnp.concatenate([jnp.where(mask, t, 0).ravel(), observed.astype(t.dtype)])
+
+    def expected_features(self, x: Array) -> Array:
+        return self.features(x)
+
+    def coefficients(self) -> Array:
+        return jnp.concatenate([self.natural().ravel(), -self.log_partition()])
+
+    def from_features(self, total: Array) -> Self:
+        if total.ndim == 2:
+            return jax.vmap(lambda member, t: member.from_features(t))(self, total)
+        dim = self.log_partition().shape[0]
+        return self.from_statistics(total[-dim:], total[:-dim].reshape(self.natural().shape))
+
+    def log_base(self, x: Array) -> Array:
+        observed, filled = self._observed(x)
+        return jnp.sum(jnp.where(observed, self.log_base_terms(filled), 0))
+
+    def log_prob(self, x: Array) -> Array:
+        return jnp.vdot(self.coefficients(), self.features(x)) + self.log_base(x)
+
+    def complete_mean(self, x: Array) -> Array:
+        return jnp.where(jnp.isnan(x), self.mean(), x)
+
+    def complete_sample(self, x: Array, *, key: Array) -> Array:
+        return jnp.where(jnp.isnan(x), self.sample(key=key), x)
+
+    @property
+    def masks_missing(self) -> bool:
+        return True

@@ -1,0 +1,151 @@
+"""The Gaussian with any covariance structure, and its algebra."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from .._core import LOG_2PI, cholesky, log_det_cholesky, parameter
+from ._base import AbstractExponentialFamily
+from ._covariance import AbstractCovariance, dense_second_moments, triangle
+
+
+class Gaussian(AbstractExponentialFamily):
+    """N(x; μ, Σ) = exp(−½ (x−μ)ᵀΣ⁻¹(x−μ)) / √|2πΣ|.
+
+    The covariance is an object, so that one class serves every structure.  Missing entries are
+    integrated out exactly.
+
+    >>> from freeenergy.distributions import Full
+    >>> normal = Gaussian(jnp.zeros(2), Full(jnp.eye(2)))
+    >>> round(float(normal.log_prob(jnp.array([0.0, jnp.nan]))), 6)
+    -0.918939
+    """
+
+    mean: Array = parameter()
+    covariance: AbstractCovariance
+
+    def statistics(self, x: Array) -> Array:
+        return jnp.concatenate([x, self.covariance.second_moments(x)])
+
+    def natural(self) -> Array:
+        return jnp.concatenate(
+            [self.covariance.solve(self.mean), self.covariance.precision_coefficients()]
+        )
+
+    def log_partition(self) -> Array:
+        dim = self.mean.shape[-1]
+        length = jnp.vdot(self.mean, self.covariance.solve(self.mean))
+        return 0.5 * (length + self.covariance.log_det() + dim * LOG_2PI)
+
+    def from_natural(self, natural: Array) -> Gaussian:
+        dim = self.mean.shape[-1]
+        covariance = self.covariance.from_precision_coefficients(natural[dim:])
+        return Gaussian(covariance.matrix() @ natural[:dim], covariance)
+
+    def from_statistics(self, weight: Array, total: Array) -> Gaussian:
+        dim = self.mean.shape[-1]
+        weights = jnp.broadcast_to(weight[..., None], total[..., :dim].shape)
+        return self._from_moments(weights, total[..., :dim], total[..., dim:])
+
+    def _from_moments(self, weight: Array, first: Array, second: Array) -> Gaussian:
+        mean = first / weight
+        return Gaussian(mean, self.covariance.from_moments(weight, mean, second))
+
+    def log_base(self, x: Array) -> Array:
+        return jnp.zeros((), x.dtype)
+
+    def features(self, x: Array) -> Array:
+        if not self.masks_missing:
+            return jnp.concatenate([self.statistics(x), jnp.ones(1, x.dtype)])
+        observed = ~jnp.isnan(x)
+        filled = jnp.where(observed, x, 0)
+        return jnp.concatenate([self.statistics(filled), observed.astype(x.dtype)])
+
+    def coefficients(self) -> Array:
+        if not self.masks_missing:
+            return jnp.concatenate([self.natural(), -self.log_partition()[None]])
+        linear = self.covariance.solve(self.mean)
+        quadratic = self.covariance.precision_coefficients()
+        terms = 0.5 * (linear * self.mean + jnp.log(-0.5 / quadratic) + LOG_2PI)
+        return jnp.concatenate([linear, quadratic, -terms])
+
+    def from_features(self, total: Array) -> Gaussian:
+        dim = self.mean.shape[-1]
+        if not self.masks_missing:
+            return self.from_statistics(total[..., -1], total[..., :-1])
+        return self._from_moments(total[..., -dim:], total[..., :dim], total[..., dim:-dim])
+
+    def log_prob(self, x: Array) -> Array:
+        observed = ~jnp.isnan(x)
+        residual = jnp.where(observed, x - self.mean, 0)
+        if self.masks_missing:
+            variance = jnp.diagonal(self.covariance.matrix())
+            return -0.5 * jnp.sum(
+                jnp.where(observed, residual**2 / variance + jnp.log(variance) + LOG_2PI, 0)
+            )
+        factor = cholesky(_observed_block(self.covariance.matrix(), observed))[0]
+        scaled = jax.scipy.linalg.solve_triangular(factor, residual, lower=True)
+        constant = jnp.sum(observed.astype(x.dtype)) * LOG_2PI
+        return -0.5 * (jnp.vdot(scaled, scaled) + log_det_cholesky(factor) + constant)
+
+    def _conditional(self, x: Array) -> tuple[Array, Array, Array]:
+        """Mean and covariance of the event given its observed entries (zero rows where observed)."""
+        observed = ~jnp.isnan(x)
+        sigma = self.covariance.matrix()
+        factor = cholesky(_observed_block(sigma, observed))[0]
+        # columns of the observed entries, the others zero
+        across = jnp.where(observed[:, None], sigma, 0)
+        gain = jax.scipy.linalg.cho_solve((factor, True), across)
+        gain = jnp.where(observed[:, None], gain, 0)
+        residual = jnp.where(observed, x - self.mean, 0)
+        mean = jnp.where(observed, x, self.mean + gain.T @ residual)
+        hidden = ~observed
+        rest = sigma - across.T @ gain
+        return mean, jnp.where(hidden[:, None] & hidden[None, :], rest, 0), hidden
+
+    def expected_features(self, x: Array) -> Array:
+        if self.masks_missing:
+            return self.features(x)
+        mean, rest, _ = self._conditional(x)
+        second = dense_second_moments(mean) + _upper(rest)
+        return jnp.concatenate([mean, second, jnp.ones(1, x.dtype)])
+
+    def complete_mean(self, x: Array) -> Array:
+        if self.masks_missing:
+            return jnp.where(jnp.isnan(x), self.mean, x)
+        return self._conditional(x)[0]
+
+    def complete_sample(self, x: Array, *, key: Array) -> Array:
+        if self.masks_missing:
+            return jnp.where(jnp.isnan(x), self.sample(key=key), x)
+        mean, rest, hidden = self._conditional(x)
+        factor = cholesky(rest + jnp.diag(jnp.where(hidden, 0.0, 1.0)))[0]
+        noise = factor @ jax.random.normal(key, x.shape, x.dtype)
+        return jnp.where(hidden, mean + noise, x)
+
+    def sample(self, *, key: Array) -> Array:
+        noise = jax.random.normal(key, (self.covariance.noise_size,), self.mean.dtype)
+        return self.mean + self.covariance.colour(noise)
+
+    def entropy(self) -> Array:
+        """½ log |2πe Σ|."""
+        dim = self.mean.shape[-1]
+        return 0.5 * (dim * (1 + LOG_2PI) + self.covariance.log_det())
+
+    @property
+    def masks_missing(self) -> bool:
+        return self.covariance.separable
+
+
+def _observed_block(sigma: Array, observed: Array) -> Array:
+    """Σ with the rows and columns of unobserved entries replaced by those of the identity."""
+    both = observed[:, None] & observed[None, :]
+    return jnp.where(both, sigma, jnp.diag(jnp.where(observed, 0.0, 1.0)))
+
+
+def _upper(matrix: Array) -> Array:
+    rows, columns = triangle(matrix.shape[-1])
+    return matrix[rows, columns]
+

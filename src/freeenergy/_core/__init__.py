@@ -1,16 +1,16 @@
 """The core: parameters, numerics, records, rows and the one loop."""
 
-from ._arrays import Data, bucket, map_rows, row_hashes, row_seeds, sum_over_blocks
+from ._arrays import Data, bucket, map_rows, row_hashes, sum_over_blocks
 from ._checkpoints import Checkpoint
 from ._compilation import configure, count_compilations
 from ._loop import AbstractAlgorithm, Info, Outcome, iterate
 from ._numerics import (
     LOG_2PI,
+    boltzmann,
     categorical_entropy,
     cholesky,
     log_det_cholesky,
     log_mean_exp,
-    softmax_at,
     symmetrise,
 )
 from ._parameters import (
@@ -44,6 +44,7 @@ __all__ = [
     "Kind",
     "Outcome",
     "bar",
+    "boltzmann",
     "bucket",
     "buffer",
     "categorical_entropy",
@@ -63,10 +64,8 @@ __all__ = [
     "positive_definite",
     "real",
     "row_hashes",
-    "row_seeds",
     "silent",
     "simplex",
-    "softmax_at",
     "sum_over_blocks",
     "symmetrise",
     "unconstrain",

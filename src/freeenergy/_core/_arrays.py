@@ -151,7 +151,3 @@ def row_hashes(x: np.ndarray) -> np.ndarray:
     state *= np.uint64(0x94D049BB133111EB)
     return state ^ (state >> np.uint64(32))
 
-
-def row_seeds(x: np.ndarray) -> np.ndarray:
-    """A 32-bit seed for each row, to fold into a key: noise that other rows cannot change."""
-    return (row_hashes(x) >> np.uint64(32)).astype(np.uint32)

@@ -59,6 +59,7 @@ class Outcome(NamedTuple):
     history: dict[str, np.ndarray]
     n_iter: int
     converged: bool
+    interrupted: bool
     reason: str
 
 
@@ -155,7 +156,8 @@ def iterate(
                 checkpoint.maybe_save(state, n_iter, history, done)
         if checkpoint is not None:
             checkpoint.save(state, n_iter, history, done)
-    return Outcome(state, history, n_iter, done, _reason(done, bool(finite), interrupted, n_iter))
+    reason = _reason(done, bool(finite), interrupted, n_iter)
+    return Outcome(state, history, n_iter, done, interrupted, reason)
 
 
 def _reason(done: bool, finite: bool, interrupted: bool, n_iter: int) -> str:

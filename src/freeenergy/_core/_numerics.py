@@ -20,20 +20,35 @@ def categorical_entropy(probabilities: Array, axis: int = -1) -> Array:
     return -jnp.sum(xlogy(probabilities, probabilities), axis=axis)
 
 
-def softmax_at(scores: Array, temperature: Array | float, axis: int = -1) -> Array:
-    """Softmax of scores / temperature; temperature zero shares the mass among the maxima.
+def boltzmann(energies: Array, temperature: Array | float = 1.0, axis: int = -1) -> tuple[Array, Array]:
+    """The finite distribution of least free energy, and that free energy.
 
-    >>> softmax_at(jnp.array([1.0, 2.0, 2.0]), 0.0).tolist()
+        p_i ∝ exp(−e_i / T),   F = min_q Σ q e − T H(q) = −T log Σ exp(−e_i / T).
+
+    At temperature zero the mass is shared evenly among the minima and F = min e.  If every energy
+    is infinite (an impossible event) the mass is even and F infinite.
+
+    >>> free, p = boltzmann(jnp.array([1.0, 2.0, 3.0]))
+    >>> round(float(free), 6), [round(float(v), 4) for v in p]
+    (0.592394, [0.6652, 0.2447, 0.09])
+    >>> boltzmann(jnp.array([1.0, 0.0, 0.0]), 0.0)[1].tolist()
     [0.0, 0.5, 0.5]
     """
-    top = jnp.max(scores, axis=axis, keepdims=True)
-    hard = (scores == top).astype(scores.dtype)
-    temperature = jnp.asarray(temperature, scores.dtype)
-    warm = jnp.where(temperature > 0, temperature, 1.0)
-    # all scores −inf: the event is impossible under every answer, say so evenly
-    gap = jnp.where(jnp.isneginf(top), 0.0, scores - jnp.where(jnp.isneginf(top), 0.0, top))
-    mass = jnp.where(temperature > 0, jnp.exp(gap / warm), hard)
-    return mass / jnp.sum(mass, axis=axis, keepdims=True)
+    low = jax.lax.stop_gradient(jnp.min(energies, axis=axis, keepdims=True))
+    safe_low = jnp.where(jnp.isfinite(low), low, 0)
+    gap = jnp.where(jnp.isposinf(low), 0, energies - safe_low)
+    temperature = jnp.asarray(temperature, energies.dtype)
+    warm = temperature > 0
+    divisor = jnp.where(warm, temperature, 1)
+    # an infinite gap has no mass, but 0 · ∞ would spoil the value and the derivatives
+    possible = ~jnp.isposinf(gap)
+    gap = jnp.where(possible, gap, 0)
+    mass = jnp.where(warm, jnp.exp(-gap / divisor), (gap <= 0).astype(energies.dtype))
+    mass = jnp.where(possible, mass, 0)
+    total = jnp.sum(mass, axis=axis, keepdims=True)
+    coldest = jnp.where(warm, 0, jnp.sum(mass / total * gap, axis=axis, keepdims=True))
+    free = low + coldest - temperature * jnp.log(jnp.where(warm, total, 1))
+    return jnp.squeeze(free, axis), mass / total
 
 
 def cholesky(matrix: Array, max_jitter: float = 1e-6) -> tuple[Array, Array]:

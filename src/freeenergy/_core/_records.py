@@ -88,7 +88,8 @@ class Fit(Generic[Model]):
         n_iter: iterations done.
         converged: whether the learner's own criterion was met.
         reason: a sentence on why the loop stopped.
-        details: what else the learner knows, such as the state of its Markov chains.
+        interrupted: whether Ctrl-C stopped it.
+        state: the learner's own last state, such as its Markov chains.
     """
 
     model: Model
@@ -96,4 +97,5 @@ class Fit(Generic[Model]):
     n_iter: int
     converged: bool
     reason: str
-    details: Any = None
+    interrupted: bool = False
+    state: Any = dataclasses.field(default=None, repr=False)

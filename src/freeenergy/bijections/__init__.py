@@ -1,1 +1,33 @@
-"""."""
+"""Bijections: maps forward and back, with the logarithm of the change of volume."""
+
+from ._affine import Affine, GeneralAffine, Permutation, TriangularAffine
+from ._base import AbstractBijection
+from ._compose import Chain, Inverse, Repeated
+from ._elementwise import Exp, Identity, Sigmoid, Softplus, Tanh
+from ._flows import Coupling, Elementwise, MaskedAutoregressive
+from ._masked import MaskedMLP
+from ._transformers import AbstractTransformer, Shift, ShiftScale, Spline
+
+__all__ = [
+    "AbstractBijection",
+    "AbstractTransformer",
+    "Affine",
+    "Chain",
+    "Coupling",
+    "Elementwise",
+    "Exp",
+    "GeneralAffine",
+    "Identity",
+    "Inverse",
+    "MaskedAutoregressive",
+    "MaskedMLP",
+    "Permutation",
+    "Repeated",
+    "Shift",
+    "ShiftScale",
+    "Sigmoid",
+    "Softplus",
+    "Spline",
+    "Tanh",
+    "TriangularAffine",
+]

@@ -171,3 +171,85 @@ class AbstractFactorised(AbstractExponentialFamily):
     @property
     def masks_missing(self) -> bool:
         return True
+
+
+class AbstractRate(AbstractFactorised):
+    """A factorised family with one rate per coordinate, estimated as events over exposure."""
+
+    rate: eqx.AbstractVar[Array]
+
+    @abc.abstractmethod
+    def events_and_exposure(self, weight: Array, total: Array) -> tuple[Array, Array]:
+        """How many events Σ w = `weight` and Σ w T(x) = `total` report, over how long."""
+
+
+class AbstractJoint(AbstractExponentialFamily):
+    """A family whose coordinates depend on each other, so that a missing one cannot be masked.
+
+    `features` are the statistics and `event_weight`, the number of events that x counts for.
+    """
+
+    @abc.abstractmethod
+    def event_weight(self, x: Array) -> Array:
+        """What −A(η) is multiplied with, a scalar (one, unless the family says more)."""
+
+    @abc.abstractmethod
+    def expected_statistics(self, x: Array) -> Array:
+        """E[T | the observed entries of x]; equals `statistics` of a complete event."""
+
+    def features(self, x: Array) -> Array:
+        return jnp.concatenate([self.statistics(x), self.event_weight(x)[None]])
+
+    def expected_features(self, x: Array) -> Array:
+        weight = self.event_weight(self.complete_mean(x))
+        return jnp.concatenate([self.expected_statistics(x), weight[None]])
+
+    def coefficients(self) -> Array:
+        return jnp.concatenate([self.natural(), -self.log_partition()[None]])
+
+    def from_features(self, total: Array) -> Self:
+        if total.ndim == 2:
+            return jax.vmap(lambda member, t: member.from_features(t))(self, total)
+        return self.from_statistics(total[-1], total[:-1])
+
+    @property
+    def masks_missing(self) -> bool:
+        return False
+
+
+class AbstractLocationScale(AbstractDistribution, AbstractPartial):
+    """Independent coordinates x = loc + scale · z, with z from a fixed density symmetric about zero.
+
+    These are no exponential families (the location enters through no finite set of statistics);
+    a missing coordinate is left out of the sum, which is exact.
+    """
+
+    loc: eqx.AbstractVar[Array]
+    scale: eqx.AbstractVar[Array]
+
+    @abc.abstractmethod
+    def standard_log_prob(self, z: Array) -> Array:
+        """log density of each coordinate of z."""
+
+    @abc.abstractmethod
+    def standard_sample(self, *, key: Array) -> Array:
+        """A draw of z, in the shape of `loc`."""
+
+    @abc.abstractmethod
+    def standard_entropy(self) -> Array:
+        """The entropy of each coordinate of z."""
+
+    def log_prob(self, x: Array) -> Array:
+        observed = ~jnp.isnan(x)
+        z = (jnp.where(observed, x, self.loc) - self.loc) / self.scale
+        return jnp.sum(jnp.where(observed, self.standard_log_prob(z) - jnp.log(self.scale), 0))
+
+    def sample(self, *, key: Array) -> Array:
+        return self.loc + self.scale * self.standard_sample(key=key)
+
+    def complete_mean(self, x: Array) -> Array:
+        """`x` with each NaN replaced by its location: the mean, or the median where there is no mean."""
+        return jnp.where(jnp.isnan(x), self.loc, x)
+
+    def complete_sample(self, x: Array, *, key: Array) -> Array:
+        return jnp.where(jnp.isnan(x), self.sample(key=key), x)

@@ -57,8 +57,8 @@ class AbstractCovariance(eqx.Module):
         """The vector c with −½ xᵀΣ⁻¹x = c · second_moments(x)."""
 
     @abc.abstractmethod
-    def from_precision_coefficients(self, coefficients: Array) -> Self:
-        """The inverse of `precision_coefficients`."""
+    def from_precision_coefficients(self, coefficients: Array) -> AbstractCovariance:
+        """The inverse of `precision_coefficients`, of a structure that holds any such vector."""
 
     @abc.abstractmethod
     def from_moments(self, weight: Array, mean: Array, second: Array) -> Self:
@@ -96,13 +96,20 @@ def dense_second_moments(x: Array) -> Array:
     return x[rows] * x[columns]
 
 
-def _floored(scatter: Array, floor: Array) -> Array:
+def _beside(floor: float | Array, ndim: int) -> Array:
+    """A scalar or stacked floor with the axes it takes to broadcast to `ndim` axes."""
+    floor = jnp.asarray(floor)
+    return floor.reshape(floor.shape + (1,) * (ndim - floor.ndim))
+
+
+def _floored(scatter: Array, floor: float | Array) -> Array:
     """The matrix (or stack) nearest in likelihood to `scatter` with eigenvalues ≥ `floor`.
 
     Maximising −log|Σ| − tr Σ⁻¹S over Σ ⪰ floor·I clips the eigenvalues of S.
     """
-    dim = scatter.shape[-1]
-    shifted = scatter - jnp.broadcast_to(floor * jnp.eye(dim, dtype=scatter.dtype), scatter.shape)
+    floor = _beside(floor, scatter.ndim - 1)
+    eye = jnp.broadcast_to(jnp.eye(scatter.shape[-1], dtype=scatter.dtype), scatter.shape)
+    shifted = scatter - floor[..., None] * eye
     clear = jnp.all(jnp.isfinite(jnp.linalg.cholesky(shifted)))
 
     def clip(matrix: Array) -> Array:
@@ -152,7 +159,7 @@ class Full(AbstractCovariance):
         return dense_second_moments(x)
 
     def precision_coefficients(self) -> Array:
-        return dense_precision_coefficients(self.solve(jnp.eye(self.noise_size)))
+        return dense_precision_coefficients(self.solve(jnp.eye(self.noise_size, dtype=self._value().dtype)))
 
     def from_precision_coefficients(self, coefficients: Array) -> Full:
         dim = self.noise_size
@@ -162,7 +169,7 @@ class Full(AbstractCovariance):
         return Full(jnp.linalg.inv(precision), self.floor)
 
     def from_moments(self, weight: Array, mean: Array, second: Array) -> Full:
-        return Full(_floored(dense_scatter(weight, mean, second), jnp.asarray(self.floor)), self.floor)
+        return Full(_floored(dense_scatter(weight, mean, second), self.floor), self.floor)
 
     def scale(self, factor: Array) -> Full:
         return Full(self._value() * jnp.outer(factor, factor), self.floor)
@@ -222,7 +229,7 @@ class Diagonal(AbstractCovariance):
         return Diagonal(-0.5 / coefficients, self.floor)
 
     def from_moments(self, weight: Array, mean: Array, second: Array) -> Diagonal:
-        return Diagonal(jnp.maximum(second / weight - mean**2, self.floor), self.floor)
+        return Diagonal(jnp.maximum(second / weight - mean**2, _beside(self.floor, mean.ndim)), self.floor)
 
     def scale(self, factor: Array) -> Diagonal:
         return Diagonal(self._value() * factor**2, self.floor)
@@ -243,7 +250,7 @@ class Spherical(AbstractCovariance):
         return _filled(self, self.variance)
 
     def matrix(self) -> Array:
-        return self._value() * jnp.eye(self.dim)
+        return self._value() * jnp.eye(self.dim, dtype=self._value().dtype)
 
     def log_det(self) -> Array:
         return self.dim * jnp.log(self._value())
@@ -265,10 +272,10 @@ class Spherical(AbstractCovariance):
         return x**2
 
     def precision_coefficients(self) -> Array:
-        return jnp.full(self.dim, -0.5) / self._value()
+        return jnp.full(self.dim, -0.5 / self._value())
 
-    def from_precision_coefficients(self, coefficients: Array) -> Spherical:
-        return Spherical(jnp.mean(-0.5 / coefficients), self.floor, self.dim)
+    def from_precision_coefficients(self, coefficients: Array) -> Diagonal:
+        return Diagonal(-0.5 / coefficients, self.floor)
 
     def from_moments(self, weight: Array, mean: Array, second: Array) -> Spherical:
         residual = jnp.sum(second - weight * mean**2, axis=-1) / jnp.sum(weight, axis=-1)
@@ -282,11 +289,185 @@ class Spherical(AbstractCovariance):
         return True
 
 
+class LowRank(AbstractCovariance):
+    """Σ = F Fᵀ + diag(d), with F of few columns: the covariance of factor analysis.
+
+    `from_moments` takes `n_steps` EM steps from the present values, so that the likelihood never
+    falls; a structure without values starts at the leading eigenvectors of the scatter.
+
+    Attributes:
+        factor: F, (dim, rank).
+        diagonal: d, the variances that the factors do not explain.
+        rank: the number of columns to start with; `factor` decides once there are values.
+        n_steps: EM steps that one `from_moments` takes.
+
+    >>> LowRank(jnp.ones((2, 1)), jnp.ones(2)).log_det().round(6).item()
+    1.098612
+    """
+
+    factor: Array | None = parameter(default=None)
+    diagonal: Array | None = parameter(positive, default=None)
+    floor: float | Array = buffer(default=1e-6)
+    rank: int = eqx.field(static=True, default=1)
+    n_steps: int = eqx.field(static=True, default=10)
+
+    def _values(self) -> tuple[Array, Array]:
+        return _filled(self, self.factor), _filled(self, self.diagonal)
+
+    def _replace(self, factor: Array, diagonal: Array) -> LowRank:
+        return LowRank(factor, diagonal, self.floor, factor.shape[-1], self.n_steps)
+
+    def matrix(self) -> Array:
+        f, d = self._values()
+        return f @ f.T + jnp.diag(d)
+
+    def _inner(self) -> tuple[Array, Array]:
+        """G = D^{−½} F and the Cholesky factor of I + GᵀG, as small as the rank."""
+        f, d = self._values()
+        g = f / jnp.sqrt(d)[:, None]
+        return g, jnp.linalg.cholesky(jnp.eye(f.shape[1], dtype=f.dtype) + g.T @ g)
+
+    def log_det(self) -> Array:
+        return log_det_cholesky(self._inner()[1]) + jnp.sum(jnp.log(self._values()[1]))
+
+    def whiten(self, v: Array) -> Array:
+        g, lower = self._inner()
+        scaled = v / jnp.sqrt(self._values()[1])
+        # (I + GGᵀ)⁻¹ = WᵀW for W = I − G (I + Lᵀ)⁻¹ L⁻¹ Gᵀ, where LLᵀ = I + GᵀG
+        inner = solve_triangular(lower, g.T @ scaled, lower=True)
+        eye = jnp.eye(len(lower), dtype=lower.dtype)
+        return scaled - g @ solve_triangular(eye + lower.T, inner, lower=False)
+
+    def colour(self, noise: Array) -> Array:
+        f, d = self._values()
+        return f @ noise[: f.shape[1]] + jnp.sqrt(d) * noise[f.shape[1] :]
+
+    @property
+    def noise_size(self) -> int:
+        return sum(self._values()[0].shape)
+
+    def solve(self, v: Array) -> Array:
+        g, lower = self._inner()
+        root = jnp.sqrt(self._values()[1]).reshape((-1,) + (1,) * (v.ndim - 1))
+        scaled = v / root
+        return (scaled - g @ jax.scipy.linalg.cho_solve((lower, True), g.T @ scaled)) / root
+
+    def second_moments(self, x: Array) -> Array:
+        return dense_second_moments(x)
+
+    def precision_coefficients(self) -> Array:
+        d = self._values()[1]
+        return dense_precision_coefficients(self.solve(jnp.eye(len(d), dtype=d.dtype)))
+
+    def from_precision_coefficients(self, coefficients: Array) -> Full:
+        dim = self._values()[0].shape[-2]
+        return Full(jnp.eye(dim), self.floor).from_precision_coefficients(coefficients)
+
+    def from_moments(self, weight: Array, mean: Array, second: Array) -> LowRank:
+        scatter = dense_scatter(weight, mean, second)
+        floor = _beside(self.floor, mean.ndim)
+        if self.factor is None:
+            f, d = _leading(scatter, self.rank, floor)
+        else:
+            f, d = self._values()
+
+        def step(_: int, now: tuple[Array, Array]) -> tuple[Array, Array]:
+            return _factor_step(scatter, now[0], now[1], floor)
+
+        f, d = jax.lax.fori_loop(0, self.n_steps, step, (f, d))
+        return self._replace(f, d)
+
+    def scale(self, factor: Array) -> LowRank:
+        f, d = self._values()
+        return self._replace(f * factor[:, None], d * factor**2)
+
+    @property
+    def separable(self) -> bool:
+        return False
+
+
+def _leading(scatter: Array, rank: int, floor: Array) -> tuple[Array, Array]:
+    """F from the leading eigenvectors of the matrix (or stack) `scatter`, d from what is left."""
+    values, vectors = jnp.linalg.eigh(scatter)
+    noise = jnp.mean(values[..., : values.shape[-1] - rank], axis=-1, keepdims=True)
+    length = jnp.sqrt(jnp.maximum(values[..., -rank:] - noise, floor))
+    f = vectors[..., -rank:] * length[..., None, :]
+    rest = jnp.diagonal(scatter, axis1=-2, axis2=-1) - jnp.sum(f**2, axis=-1)
+    return f, jnp.maximum(rest, floor)
+
+
+def _factor_step(scatter: Array, f: Array, d: Array, floor: Array) -> tuple[Array, Array]:
+    """One EM step of factor analysis on the matrix (or stack) `scatter`."""
+    scaled = jnp.swapaxes(f / d[..., None], -1, -2)
+    eye = jnp.broadcast_to(jnp.eye(f.shape[-1], dtype=f.dtype), (*f.shape[:-2], f.shape[-1], f.shape[-1]))
+    recognise = jnp.linalg.solve(eye + scaled @ f, scaled)
+    across = recognise @ scatter
+    hidden = eye - recognise @ f + across @ jnp.swapaxes(recognise, -1, -2)
+    new = jnp.swapaxes(jnp.linalg.solve(hidden, across), -1, -2)
+    rest = jnp.diagonal(scatter, axis1=-2, axis2=-1) - jnp.einsum("...iq,...qi->...i", new, across)
+    return new, jnp.maximum(rest, floor)
+
+
+class Tied(AbstractCovariance):
+    """One covariance shared by a stack of components.
+
+    In a stack the arrays inside are not stacked; `component_axes` knows.  `from_moments` on stacked
+    moments pools them:  Σ = Σ_k w_k (S_k − μ_k μ_kᵀ) / Σ_k w_k.
+
+    >>> Tied(Diagonal(jnp.ones(2))).log_det().item()
+    0.0
+    """
+
+    covariance: AbstractCovariance
+
+    def matrix(self) -> Array:
+        return self.covariance.matrix()
+
+    def log_det(self) -> Array:
+        return self.covariance.log_det()
+
+    def whiten(self, v: Array) -> Array:
+        return self.covariance.whiten(v)
+
+    def colour(self, noise: Array) -> Array:
+        return self.covariance.colour(noise)
+
+    @property
+    def noise_size(self) -> int:
+        return self.covariance.noise_size
+
+    def solve(self, v: Array) -> Array:
+        return self.covariance.solve(v)
+
+    def second_moments(self, x: Array) -> Array:
+        return self.covariance.second_moments(x)
+
+    def precision_coefficients(self) -> Array:
+        return self.covariance.precision_coefficients()
+
+    def from_precision_coefficients(self, coefficients: Array) -> Tied:
+        return Tied(self.covariance.from_precision_coefficients(coefficients))
+
+    def from_moments(self, weight: Array, mean: Array, second: Array) -> Tied:
+        if mean.ndim == 1:
+            return Tied(self.covariance.from_moments(weight, mean, second))
+        # a component without weight has no mean, and must not spoil the others
+        centre = jnp.where(weight > 0, jnp.sqrt(weight) * mean, 0)
+        pooled = jnp.sum(second - jax.vmap(self.covariance.second_moments)(centre), axis=0)
+        total = jnp.sum(weight, axis=0)
+        return Tied(self.covariance.from_moments(total, jnp.zeros_like(total), pooled))
+
+    def scale(self, factor: Array) -> Tied:
+        return Tied(self.covariance.scale(factor))
+
+    @property
+    def separable(self) -> bool:
+        return self.covariance.separable
+
+
 def _filled(owner: AbstractCovariance, value: Array | None) -> Array:
     if value is None:
         raise ValueError(
             f"{type(owner).__name__}() has no values yet. Pass them, or fit a model that has it."
         )
     return value
-
-

@@ -30,9 +30,7 @@ class Gaussian(AbstractExponentialFamily):
         return jnp.concatenate([x, self.covariance.second_moments(x)])
 
     def natural(self) -> Array:
-        return jnp.concatenate(
-            [self.covariance.solve(self.mean), self.covariance.precision_coefficients()]
-        )
+        return jnp.concatenate([self.covariance.solve(self.mean), self.covariance.precision_coefficients()])
 
     def log_partition(self) -> Array:
         dim = self.mean.shape[-1]
@@ -148,4 +146,3 @@ def _observed_block(sigma: Array, observed: Array) -> Array:
 def _upper(matrix: Array) -> Array:
     rows, columns = triangle(matrix.shape[-1])
     return matrix[rows, columns]
-

@@ -1,0 +1,60 @@
+# Works on a fresh clone with Python >= 3.11 and make.
+#
+#   make demo       fit the models to digits and write a picture
+#   make test       the fast tests                  make test ARGS="-k gaussian -x"
+#   make test-all   the slow ones too
+#   make bench      speed beside the peers
+#   make lint       ruff and pyright
+#   make docs       the documentation, in site/
+#   make clean      remove what was built (not .venv)
+
+PYTHON  ?= python3
+VENV    ?= .venv
+WORKERS ?= 2
+ARGS    ?=
+
+PY      := $(VENV)/bin/python
+# worksteal hands each worker long runs of neighbouring tests, so that the tests of one file share their
+# compiled programs, and still levels the load at the end
+PYTEST  := $(PY) -m pytest -n $(WORKERS) --dist worksteal
+
+.PHONY: demo test test-all bench lint docs clean
+.NOTPARALLEL:
+.DELETE_ON_ERROR:
+
+demo: $(VENV)/.installed-base
+	$(PY) examples/digits.py $(ARGS)
+
+# one thread a worker: more would make the workers wait for each other
+test test-all: export OMP_NUM_THREADS = 1
+test test-all: export OPENBLAS_NUM_THREADS = 1
+test test-all: export XLA_FLAGS = --xla_cpu_multi_thread_eigen=false
+
+test: $(VENV)/.installed-test
+	$(PYTEST) -m "not slow" $(ARGS)
+
+test-all: $(VENV)/.installed-test
+	$(PYTEST) $(ARGS)
+
+bench: $(VENV)/.installed-bench
+	$(PY) -m benchmarks $(ARGS)
+
+lint: $(VENV)/.installed-test
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m pyright --pythonpath $(PY)
+
+docs: $(VENV)/.installed-docs
+	$(PY) -m mkdocs build --strict
+
+# One stamp for each extra; "base" is the package alone.
+$(VENV)/.installed-%: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "freeenergy needs Python 3.11 or later. Got %d.%d instead; choose another with make PYTHON=..." % sys.version_info[:2])'
+	@$(PY) -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv $(VENV)
+	@echo "Installing freeenergy ($*) into $(VENV) ..."
+	@$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.$(if $(filter base,$*),,[$*])'
+	@touch $@
+
+clean:
+	rm -rf build dist site demo .pytest_cache .ruff_cache .hypothesis
+	find src tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} +

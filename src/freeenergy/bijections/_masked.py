@@ -1,0 +1,67 @@
+"""A perceptron in which each output sees only the inputs before it."""
+
+from __future__ import annotations
+
+import itertools
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+
+class MaskedMLP(eqx.Module):
+    """A perceptron with masks: row i of the output depends only on the inputs before the i-th.
+
+    "Before" is in the order that `rank` gives (MADE, Germain et al. 2015).  A hidden unit of degree h
+    sees the inputs of rank ≤ h; the output of rank r sees the hidden units of degree < r.  The last
+    layer starts at zero.
+
+    Attributes:
+        rank: the place of each input in the order, from zero.
+        weights: one matrix a layer, used under its mask.
+        biases: one vector a layer; there is at least one hidden layer.
+        size: numbers a row of the output has.
+
+    >>> network = MaskedMLP(jnp.array([1, 0]), 3, width=4, depth=1, key=jax.random.key(0))
+    >>> network(jnp.ones(2, jnp.float32)).shape
+    (2, 3)
+    """
+
+    rank: Array
+    weights: tuple[Array, ...]
+    biases: tuple[Array, ...]
+    size: int = eqx.field(static=True)
+
+    def __init__(
+        self, rank: Array, size: int, *, width: int, depth: int, dtype=jnp.float32, key: Array
+    ) -> None:
+        dim = rank.shape[0]
+        fans = [dim, *[width] * depth]
+        keys = jax.random.split(key, 2 * depth)
+        weights, biases = [], []
+        for i, (fan_in, fan_out) in enumerate(itertools.pairwise(fans)):
+            limit = fan_in**-0.5
+            weights.append(jax.random.uniform(keys[2 * i], (fan_out, fan_in), dtype, -limit, limit))
+            biases.append(jax.random.uniform(keys[2 * i + 1], (fan_out,), dtype, -limit, limit))
+        self.rank = rank
+        self.weights = (*weights, jnp.zeros((size * dim, width), dtype))
+        self.biases = (*biases, jnp.zeros(size * dim, dtype))
+        self.size = size
+
+    def _masks(self) -> list[Array]:
+        width, dim = self.weights[0].shape
+        # degrees 0 … dim−2 spread over the units; a narrow layer keeps the highest, which sees most
+        degree = jnp.asarray(-(-(np.arange(width) + 1) * (dim - 1) // width) - 1, self.rank.dtype)
+        first = degree[:, None] >= self.rank[None, :]
+        inner = degree[:, None] >= degree[None, :]
+        last = jnp.repeat(self.rank, self.size)[:, None] > degree[None, :]
+        return [first, *[inner] * (len(self.weights) - 2), last]
+
+    def __call__(self, x: Array) -> Array:
+        for i, mask in enumerate(self._masks()):
+            x = jnp.where(mask, self.weights[i], 0) @ x + self.biases[i]
+            if i + 1 < len(self.weights):
+                x = jax.nn.silu(x)
+        return x.reshape(self.rank.shape[0], self.size)

@@ -1,0 +1,138 @@
+"""Distributions made of distributions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from ..bijections import AbstractBijection
+from ._base import AbstractDistribution, AbstractExponentialFamily
+
+
+class Product(AbstractExponentialFamily):
+    """Independent blocks of coordinates, each with its own distribution:  p(x) = Π_b p_b(x_b).
+
+    `log_prob`, `sample` and completion serve any parts; with exponential families as parts the
+    product is one too, so that a mixture over columns of different kinds needs nothing more.
+
+    Attributes:
+        parts: the distributions of the blocks, in the order of the columns.
+        sizes: how many columns each of them takes.
+
+    >>> from freeenergy.distributions import Bernoulli, Poisson
+    >>> mixed = Product((Bernoulli(jnp.array([0.5])), Poisson(jnp.array([1.0]))), sizes=(1, 1))
+    >>> mixed.log_prob(jnp.array([1.0, 0.0])).round(6).item()
+    -1.693147
+    """
+
+    parts: tuple[AbstractExponentialFamily, ...]
+    sizes: tuple[int, ...] = eqx.field(static=True)
+
+    def __check_init__(self) -> None:
+        if len(self.parts) != len(self.sizes):
+            raise ValueError(
+                f"The 'sizes' of Product must have one entry a part, {len(self.parts)}. "
+                f"Got {len(self.sizes)} instead."
+            )
+
+    def _blocks(self, x: Array) -> list[Array]:
+        return _split(x, self.sizes)
+
+    def _join(self, call: Callable[[AbstractExponentialFamily, Array], Array], x: Array) -> Array:
+        return jnp.concatenate([call(part, block) for part, block in zip(self.parts, self._blocks(x))])
+
+    def _lengths(self, call: Callable[[AbstractExponentialFamily, Array], Array]) -> list[int]:
+        """The length of `call` of each part, from shapes alone, so that a stack has it too."""
+        return [
+            jax.eval_shape(lambda b, part=part: call(part, b), jnp.zeros(size)).size
+            for part, size in zip(self.parts, self.sizes)
+        ]
+
+    def statistics(self, x: Array) -> Array:
+        return self._join(lambda part, block: part.statistics(block).ravel(), x)
+
+    def natural(self) -> Array:
+        return jnp.concatenate([part.natural().ravel() for part in self.parts])
+
+    def log_partition(self) -> Array:
+        return sum((jnp.sum(part.log_partition()) for part in self.parts), jnp.zeros(()))
+
+    def from_natural(self, natural: Array) -> Product:
+        pieces = _split(natural, [part.natural().size for part in self.parts])
+        members = [p.from_natural(n.reshape(p.natural().shape)) for p, n in zip(self.parts, pieces)]
+        return Product(tuple(members), self.sizes)
+
+    def from_statistics(self, weight: Array, total: Array) -> Product:
+        pieces = _split(total, [part.natural().size for part in self.parts])
+        members = []
+        for part, piece in zip(self.parts, pieces):
+            # families that factorise take a weight per coordinate
+            weights = jnp.broadcast_to(weight, part.log_partition().shape)
+            members.append(part.from_statistics(weights, piece.reshape(part.natural().shape)))
+        return Product(tuple(members), self.sizes)
+
+    def log_base(self, x: Array) -> Array:
+        return jnp.sum(self._join(lambda part, block: part.log_base(block)[None], x))
+
+    def features(self, x: Array) -> Array:
+        return self._join(lambda part, block: part.features(block), x)
+
+    def expected_features(self, x: Array) -> Array:
+        return self._join(lambda part, block: part.expected_features(block), x)
+
+    def coefficients(self) -> Array:
+        return jnp.concatenate([part.coefficients() for part in self.parts])
+
+    def from_features(self, total: Array) -> Product:
+        pieces = _split(total, self._lengths(lambda part, block: part.features(block)))
+        return Product(tuple(p.from_features(t) for p, t in zip(self.parts, pieces)), self.sizes)
+
+    def log_prob(self, x: Array) -> Array:
+        return jnp.sum(self._join(lambda part, block: part.log_prob(block)[None], x))
+
+    def complete_mean(self, x: Array) -> Array:
+        return self._join(lambda part, block: part.complete_mean(block), x)
+
+    def complete_sample(self, x: Array, *, key: Array) -> Array:
+        keys = jax.random.split(key, len(self.parts))
+        blocks = zip(self.parts, self._blocks(x), keys)
+        return jnp.concatenate([part.complete_sample(block, key=k) for part, block, k in blocks])
+
+    def sample(self, *, key: Array) -> Array:
+        keys = jax.random.split(key, len(self.parts))
+        return jnp.concatenate([part.sample(key=k) for part, k in zip(self.parts, keys)])
+
+    @property
+    def masks_missing(self) -> bool:
+        return all(part.masks_missing for part in self.parts)
+
+
+def _split(vector: Array, sizes: tuple[int, ...] | list[int]) -> list[Array]:
+    """Consecutive pieces of the last axis."""
+    return jnp.split(vector, np.cumsum(sizes)[:-1].tolist(), axis=-1)
+
+
+class Transformed(AbstractDistribution):
+    """The law of y = f(x) for x from `base`:  log p(y) = log p_base(f⁻¹(y)) + log |∂f⁻¹/∂y|.
+
+    >>> from freeenergy.bijections import Exp
+    >>> from freeenergy.distributions import Diagonal, Gaussian
+    >>> lognormal = Transformed(Gaussian(jnp.zeros(1), Diagonal(jnp.ones(1))), Exp())
+    >>> lognormal.log_prob(jnp.ones(1)).round(6).item()
+    -0.918939
+    """
+
+    base: AbstractDistribution
+    bijection: AbstractBijection
+
+    def log_prob(self, x: Array) -> Array:
+        z, log_det = self.bijection.inverse(x)
+        return self.base.log_prob(z) + log_det
+
+    def sample(self, *, key: Array) -> Array:
+        return self.bijection.forward(self.base.sample(key=key))[0]

@@ -1,0 +1,306 @@
+"""Conjugate priors: the posterior is a prior of the same form, and its mode is the MAP member."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import math
+from typing import Generic, Self, TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.scipy.special import betaln, gammaln, multigammaln, xlogy
+
+from .._core import LOG_2PI, cholesky, log_det_cholesky, parameter, positive, positive_definite, symmetrise
+from ._base import AbstractExponentialFamily, AbstractRate
+from ._covariance import Diagonal, Full, from_triangle
+from ._discrete import Bernoulli, Binomial, Categorical, Multinomial, inside_simplex, inside_unit
+from ._gaussian import Gaussian
+
+Member = TypeVar("Member", bound=AbstractExponentialFamily)
+
+
+class AbstractConjugatePrior(eqx.Module, Generic[Member]):
+    """A density over the members of an exponential family that keeps its form when data arrive."""
+
+    @abc.abstractmethod
+    def update(self, weight: Array, total: Array) -> Self:
+        """The posterior given Σ w = `weight` and Σ w T(x) = `total`."""
+
+    @abc.abstractmethod
+    def mode(self) -> Member:
+        """The member of highest density in the usual parameters."""
+
+    @abc.abstractmethod
+    def log_density(self, member: Member) -> Array:
+        """log density of the usual parameters of `member`."""
+
+    @abc.abstractmethod
+    def sample(self, *, key: Array) -> Member:
+        """A random member."""
+
+    @abc.abstractmethod
+    def split(self, total: Array) -> tuple[Array, Array]:
+        """Summed features of the family as the `weight` and `total` that `update` takes."""
+
+    def from_features(self, total: Array) -> Member:
+        """The maximum-a-posteriori member: takes the place of the family's `from_features`.
+
+        Totals with a leading axis give a stack, every member under the same prior.
+        """
+        if total.ndim == 2:
+            return eqx.filter_vmap(lambda t: self.from_features(t))(total)
+        return self.update(*self.split(total)).mode()
+
+
+def _share(excess: Array) -> Array:
+    """Pseudo-counts above one as proportions; all are equally likely where there are none."""
+    counts = jnp.maximum(excess, 0)
+    total = jnp.sum(counts, axis=-1, keepdims=True)
+    return jnp.where(total > 0, counts / jnp.where(total > 0, total, 1), 1 / excess.shape[-1])
+
+
+class BetaPrior(AbstractConjugatePrior[Bernoulli | Binomial]):
+    """p_d ~ Beta(α_d, β_d), the probabilities of a Bernoulli or Binomial.
+
+    Attributes:
+        family: any member of the family that the prior is over.
+        alpha: α, one more than the imagined successes.
+        beta: β, one more than the imagined failures.
+
+    >>> coin = BetaPrior(Bernoulli(jnp.array([0.5])), jnp.array([2.0]), jnp.array([2.0]))
+    >>> coin.update(jnp.array([4.0]), jnp.array([3.0])).mode().probability.round(6).item()
+    0.666667
+    """
+
+    family: Bernoulli | Binomial
+    alpha: Array = parameter(positive)
+    beta: Array = parameter(positive)
+
+    def update(self, weight: Array, total: Array) -> BetaPrior:
+        trials = jnp.asarray(self.family.trials, total.dtype)
+        return BetaPrior(self.family, self.alpha + total, self.beta + trials * weight - total)
+
+    def _member(self, probability: Array) -> Bernoulli | Binomial:
+        return dataclasses.replace(self.family, probability=inside_unit(probability))
+
+    def mode(self) -> Bernoulli | Binomial:
+        return self._member(_share(jnp.stack([self.alpha, self.beta], axis=-1) - 1)[..., 0])
+
+    def log_density(self, member: Bernoulli | Binomial) -> Array:
+        p = inside_unit(member.probability)
+        odds = (self.alpha - 1) * jnp.log(p) + (self.beta - 1) * jnp.log1p(-p)
+        return jnp.sum(odds - betaln(self.alpha, self.beta))
+
+    def sample(self, *, key: Array) -> Bernoulli | Binomial:
+        return self._member(jax.random.beta(key, self.alpha, self.beta))
+
+    def split(self, total: Array) -> tuple[Array, Array]:
+        dim = self.alpha.shape[-1]
+        return total[-dim:], total[:-dim]
+
+
+class DirichletPrior(AbstractConjugatePrior[Categorical | Multinomial]):
+    """p ~ Dirichlet(α), the probabilities of a Multinomial or of each coordinate of a Categorical.
+
+    Attributes:
+        family: any member of the family that the prior is over.
+        concentration: α, in the shape of the probabilities: one more than the imagined counts.
+
+    >>> dice = DirichletPrior(Categorical(jnp.ones((1, 3)) / 3), jnp.full((1, 3), 2.0))
+    >>> dice.update(jnp.array([3.0]), jnp.array([[3.0, 0.0]])).mode().probabilities.round(4).tolist()
+    [[0.6667, 0.1667, 0.1667]]
+    """
+
+    family: Categorical | Multinomial
+    concentration: Array = parameter(positive)
+
+    def update(self, weight: Array, total: Array) -> DirichletPrior:
+        last = self.family.trials * weight - jnp.sum(total, axis=-1)
+        counts = jnp.concatenate([total, last[..., None]], axis=-1)
+        return DirichletPrior(self.family, self.concentration + counts)
+
+    def _member(self, probabilities: Array) -> Categorical | Multinomial:
+        return dataclasses.replace(self.family, probabilities=inside_simplex(probabilities))
+
+    def mode(self) -> Categorical | Multinomial:
+        return self._member(_share(self.concentration - 1))
+
+    def log_density(self, member: Categorical | Multinomial) -> Array:
+        terms = (self.concentration - 1) * jnp.log(inside_simplex(member.probabilities))
+        return jnp.sum(terms - gammaln(self.concentration)) + jnp.sum(
+            gammaln(jnp.sum(self.concentration, axis=-1))
+        )
+
+    def sample(self, *, key: Array) -> Categorical | Multinomial:
+        return self._member(jax.random.dirichlet(key, self.concentration))
+
+    def split(self, total: Array) -> tuple[Array, Array]:
+        *rows, size = self.concentration.shape
+        n = math.prod(rows)
+        return total[-n:].reshape(rows), total[:-n].reshape((*rows, size - 1))
+
+
+class GammaPrior(AbstractConjugatePrior[AbstractRate]):
+    """λ_d ~ Gamma(a_d, b_d), the rates of a Poisson or an Exponential.
+
+    Attributes:
+        family: any member of the family that the prior is over.
+        shape: a, one more than the imagined events.
+        rate: b, the imagined exposure.
+
+    >>> from freeenergy.distributions import Poisson
+    >>> prior = GammaPrior(Poisson(jnp.ones(1)), jnp.array([3.0]), jnp.array([1.0]))
+    >>> prior.update(jnp.array([1.0]), jnp.array([4.0])).mode().rate.item()
+    3.0
+    """
+
+    family: AbstractRate
+    shape: Array = parameter(positive)
+    rate: Array = parameter(positive)
+
+    def update(self, weight: Array, total: Array) -> GammaPrior:
+        events, exposure = self.family.events_and_exposure(weight, total)
+        return GammaPrior(self.family, self.shape + events, self.rate + exposure)
+
+    def _member(self, rate: Array) -> AbstractRate:
+        return dataclasses.replace(self.family, rate=rate)
+
+    def mode(self) -> AbstractRate:
+        return self._member(jnp.maximum((self.shape - 1) / self.rate, jnp.finfo(self.shape.dtype).eps))
+
+    def log_density(self, member: AbstractRate) -> Array:
+        terms = xlogy(self.shape, self.rate) + xlogy(self.shape - 1, member.rate)
+        return jnp.sum(terms - self.rate * member.rate - gammaln(self.shape))
+
+    def sample(self, *, key: Array) -> AbstractRate:
+        return self._member(jnp.exp(jax.random.loggamma(key, self.shape)) / self.rate)
+
+    def split(self, total: Array) -> tuple[Array, Array]:
+        dim = self.shape.shape[-1]
+        return total[-dim:], total[:-dim]
+
+
+class NormalInverseWishart(AbstractConjugatePrior[Gaussian]):
+    """Σ ~ W⁻¹(Ψ, ν), μ ~ N(m, Σ/κ), over Gaussians with a full covariance.
+
+    The joint mode is (m, Ψ / (ν + d + 2)).  κ = 0, Ψ = 0, ν = −d−2 is the improper flat prior,
+    whose posterior mode is maximum likelihood.
+
+    Attributes:
+        mean: m.
+        strength: κ, the imagined observations behind m.
+        scatter: Ψ, the imagined sum of squares.
+        degrees: ν, the imagined observations behind Ψ.
+
+    >>> prior = NormalInverseWishart(jnp.zeros(1), jnp.array(1.0), jnp.eye(1) * 8, jnp.array(5.0))
+    >>> prior.mode().covariance.matrix().item()
+    1.0
+    """
+
+    mean: Array = parameter()
+    strength: Array = parameter(positive)
+    scatter: Array = parameter(positive_definite)
+    degrees: Array = parameter()
+
+    def update(self, weight: Array, total: Array) -> NormalInverseWishart:
+        dim = self.mean.shape[-1]
+        strength = self.strength + weight
+        # sums about m, which loses fewer digits than sums about zero
+        first = total[:dim] - weight * self.mean
+        cross = jnp.outer(first, self.mean)
+        second = (
+            from_triangle(total[dim:], dim) - weight * jnp.outer(self.mean, self.mean) - cross - cross.T
+        )
+        scatter = self.scatter + second - jnp.outer(first, first) / strength
+        mean = self.mean + first / strength
+        return NormalInverseWishart(mean, strength, symmetrise(scatter), self.degrees + weight)
+
+    def mode(self) -> Gaussian:
+        return Gaussian(self.mean, Full(self.scatter / (self.degrees + self.mean.shape[-1] + 2)))
+
+    def log_density(self, member: Gaussian) -> Array:
+        dim, nu = self.mean.shape[-1], self.degrees
+        factor = cholesky(member.covariance.matrix())[0]
+        log_det = log_det_cholesky(factor)
+        trace = jnp.trace(jax.scipy.linalg.cho_solve((factor, True), self.scatter))
+        wishart = (
+            0.5 * nu * jnp.linalg.slogdet(self.scatter)[1]
+            - 0.5 * nu * dim * jnp.log(2.0)
+            - multigammaln(nu / 2, dim)
+            - 0.5 * (nu + dim + 1) * log_det
+            - 0.5 * trace
+        )
+        whitened = jax.scipy.linalg.solve_triangular(factor, member.mean - self.mean, lower=True)
+        length = self.strength * jnp.vdot(whitened, whitened)
+        return wishart - 0.5 * (length + log_det + dim * (LOG_2PI - jnp.log(self.strength)))
+
+    def sample(self, *, key: Array) -> Gaussian:
+        dim = self.mean.shape[-1]
+        diagonal_key, lower_key, mean_key = jax.random.split(key, 3)
+        # Bartlett: A Aᵀ ~ W(I, ν) for lower A with chi and normal entries; Σ = L (A Aᵀ)⁻¹ Lᵀ, Ψ = L Lᵀ
+        # needs the factor of the inverse, so the chi entries run upwards along the diagonal
+        chi = jnp.sqrt(
+            2 * jax.random.gamma(diagonal_key, (self.degrees - jnp.arange(dim, dtype=self.mean.dtype)) / 2)
+        )
+        bartlett = jnp.tril(jax.random.normal(lower_key, (dim, dim), self.mean.dtype), -1) + jnp.diag(chi)
+        half = jax.scipy.linalg.solve_triangular(bartlett, cholesky(self.scatter)[0].T, lower=True).T
+        noise = jax.random.normal(mean_key, (dim,), self.mean.dtype)
+        mean = self.mean + half @ noise / jnp.sqrt(self.strength)
+        return Gaussian(mean, Full(symmetrise(half @ half.T)))
+
+    def split(self, total: Array) -> tuple[Array, Array]:
+        return total[-1], total[:-1]
+
+
+class NormalInverseGamma(AbstractConjugatePrior[Gaussian]):
+    """σ²_d ~ Γ⁻¹(a_d, b_d), μ_d ~ N(m_d, σ²_d/κ_d), over Gaussians with a diagonal covariance.
+
+    The joint mode is (m, b / (a + 3/2)).
+
+    Attributes:
+        mean: m.
+        strength: κ, the imagined observations behind m.
+        shape: a, half the imagined observations behind b.
+        scale: b, half the imagined sum of squares.
+
+    >>> prior = NormalInverseGamma(jnp.zeros(1), jnp.ones(1), jnp.array([2.5]), jnp.array([4.0]))
+    >>> prior.mode().covariance.matrix().item()
+    1.0
+    """
+
+    mean: Array = parameter()
+    strength: Array = parameter(positive)
+    shape: Array = parameter()
+    scale: Array = parameter(positive)
+
+    def update(self, weight: Array, total: Array) -> NormalInverseGamma:
+        dim = self.mean.shape[-1]
+        strength = self.strength + weight
+        first = total[:dim] - weight * self.mean
+        second = total[dim:] - 2 * first * self.mean - weight * self.mean**2
+        scale = self.scale + (second - first**2 / strength) / 2
+        return NormalInverseGamma(self.mean + first / strength, strength, self.shape + weight / 2, scale)
+
+    def mode(self) -> Gaussian:
+        return Gaussian(self.mean, Diagonal(self.scale / (self.shape + 1.5)))
+
+    def log_density(self, member: Gaussian) -> Array:
+        variance = jnp.diagonal(member.covariance.matrix())
+        gamma = self.shape * jnp.log(self.scale) - gammaln(self.shape)
+        gamma = gamma - (self.shape + 1) * jnp.log(variance) - self.scale / variance
+        spread = variance / self.strength
+        normal = -0.5 * ((member.mean - self.mean) ** 2 / spread + jnp.log(spread) + LOG_2PI)
+        return jnp.sum(gamma + normal)
+
+    def sample(self, *, key: Array) -> Gaussian:
+        variance_key, mean_key = jax.random.split(key)
+        variance = self.scale / jax.random.gamma(variance_key, self.shape)
+        noise = jax.random.normal(mean_key, self.mean.shape, self.mean.dtype)
+        return Gaussian(self.mean + jnp.sqrt(variance / self.strength) * noise, Diagonal(variance))
+
+    def split(self, total: Array) -> tuple[Array, Array]:
+        dim = self.mean.shape[-1]
+        return total[-dim:], total[:-dim]

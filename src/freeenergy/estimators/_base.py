@@ -1,0 +1,213 @@
+"""The scikit-learn shell that all estimators share."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import warnings
+from typing import Any, Self
+
+import jax
+import numpy as np
+from jax import Array
+from sklearn.base import BaseEstimator, DensityMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted
+
+from .._core import Checkpoint, Evidence, Fit, Kind, bar, map_rows, silent
+from ._rows import Rows, Scaling, canonical_rows, row_seeds
+from ._validation import check_observed, check_rows, check_weight, random_key
+
+
+class Shell(BaseEstimator, metaclass=abc.ABCMeta):
+    """What every estimator has: tags, progress, checkpoints and what `fit` leaves behind."""
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
+    def _progress(self):
+        return bar(type(self).__name__) if getattr(self, "verbose", 0) else silent
+
+    def _checkpoint(self, identity: str) -> Checkpoint | None:
+        path = getattr(self, "checkpoint", None)
+        if path is None:
+            return None
+        return Checkpoint(path, identity=f"{type(self).__name__} {self.get_params()} {identity}")
+
+    def _keep(self, fit: Fit, *, warn: bool = True) -> None:
+        """Stores the result of a fit; Ctrl-C is passed on only after that."""
+        self.model_ = fit.model
+        self.history_ = fit.history
+        self.n_iter_ = fit.n_iter
+        self.converged_ = fit.converged
+        if fit.interrupted:
+            raise KeyboardInterrupt(fit.reason)
+        failed = "non-finite" in fit.reason
+        if failed or (warn and not fit.converged):
+            warnings.warn(f"{type(self).__name__}: {fit.reason}.", ConvergenceWarning, stacklevel=3)
+
+
+class AbstractDensity(DensityMixin, Shell):
+    """A fitted density: `fit`, `evidence`, `score_samples`, `score`, `sample`, `impute`.
+
+    Subclasses say how to check their parameters, how to fit rescaled rows, and what their model knows
+    of an event.  Everything here is in the units of the data that the user passed.
+    """
+
+    @abc.abstractmethod
+    def _check_parameters(self) -> None:
+        """Refuses wrong parameters before any work."""
+
+    @abc.abstractmethod
+    def _fit_rows(self, rows: Rows, *, key: Array) -> Fit:
+        """Fits rescaled rows."""
+
+    @abc.abstractmethod
+    def _evidence(self, z: np.ndarray, seeds: np.ndarray) -> Evidence:
+        """The evidence of rescaled rows."""
+
+    @abc.abstractmethod
+    def _draw(self, n: int, *, key: Array) -> np.ndarray:
+        """Rescaled draws."""
+
+    @abc.abstractmethod
+    def _fill_mean(self, z: np.ndarray, seeds: np.ndarray) -> np.ndarray:
+        """Rescaled rows with NaN replaced by conditional means."""
+
+    @abc.abstractmethod
+    def _fill_sample(self, z: np.ndarray, *, key: Array) -> np.ndarray:
+        """Rescaled rows with NaN replaced by conditional draws."""
+
+    def _scaling(self, X: np.ndarray, weight: np.ndarray | None) -> Scaling:
+        return Scaling.standardise(X, weight)
+
+    def _prepare(self, X: np.ndarray) -> np.ndarray:
+        """What the model is given for validated `X`, before rescaling."""
+        return X
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Fits the model.
+
+        Args:
+            X: a row per sample; NaN means not observed.
+            y: ignored.
+            sample_weight: a non-negative number per row; a weight of two counts as two rows.
+        """
+        self._check_parameters()
+        X = check_rows(self, X, reset=True)
+        check_observed(X, getattr(self, "feature_names_in_", None))
+        X = self._prepare(X)
+        weight = check_weight(X, sample_weight)
+        self.scaling_ = self._scaling(X, weight)
+        rows = canonical_rows(X, weight, self.scaling_)
+        key = random_key(self.random_state)
+        self.seed_ = int(jax.random.bits(key, dtype="uint32"))
+        result = self._fit_rows(Rows(self.scaling_.apply(rows.x), rows.weight), key=key)
+        # the history is the free energy per row in the units of the data
+        offset = np.average(self.scaling_.log_det(rows.x), weights=rows.weight)
+        history = {name: values - offset for name, values in result.history.items()}
+        self._keep(dataclasses.replace(result, history=history))
+        return self
+
+    def _validated(self, X: Any) -> np.ndarray:
+        check_is_fitted(self, "model_")
+        return self._prepare(check_rows(self, X, reset=False))
+
+    def evidence(self, X: Any) -> Evidence:
+        """log p(x) of each row with its standard error and kind; NaN is marginalised."""
+        X = self._validated(X)
+        inner = self._evidence(self.scaling_.apply(X), row_seeds(X, self.scaling_))
+        return Evidence(inner.nats + self.scaling_.log_det(X), inner.stderr, inner.kind)
+
+    def score_samples(self, X: Any) -> np.ndarray:
+        """log p(x) of each row, in nats."""
+        return self.evidence(X).nats
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """The mean of `score_samples`."""
+        return self.evidence(X).mean
+
+    def sample(self, n: int = 1, random_state: Any = None, *, given: Any = None) -> np.ndarray:
+        """Draws `n` rows from the fitted model.
+
+        With `given`, rows with NaN, the missing part is drawn given the observed part, `n` times for
+        each row: the result has shape (n, rows, columns), or (rows, columns) when n is 1.
+        """
+        check_is_fitted(self, "model_")
+        key = random_key(random_state)
+        if given is None:
+            return self._restore(self.scaling_.invert(self._draw(int(n), key=key)))
+        X = self._validated(given)
+        z = self.scaling_.apply(X)
+        draws = [
+            self._restore(np.where(np.isnan(X), self.scaling_.invert(self._fill_sample(z, key=k)), X))
+            for k in jax.random.split(key, int(n))
+        ]
+        return draws[0] if n == 1 else np.stack(draws)
+
+    def impute(self, X: Any) -> np.ndarray:
+        """`X` with each missing entry replaced by its mean given the observed ones."""
+        X = self._validated(X)
+        filled = self.scaling_.invert(self._fill_mean(self.scaling_.apply(X), row_seeds(X, self.scaling_)))
+        return self._restore(np.where(np.isnan(X), filled, X))
+
+    def _restore(self, X: np.ndarray) -> np.ndarray:
+        return X
+
+
+def _log_prob(row: Array, model: Any) -> Array:
+    return model.log_prob(row)
+
+
+def _log_prob_complete(row: Array, model: Any) -> Array:
+    return model.log_prob_complete(row)
+
+
+def _sample(key: Array, model: Any) -> Array:
+    return model.sample(key=jax.random.wrap_key_data(key))
+
+
+def _complete_mean(row: Array, model: Any) -> Array:
+    return model.complete_mean(row)
+
+
+def _complete_sample(pair: tuple[Array, Array], model: Any) -> Array:
+    row, key = pair
+    return model.complete_sample(row, key=jax.random.wrap_key_data(key))
+
+
+def key_data(key: Array, n: int) -> np.ndarray:
+    """`n` keys as plain numbers, a row each."""
+    return np.asarray(jax.random.key_data(jax.random.split(key, max(n, 1))))[:n]
+
+
+def by_completeness(z: np.ndarray, model: Any, complete: Any, incomplete: Any) -> np.ndarray:
+    """`complete(row, model)` for rows without NaN, `incomplete(row, model)` for the others."""
+    holes = np.isnan(z).any(axis=1)
+    if not holes.any():
+        return map_rows(complete, z, model)
+    some = map_rows(incomplete, z[holes], model, block=256)
+    out = np.empty((len(z), *some.shape[1:]))
+    out[holes] = some
+    if not holes.all():
+        out[~holes] = map_rows(complete, z[~holes], model)
+    return out
+
+
+class AbstractExactDensity(AbstractDensity):
+    """A density whose model knows log p exactly, with or without missing entries."""
+
+    def _evidence(self, z: np.ndarray, seeds: np.ndarray) -> Evidence:
+        nats = by_completeness(z, self.model_, _log_prob_complete, _log_prob)
+        return Evidence(nats, np.zeros_like(nats), Kind.EXACT)
+
+    def _draw(self, n: int, *, key: Array) -> np.ndarray:
+        return map_rows(_sample, key_data(key, n), self.model_)
+
+    def _fill_mean(self, z: np.ndarray, seeds: np.ndarray) -> np.ndarray:
+        return map_rows(_complete_mean, z, self.model_, block=256)
+
+    def _fill_sample(self, z: np.ndarray, *, key: Array) -> np.ndarray:
+        return map_rows(_complete_sample, (z, key_data(key, len(z))), self.model_, block=256)

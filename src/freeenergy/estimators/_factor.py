@@ -1,0 +1,200 @@
+"""Factor analysis and probabilistic PCA as estimators."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+
+from .._core import AbstractAlgorithm, Data, Fit, map_rows, parameter_count
+from ..distributions import AbstractCovariance, Diagonal, Spherical
+from ..learning import EM, fit
+from ..models import LinearGaussian, ppca_closed_form
+from ._base import AbstractExactDensity
+from ._rows import Rows, Scaling
+from ._validation import check_instance, check_int, check_real
+
+
+def _posterior_mean(row: Array, model: LinearGaussian) -> Array:
+    return model.posterior(row).mean
+
+
+def _compressed(rows: Rows) -> Data:
+    """A few rows with the same weight, mean and second moments as all of them.
+
+    The likelihood of a Gaussian model depends on complete rows only through these, so that EM may run
+    on 2·dim rows ±√dim·L eᵢ with L Lᵀ the scatter about zero (rows are centred).
+    """
+    x, w = rows.x, rows.weight
+    dim = x.shape[1]
+    scatter = (x * w[:, None]).T @ x / w.sum()
+    values, vectors = np.linalg.eigh(scatter)
+    half = np.sqrt(dim * np.maximum(values, 0.0))[:, None] * vectors.T
+    return Data.of(np.concatenate([half, -half]), np.full(2 * dim, w.sum() / (2 * dim)))
+
+
+class AbstractFactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AbstractExactDensity):
+    """x = W z + μ + ε with z ~ N(0, I): what factor analysis and PPCA share."""
+
+    def __init__(
+        self,
+        n_components: int | None = None,
+        *,
+        max_iter: int = 10_000,
+        tol: float = 1e-7,
+        learner: AbstractAlgorithm | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        checkpoint: str | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.max_iter = max_iter
+        self.tol = tol
+        self.learner = learner
+        self.random_state = random_state
+        self.verbose = verbose
+        self.checkpoint = checkpoint
+
+    @abc.abstractmethod
+    def _noise(self, dim: int) -> AbstractCovariance:
+        """The structure of the covariance of ε."""
+
+    def _check_parameters(self) -> None:
+        check_int(self, "n_components", 0, optional=True)
+        check_int(self, "max_iter")
+        check_real(self, "tol")
+        check_instance(self, "learner", AbstractAlgorithm, optional=True)
+
+    def _fit_rows(self, rows: Rows, *, key: Array) -> Fit:
+        incomplete = bool(np.isnan(rows.x).any())
+        data = Data.of(rows.x, rows.weight) if incomplete else _compressed(rows)
+        dim = rows.x.shape[1]
+        if self.n_components is not None:
+            self.n_components_ = min(self.n_components, dim)
+            return self._fit_size(rows, data, self.n_components_, key)
+        # every dimension up to the largest that is identified, by approximate log evidence
+        results = {k: self._fit_size(rows, data, k, key) for k in range(_most_factors(dim) + 1)}
+        size = rows.weight.sum()
+        self.log_evidence_ = np.array(
+            [
+                -size * float(r.history["objective"][-1])
+                - 0.5 * np.log(size) * _free_parameters(r.model)
+                for r in results.values()
+            ]
+        )
+        self.n_components_ = int(np.argmax(self.log_evidence_))
+        return results[self.n_components_]
+
+    def _fit_size(self, rows: Rows, data: Data, k: int, key: Array) -> Fit:
+        dim = rows.x.shape[1]
+        filled = np.where(np.isnan(rows.x), 0.0, rows.x)
+        scatter = (filled * rows.weight[:, None]).T @ filled / rows.weight.sum()
+        loading, variance = ppca_closed_form(jnp.asarray(scatter), k)
+        noise = self._noise(dim)
+        spread = jnp.full(dim, variance) if isinstance(noise, Diagonal) else variance
+        start = LinearGaussian(loading, jnp.zeros(dim), dataclasses.replace(noise, variance=spread))
+        return fit(
+            start,
+            EM(tol=self.tol) if self.learner is None else self.learner,
+            data,
+            key=key,
+            max_iter=self.max_iter,
+            progress=self._progress(),
+            checkpoint=self._checkpoint(f"{k} factors of {rows.x.shape}"),
+        )
+
+    def transform(self, X: Any) -> np.ndarray:
+        """E[z | x], the posterior mean of the factors."""
+        z = self.scaling_.apply(self._validated(X))
+        return map_rows(_posterior_mean, z, self.model_, block=256)
+
+    @property
+    def mean_(self) -> np.ndarray:
+        """μ, in the units of the data."""
+        return self.scaling_.invert(np.asarray(self.model_.mean))
+
+    @property
+    def components_(self) -> np.ndarray:
+        """Wᵀ, a row per factor, in the units of the data; known up to a rotation of the factors."""
+        return (np.asarray(self.model_.loading) * self.scaling_.scale[:, None]).T
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.n_components_
+
+
+def _most_factors(dim: int) -> int:
+    """The largest k with ((dim − k)² − dim − k) / 2 ≥ 0 (Ledermann's bound), at least one."""
+    fitting = [k for k in range(dim) if (dim - k) ** 2 >= dim + k]
+    return max(fitting, default=0) if dim < 3 else max([1, *fitting])
+
+
+def _free_parameters(model: LinearGaussian) -> int:
+    """Learnable numbers less the rotations of the factors, which change nothing."""
+    k = model.loading.shape[1]
+    return parameter_count(model) - k * (k - 1) // 2
+
+
+class FactorAnalysis(AbstractFactorModel):
+    """x = W z + μ + ε, z ~ N(0, I), ε ~ N(0, Ψ) with Ψ diagonal, learned by EM.
+
+    The factors are identified up to rotation.  Missing entries are integrated out exactly; complete
+    data are reduced to their mean and covariance first, so that iterations cost nothing per row.
+
+    Args:
+        n_components: how many factors; None chooses by approximate evidence (`log_evidence_`).
+        max_iter, tol: the most iterations, and the improvement in nats per row below which EM stops.
+        learner: replaces EM.
+        random_state, verbose, checkpoint: as everywhere.
+
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(500, 1)) @ np.ones((1, 5)) + 0.5 * rng.normal(size=(500, 5))
+    >>> FactorAnalysis().fit(X).n_components_
+    1
+    """
+
+    def _noise(self, dim: int) -> AbstractCovariance:
+        return Diagonal()
+
+    @property
+    def noise_variance_(self) -> np.ndarray:
+        """The diagonal of Ψ, in the units of the data."""
+        return np.asarray(self.model_.noise.variance) * self.scaling_.scale**2
+
+
+class PPCA(AbstractFactorModel):
+    """Probabilistic principal components: x = W z + μ + ε, z ~ N(0, I), ε ~ N(0, σ²I).
+
+    For complete rows the answer is closed: σ² is the mean of the discarded eigenvalues of the covariance
+    and W spans the leading eigenvectors; with missing entries EM starts from there.  Columns keep their
+    units, since equal noise in all of them is the model.
+
+    Args:
+        n_components: how many components; None chooses by approximate evidence (`log_evidence_`).
+        max_iter, tol: the most iterations, and the improvement in nats per row below which EM stops.
+        learner: replaces EM.
+        random_state, verbose, checkpoint: as everywhere.
+
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(500, 2)) @ rng.normal(size=(2, 6)) + 0.1 * rng.normal(size=(500, 6))
+    >>> PPCA().fit(X).n_components_
+    2
+    """
+
+    def _noise(self, dim: int) -> AbstractCovariance:
+        return Spherical(dim=dim)
+
+    def _scaling(self, X: np.ndarray, weight: np.ndarray | None) -> Scaling:
+        return Scaling.standardise(X, weight, common=True)
+
+    @property
+    def noise_variance_(self) -> float:
+        """σ², in the squared units of the data."""
+        return float(self.model_.noise.variance * self.scaling_.scale[0] ** 2)

@@ -1,0 +1,190 @@
+"""k-means: EM at temperature zero."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from .._core import AbstractAlgorithm, Data, Fit, map_rows
+from ..learning import EM, fit
+from ..models import Clusters
+from ._base import Shell
+from ._rows import Rows, Scaling, canonical_rows
+from ._starts import AbstractStart, PlusPlus
+from ._validation import (
+    check_instance,
+    check_int,
+    check_observed,
+    check_real,
+    check_rows,
+    check_weight,
+    random_key,
+)
+
+
+def _energies(row: Array, model: Clusters) -> Array:
+    return model.energies(row)
+
+
+class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Shell):
+    """Clusters around means: min Σ_n min_k ‖x_n − μ_k‖².
+
+    The limit of a mixture of spherical Gaussians as their variance goes to zero: EM with hard
+    assignments.  Entries that are NaN are left out of the distances and of the means.
+
+    Args:
+        n_clusters: how many clusters.
+        n_init: starts; the lowest inertia counts.
+        init: a start such as `PlusPlus()` or `RandomRows()`, or an array of centres.
+        max_iter: the most iterations.
+        tol: stop when inertia per row falls by less than this part of the variance of the data.
+        learner: replaces EM at temperature zero.
+        random_state: seed.
+        verbose: 1 shows progress.
+        checkpoint: a file that keeps a long fit.
+
+    >>> import numpy as np
+    >>> model = KMeans(2, random_state=0).fit([[0.0], [1.0], [10.0], [11.0]])
+    >>> model.inertia_
+    1.0
+    """
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        n_init: int = 1,
+        init: AbstractStart | np.ndarray | None = None,
+        max_iter: int = 300,
+        tol: float = 1e-7,
+        learner: AbstractAlgorithm | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        checkpoint: str | None = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.n_init = n_init
+        self.init = init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.learner = learner
+        self.random_state = random_state
+        self.verbose = verbose
+        self.checkpoint = checkpoint
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Finds the clusters of the rows of `X`."""
+        check_int(self, "n_clusters")
+        check_int(self, "n_init")
+        check_int(self, "max_iter")
+        check_real(self, "tol")
+        check_instance(self, "init", AbstractStart, np.ndarray, optional=True)
+        check_instance(self, "learner", AbstractAlgorithm, optional=True)
+        X = check_rows(self, X, reset=True)
+        check_observed(X, getattr(self, "feature_names_in_", None))
+        if len(X) < self.n_clusters:
+            raise ValueError(
+                f"The 'n_clusters' parameter of KMeans must be at most the number of rows. "
+                f"Got {self.n_clusters} for n_samples={len(X)}."
+            )
+        weight = check_weight(X, sample_weight)
+        self.scaling_ = Scaling.standardise(X, weight, common=True)
+        rows = canonical_rows(X, weight, self.scaling_)
+        scaled = Rows(self.scaling_.apply(rows.x), rows.weight)
+        result = self._fit_rows(scaled, key=random_key(self.random_state))
+        self._keep(result)
+        energies = self._energies(X)
+        self.labels_ = np.argmin(energies, axis=1)
+        cost = energies.min(axis=1)
+        self.inertia_ = float(cost.sum() if weight is None else weight @ cost)
+        return self
+
+    def _fit_rows(self, rows: Rows, *, key: Array) -> Fit:
+        data = Data.of(rows.x, rows.weight)
+        # at temperature zero the objective is the mean squared distance in units of the variance
+        learner = EM(tol=self.tol, temperature=0.0) if self.learner is None else self.learner
+        results = []
+        for number, restart in enumerate(jax.random.split(key, self.n_init)):
+            start_key, fit_key = jax.random.split(restart)
+            model = Clusters(self._centres(data, start_key))
+            budget = self.max_iter
+            while True:
+                result = fit(
+                    model,
+                    learner,
+                    data,
+                    key=fit_key,
+                    max_iter=budget,
+                    progress=self._progress(),
+                    checkpoint=self._checkpoint(f"start {number} of {rows.x.shape}"),
+                )
+                budget -= result.n_iter
+                model = _relocate_empty(result.model, rows)
+                if model is None or budget <= 0 or result.interrupted:
+                    break
+            results.append(result)
+            if result.interrupted:
+                return result
+        return min(results, key=lambda r: r.history["objective"][-1])
+
+    def _centres(self, data: Data, key: Array) -> Array:
+        if isinstance(self.init, np.ndarray):
+            expected = (self.n_clusters, data.x.shape[1])
+            if self.init.shape != expected:
+                raise ValueError(
+                    f"The 'init' parameter of KMeans must have the shape {expected} "
+                    f"(n_clusters, n_features). Got {self.init.shape} instead."
+                )
+            return jnp.asarray(self.scaling_.apply(self.init))
+        start = PlusPlus() if self.init is None else self.init
+        return start(data, self.n_clusters, key=key)
+
+    def _energies(self, X: np.ndarray) -> np.ndarray:
+        # differences are taken in rescaled units, where the means are small, and then given back
+        return map_rows(_energies, self.scaling_.apply(X), self.model_) * self.scaling_.scale[0] ** 2
+
+    def _validated(self, X: Any) -> np.ndarray:
+        check_is_fitted(self, "model_")
+        return check_rows(self, X, reset=False)
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The number of the nearest centre of each row."""
+        return np.argmin(self._energies(self._validated(X)), axis=1)
+
+    def transform(self, X: Any) -> np.ndarray:
+        """The distance of each row to each centre."""
+        return np.sqrt(self._energies(self._validated(X)))
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Minus the inertia of `X`."""
+        return -float(self._energies(self._validated(X)).min(axis=1).sum())
+
+    @property
+    def cluster_centers_(self) -> np.ndarray:
+        """The centres, in the units of the data."""
+        return self.scaling_.invert(np.asarray(self.model_.centroids))
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.n_clusters
+
+
+def _relocate_empty(model: Clusters, rows: Rows) -> Clusters | None:
+    """Puts centres without rows on the rows farthest from theirs; None if there are no such centres."""
+    energies = map_rows(_energies, rows.x, model)
+    used = np.bincount(energies.argmin(axis=1), minlength=energies.shape[1]) > 0
+    empty = np.flatnonzero(~used)
+    cost = energies.min(axis=1) * rows.weight
+    far = np.argsort(cost)[::-1][: len(empty)]
+    far = far[cost[far] > 0]
+    if not len(far):
+        return None
+    centroids = np.array(model.centroids)
+    centroids[empty[: len(far)]] = np.where(np.isnan(rows.x[far]), 0.0, rows.x[far])
+    return Clusters(jnp.asarray(centroids))

@@ -1,0 +1,313 @@
+"""Mixtures as estimators."""
+
+from __future__ import annotations
+
+import abc
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from .._core import AbstractAlgorithm, Data, Fit, boltzmann, sum_over_blocks
+from ..distributions import (
+    AbstractConjugatePrior,
+    AbstractCovariance,
+    AbstractExponentialFamily,
+    DirichletPrior,
+    Full,
+    Gaussian,
+)
+from ..learning import EM, fit
+from ..models import Clusters
+from ..models import Mixture as MixtureModel
+from ..models._mixture import MixtureStatistics
+from ._base import AbstractExactDensity, by_completeness
+from ._rows import Rows, Scaling
+from ._starts import AbstractStart, PlusPlus
+from ._validation import check_instance, check_int, check_real
+
+_LLOYD_STEPS = 10
+_REPAIRS = 3
+
+
+@eqx.filter_jit
+def _start_model(
+    prototype: AbstractExponentialFamily, data: Data, centres: Array, shift: Array, scale: Array
+) -> MixtureModel:
+    """One M step from the nearest centre of each row, after a few k-means steps.
+
+    Distances are taken between rows rescaled by `shift` and `scale`.
+    """
+
+    def lloyd(_: int, clusters: Clusters) -> Clusters:
+        def block(x: Array, w: Array) -> Any:
+            z = (x - shift[None]) / scale[None]
+            cold = jnp.zeros(())
+            return clusters.expect(z, w, temperature=cold, incomplete=data.incomplete)[0]
+
+        return clusters.maximise(sum_over_blocks(block, data))
+
+    clusters = jax.lax.fori_loop(0, _LLOYD_STEPS, lloyd, Clusters(centres))
+
+    def block(x: Array, w: Array) -> MixtureStatistics:
+        energies = jax.vmap(lambda row: clusters.energies((row - shift) / scale), out_axes=1)(x)
+        r = boltzmann(energies, 0.0, axis=0)[1] * w[None]
+        filled = x if prototype.masks_missing else jnp.where(jnp.isnan(x), shift[None], x)
+        features = jax.vmap(prototype.features, out_axes=1)(filled)
+        return MixtureStatistics(jnp.sum(r, axis=1), r @ features.T)
+
+    counts, features = sum_over_blocks(block, data)
+    everything = jnp.sum(features, axis=0)
+    # a little of the whole in every part keeps lone or empty clusters regular
+    share = 1e-3 * counts.sum() / len(counts)
+    features = features + share / counts.sum() * everything[None]
+    weights = (counts + share) / jnp.sum(counts + share)
+    return MixtureModel(weights, prototype.from_features(features))
+
+
+def _responsibilities(row: Array, model: MixtureModel) -> Array:
+    return model.posterior(row).probabilities
+
+
+def _responsibilities_complete(row: Array, model: MixtureModel) -> Array:
+    return boltzmann(-model.log_joint_complete(row))[1]
+
+
+class AbstractMixture(AbstractExactDensity):
+    """What mixtures share, whatever the family of their components."""
+
+    @abc.abstractmethod
+    def _prototype(self, rows: Rows) -> AbstractExponentialFamily:
+        """A member of the family with the shape that the rows need."""
+
+    def _check_parameters(self) -> None:
+        check_int(self, "n_components")
+        check_int(self, "n_init")
+        check_int(self, "max_iter")
+        check_real(self, "tol")
+        check_instance(self, "learner", AbstractAlgorithm, optional=True)
+        check_instance(self, "init", AbstractStart, np.ndarray, optional=True)
+        check_instance(self, "weight_prior", DirichletPrior, optional=True)
+        check_instance(self, "component_prior", AbstractConjugatePrior, optional=True)
+
+    def _fit_rows(self, rows: Rows, *, key: Array) -> Fit:
+        data = Data.of(rows.x, rows.weight)
+        near = Scaling.standardise(rows.x, rows.weight)
+        prototype = self._prototype(rows)
+        learner = EM(tol=self.tol) if self.learner is None else self.learner
+        best = None
+        for number, restart in enumerate(jax.random.split(key, self.n_init)):
+            start_key, fit_key = jax.random.split(restart)
+            centres = self._centres(rows, data, near, start_key)
+            start = _start_model(prototype, data, centres, *map(jnp.asarray, near))
+            start = MixtureModel(
+                start.weights, start.components, self.weight_prior, self.component_prior
+            )
+            result = fit(
+                start,
+                learner,
+                data,
+                key=fit_key,
+                max_iter=self.max_iter,
+                progress=self._progress(),
+                checkpoint=self._checkpoint(f"start {number} of {rows.x.shape}"),
+            )
+            if best is None or _final(result) < _final(best):
+                best = result
+            if result.interrupted:
+                return result
+        assert best is not None
+        return best
+
+    def _centres(self, rows: Rows, data: Data, near: Scaling, key: Array) -> Array:
+        if isinstance(self.init, np.ndarray):
+            expected = (self.n_components, rows.x.shape[1])
+            if self.init.shape != expected:
+                raise ValueError(
+                    f"The 'init' parameter of {type(self).__name__} must have the shape {expected} "
+                    f"(n_components, n_features). Got {self.init.shape} instead."
+                )
+            return jnp.asarray(near.apply(self.scaling_.apply(self.init)))
+        start = PlusPlus() if self.init is None else self.init
+        scaled = Data(
+            (data.x - near.shift[None]) / near.scale[None], data.weight, data.rows, data.incomplete
+        )
+        return start(scaled, self.n_components, key=key)
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """p(component | row), the responsibilities."""
+        z = self.scaling_.apply(self._validated(X))
+        return by_completeness(z, self.model_, _responsibilities_complete, _responsibilities)
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The most probable component of each row."""
+        return np.argmax(self.predict_proba(X), axis=1)
+
+    @property
+    def weights_(self) -> np.ndarray:
+        """The probabilities of the components."""
+        return np.asarray(self.model_.weights)
+
+
+def _final(result: Fit) -> float:
+    objective = result.history.get("objective", [])
+    return float(objective[-1]) if len(objective) else np.inf
+
+
+class Mixture(AbstractMixture):
+    """A mixture of members of any exponential family.
+
+    p(x) = Σ_k π_k p(x; θ_k), learned by EM from k-means++ starts.
+
+    Args:
+        n_components: how many members.
+        family: the family: a class of `freeenergy.distributions` such as `Poisson`, or an instance
+            whose shape and fixed parts are used.
+        n_init: starts; the best end counts.
+        init: a start such as `PlusPlus()` or `RandomRows()`, or an array of centres.
+        max_iter, tol: the most iterations, and the improvement in nats per row below which EM stops.
+        weight_prior, component_prior: conjugate priors make the fit MAP.
+        learner: replaces EM, for example by `Gradient(…)`.
+        random_state: seed.
+        verbose: 1 shows progress.
+        checkpoint: a file that keeps a long fit.
+
+    >>> import numpy as np
+    >>> from freeenergy.distributions import Poisson
+    >>> counts = np.random.default_rng(0).poisson([[2.0]] * 50 + [[20.0]] * 50)
+    >>> model = Mixture(2, family=Poisson, random_state=0).fit(counts)
+    >>> sorted(model.predict([[1], [25]]).tolist())
+    [0, 1]
+    """
+
+    def __init__(
+        self,
+        n_components: int = 1,
+        family: Any = Gaussian,
+        *,
+        n_init: int = 1,
+        init: AbstractStart | np.ndarray | None = None,
+        max_iter: int = 1000,
+        tol: float = 1e-4,
+        weight_prior: DirichletPrior | None = None,
+        component_prior: AbstractConjugatePrior | None = None,
+        learner: AbstractAlgorithm | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        checkpoint: str | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.family = family
+        self.n_init = n_init
+        self.init = init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.weight_prior = weight_prior
+        self.component_prior = component_prior
+        self.learner = learner
+        self.random_state = random_state
+        self.verbose = verbose
+        self.checkpoint = checkpoint
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        kind = self.family if isinstance(self.family, type) else type(self.family)
+        if not issubclass(kind, AbstractExponentialFamily):
+            raise ValueError(
+                "The 'family' parameter of Mixture must be an exponential family of "
+                f"freeenergy.distributions. Got {self.family!r} instead."
+            )
+
+    def _is_gaussian(self) -> bool:
+        return self.family is Gaussian or isinstance(self.family, Gaussian)
+
+    def _scaling(self, X: np.ndarray, weight: np.ndarray | None) -> Scaling:
+        # only the Gaussian is the same family in every unit
+        return Scaling.standardise(X, weight) if self._is_gaussian() else Scaling.identity(X.shape[1])
+
+    def _prototype(self, rows: Rows) -> AbstractExponentialFamily:
+        return self.family.prototype(rows.x) if isinstance(self.family, type) else self.family
+
+
+class GaussianMixture(AbstractMixture):
+    """A mixture of Gaussians with a covariance of any structure.
+
+    p(x) = Σ_k π_k N(x; μ_k, Σ_k), learned by EM from k-means++ starts on standardised columns.
+    Missing entries are integrated out exactly.
+
+    Args:
+        n_components: how many Gaussians.
+        covariance: `Full()`, `Diagonal()`, `Spherical()`, `LowRank(rank=…)`, or one of them in
+            `Tied(…)`, shared by all components.  Its `floor` bounds variances from below, in units of
+            the variance of the columns.
+        n_init: starts; the best end counts.
+        init: a start such as `PlusPlus()` or `RandomRows()`, or an array of centres.
+        max_iter, tol: the most iterations, and the improvement in nats per row below which EM stops.
+        weight_prior, component_prior: conjugate priors make the fit MAP; the component prior is in
+            units of the standardised columns.
+        learner: replaces EM, for example by `Gradient(…)`.
+        random_state: seed.
+        verbose: 1 shows progress.
+        checkpoint: a file that keeps a long fit.
+
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = np.concatenate([rng.normal(0, 1, (200, 1)), rng.normal(8, 1, (200, 1))])
+    >>> model = GaussianMixture(2, random_state=0).fit(X)
+    >>> sorted(np.round(model.means_[:, 0]).tolist())
+    [0.0, 8.0]
+    """
+
+    def __init__(
+        self,
+        n_components: int = 1,
+        covariance: AbstractCovariance | None = None,
+        *,
+        n_init: int = 1,
+        init: AbstractStart | np.ndarray | None = None,
+        max_iter: int = 1000,
+        tol: float = 1e-4,
+        weight_prior: DirichletPrior | None = None,
+        component_prior: AbstractConjugatePrior | None = None,
+        learner: AbstractAlgorithm | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        checkpoint: str | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.covariance = covariance
+        self.n_init = n_init
+        self.init = init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.weight_prior = weight_prior
+        self.component_prior = component_prior
+        self.learner = learner
+        self.random_state = random_state
+        self.verbose = verbose
+        self.checkpoint = checkpoint
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_instance(self, "covariance", AbstractCovariance, optional=True)
+
+    def _prototype(self, rows: Rows) -> AbstractExponentialFamily:
+        return Gaussian(
+            jnp.zeros(rows.x.shape[1]), Full() if self.covariance is None else self.covariance
+        )
+
+    @property
+    def means_(self) -> np.ndarray:
+        """The mean of each component, in the units of the data."""
+        return self.scaling_.invert(np.asarray(self.model_.components.mean))
+
+    @property
+    def covariances_(self) -> np.ndarray:
+        """The covariance matrix of each component, in the units of the data."""
+        matrices = [
+            np.asarray(self.model_.component(k).covariance.matrix()) for k in range(self.n_components)
+        ]
+        return np.stack(matrices) * np.outer(self.scaling_.scale, self.scaling_.scale)

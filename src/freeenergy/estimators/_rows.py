@@ -1,0 +1,105 @@
+"""Rows as learning sees them: in an order of their own, merged, and rescaled."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from .._core import row_hashes
+
+
+class Rows(NamedTuple):
+    """Distinct rows with their weights."""
+
+    x: np.ndarray
+    weight: np.ndarray
+
+
+def canonical_rows(X: np.ndarray, weight: np.ndarray | None, scaling: Scaling) -> Rows:
+    """The distinct rows of `X` with summed weights, complete rows first, in an order of their own.
+
+    A fit of the result depends neither on the order in which rows were passed nor on whether a row
+    was repeated or weighted, even where the fit draws random numbers or minibatches.  The order is by
+    the rescaled values to three digits, so that a change of units does not change it either.
+    """
+    weight = np.ones(len(X)) if weight is None else weight
+    used = weight > 0
+    if not used.all():
+        X, weight = X[used], weight[used]
+    hashes = row_hashes(X)
+    incomplete = np.isnan(X).any(axis=1)
+    order = np.lexsort((hashes, unit_free_hashes(X, scaling), incomplete))
+    hashes = hashes[order]
+    first = np.ones(len(X), bool)
+    first[1:] = hashes[1:] != hashes[:-1]
+    if first.all():
+        return Rows(X[order], weight[order])
+    starts = np.flatnonzero(first)
+    return Rows(X[order[starts]], np.add.reduceat(weight[order], starts))
+
+
+def unit_free_hashes(X: np.ndarray, scaling: Scaling) -> np.ndarray:
+    """A 64-bit number for each row that is the same in whichever units the row is given."""
+    return row_hashes(np.rint(scaling.apply(X) * 1024))
+
+
+def row_seeds(X: np.ndarray, scaling: Scaling) -> np.ndarray:
+    """A 32-bit seed for each row, to fold into a key: noise that other rows cannot change."""
+    return (unit_free_hashes(X, scaling) >> np.uint64(32)).astype(np.uint32)
+
+
+class Scaling(NamedTuple):
+    """The map z = (x − shift) / scale, column by column, on which fits work.
+
+    Its log-determinant is part of every density, so that the numbers users see are in the units of
+    their data.
+    """
+
+    shift: np.ndarray
+    scale: np.ndarray
+
+    @staticmethod
+    def identity(columns: int) -> Scaling:
+        return Scaling(np.zeros(columns), np.ones(columns))
+
+    @staticmethod
+    def standardise(x: np.ndarray, weight: np.ndarray | None = None, *, common: bool = False) -> Scaling:
+        """Weighted mean and standard deviation of the observed entries.
+
+        A column that never varies gets the size of its value as scale.  With `common` one scale
+        serves all columns, which keeps distances as they are.
+        """
+        weight = np.ones(len(x)) if weight is None else weight
+        w = weight[:, None] * ~np.isnan(x)
+        total = w.sum(axis=0)
+        anchor = _first_observed(x)
+        gap = np.where(np.isnan(x), 0.0, x - anchor)
+        offset = (w * gap).sum(axis=0) / total
+        centred = np.where(np.isnan(x), 0.0, gap - offset)
+        # large entries would overflow when squared
+        size = np.maximum(np.abs(centred).max(axis=0), np.finfo(float).tiny)
+        spread = size * np.sqrt((w * (centred / size) ** 2).sum(axis=0) / total)
+        shift = anchor + offset
+        flat = spread <= 1e-13 * np.abs(shift)
+        magnitude = np.where(shift == 0, 1.0, np.abs(shift))
+        scale = np.where(flat | (spread <= np.finfo(float).tiny), magnitude, spread)
+        if common:
+            varying = scale[~flat]
+            scale = np.full_like(scale, np.sqrt(np.mean(varying**2)) if len(varying) else 1.0)
+        return Scaling(shift, scale)
+
+    def apply(self, x: np.ndarray) -> np.ndarray:
+        return (x - self.shift) / self.scale
+
+    def invert(self, z: np.ndarray) -> np.ndarray:
+        return z * self.scale + self.shift
+
+    def log_det(self, x: np.ndarray) -> np.ndarray:
+        """log |dz/dx| of each row, over its observed entries."""
+        return -(~np.isnan(x) @ np.log(self.scale))
+
+
+def _first_observed(x: np.ndarray) -> np.ndarray:
+    index = np.argmax(~np.isnan(x), axis=0)
+    return x[index, np.arange(x.shape[1])]

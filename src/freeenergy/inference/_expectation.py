@@ -1,0 +1,86 @@
+"""Expectations under a parametrised distribution, and how their gradient is had.
+
+Each object returns a scalar whose value is (an estimate of) E_q[f(z)] and whose derivative in the
+parameters of q is (an unbiased estimate of) the derivative of that expectation.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from ..distributions import AbstractDistribution, Gaussian
+
+
+class AbstractExpectation(eqx.Module):
+    """A way to take E_q[f(z)]."""
+
+    @abc.abstractmethod
+    def __call__(self, f: Callable[[Any], Array], q: AbstractDistribution, *, key: Array) -> Array:
+        """E_q[f(z)], differentiable in the parameters of `q` and of `f`."""
+
+
+class Enumeration(AbstractExpectation):
+    """The exact sum over a finite support: Σ_z q(z) f(z).
+
+    Attributes:
+        points: every value that z can take, along the first axis.
+    """
+
+    points: Array
+
+    def __call__(self, f: Callable[[Any], Array], q: AbstractDistribution, *, key: Array) -> Array:
+        mass = jnp.exp(jax.vmap(q.log_prob)(self.points))
+        values = jax.vmap(f)(self.points)
+        # a point without mass may have infinite energy: 0 · ∞ counts zero
+        return jnp.sum(jnp.where(mass > 0, mass * jnp.where(mass > 0, values, 0), 0))
+
+
+class Quadratic(AbstractExpectation):
+    """E[f] = f(m) + ½ tr(∇²f(m) Σ): exact for a Gaussian q and f at most quadratic in z."""
+
+    def __call__(self, f: Callable[[Any], Array], q: AbstractDistribution, *, key: Array) -> Array:
+        assert isinstance(q, Gaussian)
+        curvature = jax.hessian(f)(q.mean)
+        return f(q.mean) + 0.5 * jnp.sum(curvature * q.covariance.matrix())
+
+
+class Pathwise(AbstractExpectation):
+    """The mean of f over draws that are differentiable functions of the parameters of q."""
+
+    samples: int = eqx.field(static=True, default=1)
+
+    def __call__(self, f: Callable[[Any], Array], q: AbstractDistribution, *, key: Array) -> Array:
+        keys = jax.random.split(key, self.samples)
+        return jnp.mean(jax.vmap(lambda k: f(q.sample(key=k)))(keys))
+
+
+class ScoreFunction(AbstractExpectation):
+    """The log-derivative estimator ∇E_q f = E_q[(f − b) ∇log q], for any q.
+
+    The baseline b of a draw is the mean of f over the other draws (or `baseline` if there is only
+    one), which leaves the estimate unbiased and lowers its variance.
+    """
+
+    samples: int = eqx.field(static=True, default=8)
+    baseline: float | Array = 0.0
+
+    def __call__(self, f: Callable[[Any], Array], q: AbstractDistribution, *, key: Array) -> Array:
+        keys = jax.random.split(key, self.samples)
+        draws = jax.lax.stop_gradient(jax.vmap(lambda k: q.sample(key=k))(keys))
+        values = jax.vmap(f)(draws)
+        frozen = jax.lax.stop_gradient(values)
+        if self.samples > 1:
+            baseline = (jnp.sum(frozen) - frozen) / (self.samples - 1)
+        else:
+            baseline = jnp.full_like(frozen, self.baseline)
+        log_q = jax.vmap(q.log_prob)(draws)
+        # zero in value, the score in derivative
+        score = log_q - jax.lax.stop_gradient(log_q)
+        return jnp.mean(values + (frozen - baseline) * score)

@@ -1,0 +1,68 @@
+"""Importance sampling, from the logarithms of the weights."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from .._core import log_mean_exp
+
+
+class ImportanceEstimate(NamedTuple):
+    """What weights w_s say about E[w].
+
+    Attributes:
+        log_mean: log (1/S) Σ w_s, whose expectation is at most log E[w].
+        stderr: standard error of `log_mean` by the delta method; infinite for a single weight.
+        effective_sample_size: (Σ w)² / Σ w².
+    """
+
+    log_mean: Array
+    stderr: Array
+    effective_sample_size: Array
+
+
+def effective_sample_size(log_weights: Array) -> Array:
+    """(Σ w)² / Σ w²: how many equal weights would be worth as much.
+
+    >>> effective_sample_size(jnp.log(jnp.array([1.0, 1.0, 2.0]))).round(4).item()
+    2.6667
+    """
+    normalised = jax.nn.softmax(log_weights)
+    return 1 / jnp.sum(normalised**2)
+
+
+def importance_estimate(log_weights: Array) -> ImportanceEstimate:
+    """The logarithm of the mean weight, with its standard error.
+
+        stderr² = Var[w] / (S E[w]²) = (S / ESS − 1) / (S − 1).
+
+    >>> estimate = importance_estimate(jnp.log(jnp.array([1.0, 3.0])))
+    >>> [round(float(v), 4) for v in estimate]
+    [0.6931, 0.5, 1.6]
+    """
+    size = log_weights.shape[0]
+    effective = effective_sample_size(log_weights)
+    if size == 1:
+        stderr = jnp.full((), jnp.inf, log_weights.dtype)
+    else:
+        # rounding may leave S / ESS a little below one
+        stderr = jnp.sqrt(jnp.maximum(size / effective - 1, 0) / (size - 1))
+    return ImportanceEstimate(log_mean_exp(log_weights), stderr, effective)
+
+
+def self_normalised_mean(log_weights: Array, values: Array) -> tuple[Array, Array]:
+    """Σ w f / Σ w along the first axis of `values`, and its standard error by the delta method.
+
+    It needs the weights only up to a common factor, and is biased by O(1/S).
+
+    >>> mean, _ = self_normalised_mean(jnp.log(jnp.array([1.0, 3.0])), jnp.array([0.0, 1.0]))
+    >>> mean.item()
+    0.75
+    """
+    weights = jax.nn.softmax(log_weights)
+    mean = jnp.tensordot(weights, values, 1)
+    return mean, jnp.sqrt(jnp.tensordot(weights**2, (values - mean[None]) ** 2, 1))

@@ -1,0 +1,58 @@
+"""`fit`: the one way to learn a model from data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from jax import Array
+
+from .._core import AbstractAlgorithm, AbstractProgress, Checkpoint, Data, Fit, iterate, silent
+
+Model = TypeVar("Model")
+
+
+def fit(
+    model: Model,
+    learner: AbstractAlgorithm,
+    data: Any,
+    *,
+    key: Array,
+    weight: Any = None,
+    validation: Any = None,
+    max_iter: int = 100,
+    progress: Callable[[int], AbstractProgress] = silent,
+    checkpoint: Checkpoint | None = None,
+) -> Fit[Model]:
+    """Learns `model` from `data` with `learner`.
+
+    Args:
+        model: the model to start from; it is not changed.
+        learner: `EM(…)`, `Gradient(…)`, `ClosedForm()` or any `AbstractAlgorithm`.
+        data: an array with a row per observation (or a tree of such arrays, or `Data`).
+        key: seeds whatever is random.
+        weight: a non-negative number per row.
+        validation: rows held out for early stopping, as `data`.
+        max_iter: the most iterations (EM steps, epochs) to do.
+        progress: makes the display; `freeenergy.progress("label")` is a bar.
+        checkpoint: keeps the state in a file, so that a killed fit goes on where it was.
+
+    Returns:
+        The fitted model with its history.
+    """
+    rows = data if isinstance(data, Data) else Data.of(data, weight)
+    if validation is not None:
+        held = validation if isinstance(validation, Data) else Data.of(validation)
+        rows = (rows, held)
+    outcome = iterate(
+        learner, model, rows, key=key, max_iter=max_iter, progress=progress, checkpoint=checkpoint
+    )
+    return Fit(
+        learner.model(outcome.state),
+        outcome.history,
+        outcome.n_iter,
+        outcome.converged,
+        outcome.reason,
+        outcome.interrupted,
+        outcome.state,
+    )

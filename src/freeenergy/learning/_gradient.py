@@ -1,0 +1,134 @@
+"""Gradient learning: any objective, any Optax optimiser, minibatches, early stopping."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jax import Array
+
+from .._core import AbstractAlgorithm, Data, Info, constrain, learnable, unconstrain
+from ._em import real_rows_shuffled, take_batch
+from ._objectives import AbstractObjective, Batch, as_objective
+
+
+def decay_weights(rate: float) -> optax.GradientTransformation:
+    """Weight decay that spares biases and other vectors: only arrays of two or more axes shrink."""
+    return optax.add_decayed_weights(rate, mask=lambda tree: jax.tree.map(lambda a: a.ndim >= 2, tree))
+
+
+class _State(NamedTuple):
+    free: Any
+    fixed: Any
+    optimiser: Any
+    objective: Any
+    average: Any
+    best: Any
+    best_value: Array
+    stale: Array
+
+
+class Gradient(AbstractAlgorithm):
+    """Stochastic gradient descent on the unconstrained parameters; an iteration is an epoch.
+
+    Attributes:
+        optimiser: any Optax gradient transformation; schedules, clipping and `decay_weights` are
+            chained into it.
+        objective: `(model, batch, key) → scalar`, or an object with state such as `Contrastive`.
+        batch_size: rows per step; None takes all rows at once.
+        average: decay of an exponential average of the parameters, which is then the result.
+        patience: epochs without improvement (by more than `tol`) before stopping.  With validation
+            data in `fit` the improvement is measured there and the best parameters are restored.
+        tol: the least improvement that counts.
+        learnable: a tree of booleans as made by `freeze`.
+    """
+
+    optimiser: optax.GradientTransformation = eqx.field(static=True)
+    objective: Callable[..., Any]
+    batch_size: int | None = eqx.field(static=True, default=256)
+    average: float | None = eqx.field(static=True, default=None)
+    patience: int | None = eqx.field(static=True, default=None)
+    tol: float | Array = eqx.field(converter=jnp.asarray, default=0.0)
+    learnable: Any = None
+
+    def _objective(self) -> AbstractObjective:
+        return as_objective(self.objective)
+
+    def init(self, model: Any, data: Any, *, key: Array) -> _State:
+        train, _ = split_data(data)
+        mask = learnable(model) if self.learnable is None else self.learnable
+        free, fixed = eqx.partition(unconstrain(model), mask)
+        size = train.size if self.batch_size is None else min(self.batch_size, train.size)
+        batch = Batch(jax.tree.map(lambda a: a[:size], train.x), train.weight[:size])
+        state = self._objective().init(model, batch, key=key)
+        # distinct buffers are not needed: nothing is donated
+        return _State(
+            free, fixed, self.optimiser.init(free), state, free, free, jnp.asarray(jnp.inf), jnp.asarray(0)
+        )
+
+    def _build(self, free: Any, fixed: Any) -> Any:
+        return constrain(eqx.combine(free, fixed))
+
+    def step(self, state: _State, data: Any, *, key: Array) -> tuple[_State, Info]:
+        train, validation = split_data(data)
+        objective = self._objective()
+        size = train.size if self.batch_size is None else min(self.batch_size, train.size)
+        shuffle, noise, check = jax.random.split(key, 3)
+        order = real_rows_shuffled(train, shuffle)
+        mean_weight = jnp.sum(train.weight) / train.rows
+
+        def loss(free: Any, batch: Batch, carried: Any, key: Array) -> tuple[Array, Any]:
+            return objective(self._build(free, state.fixed), batch, carried, key=key)
+
+        def body(i: Array, carry: Any) -> Any:
+            free, optimiser, carried, average, total = carry
+            x, weight = take_batch(train, order, i, size)
+            # the scale makes every batch an unbiased estimate of the mean over rows
+            real = jnp.clip(train.rows - i * size, 1, size)
+            batch = Batch(x, weight / (mean_weight * real).astype(weight.dtype))
+            (value, carried), gradient = eqx.filter_value_and_grad(loss, has_aux=True)(
+                free, batch, carried, jax.random.fold_in(noise, i)
+            )
+            updates, optimiser = self.optimiser.update(gradient, optimiser, free)
+            free = eqx.apply_updates(free, updates)
+            if self.average is not None:
+                rate = self.average
+                average = jax.tree.map(lambda a, b: rate * a + (1 - rate) * b, average, free)
+            return free, optimiser, carried, average, total + value * real.astype(value.dtype)
+
+        batches = (train.rows + size - 1) // size
+        zero = jnp.zeros((), train.weight.dtype)
+        start = (state.free, state.optimiser, state.objective, state.average, zero)
+        free, optimiser, carried, average, total = jax.lax.fori_loop(0, batches, body, start)
+        value = (total / train.rows).astype(train.weight.dtype)
+        metrics = {}
+        judged = value
+        if validation is not None:
+            shown = average if self.average is not None else free
+            held = Batch(validation.x, validation.weight / jnp.sum(validation.weight))
+            # the same noise in every epoch, so that only the parameters change the number
+            model = self._build(shown, state.fixed)
+            judged, _ = objective(model, held, carried, key=jax.random.key(0))
+            metrics["validation"] = judged
+        better = judged < state.best_value.astype(judged.dtype) - self.tol.astype(judged.dtype)
+        best_source = average if self.average is not None else free
+        best = jax.tree.map(lambda a, b: jnp.where(better, a, b), best_source, state.best)
+        best_value = jnp.where(better, judged.astype(state.best_value.dtype), state.best_value)
+        stale = jnp.where(better, 0, state.stale + 1)
+        done = jnp.zeros((), bool) if self.patience is None else stale >= self.patience
+        if validation is None:
+            best = best_source
+        new = _State(free, state.fixed, optimiser, carried, average, best, best_value, stale)
+        return new, Info(value, done, metrics)
+
+    def model(self, state: _State) -> Any:
+        return self._build(state.best, state.fixed)
+
+
+def split_data(data: Any) -> tuple[Data, Data | None]:
+    """Training and validation rows; `data` is one `Data` or a pair."""
+    return data if isinstance(data, tuple) else (data, None)

@@ -1,0 +1,101 @@
+"""Objectives: what learning lowers.
+
+An objective is a function `(model, batch, key) → scalar`; one that carries something between batches,
+such as Markov chains, is an `AbstractObjective`.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from ..inference import AbstractRecognition, importance_weighted_bound
+from ..inference import free_energy as _free_energy
+
+
+class Batch(NamedTuple):
+    """Rows and their weights; the weights are scaled so that Σ weight · loss is the mean loss."""
+
+    x: Any
+    weight: Array
+
+    def mean(self, losses: Array) -> Array:
+        """The weighted mean of a number per row; rows of weight zero do not count, even if NaN."""
+        return jnp.sum(jnp.where(self.weight > 0, self.weight * losses.astype(self.weight.dtype), 0))
+
+
+class AbstractObjective(eqx.Module):
+    """An objective with a state that is carried from batch to batch."""
+
+    @abc.abstractmethod
+    def init(self, model: Any, batch: Batch, *, key: Array) -> Any:
+        """The first state."""
+
+    @abc.abstractmethod
+    def __call__(self, model: Any, batch: Batch, state: Any, *, key: Array) -> tuple[Array, Any]:
+        """The objective and the next state."""
+
+
+class _Stateless(AbstractObjective):
+    function: Callable[[Any, Batch, Array], Array]
+
+    def init(self, model: Any, batch: Batch, *, key: Array) -> Any:
+        return ()
+
+    def __call__(self, model: Any, batch: Batch, state: Any, *, key: Array) -> tuple[Array, Any]:
+        return self.function(model, batch, key), state
+
+
+def as_objective(objective: Callable[..., Any]) -> AbstractObjective:
+    """`objective` itself if it carries a state, else wrapped to carry none."""
+    return objective if isinstance(objective, AbstractObjective) else _Stateless(objective)
+
+
+def negative_log_likelihood(model: Any, batch: Batch, key: Array) -> Array:
+    """−log p(x), for models with an exact `log_prob`."""
+    return batch.mean(-jax.vmap(model.log_prob)(batch.x))
+
+
+class FreeEnergy(eqx.Module):
+    """E_q[e(x, z)] − H[q] with q from `recognition`, or from `model.recognition` when None."""
+
+    recognition: AbstractRecognition | None = None
+
+    def __call__(self, model: Any, batch: Batch, key: Array) -> Array:
+        recognition = model.recognition if self.recognition is None else self.recognition
+        keys = jax.random.split(key, batch.weight.shape[0])
+        losses = jax.vmap(lambda x, k: _free_energy(model, recognition, x, key=k))(batch.x, keys)
+        return batch.mean(losses)
+
+
+class ImportanceWeighted(eqx.Module):
+    """Minus the importance-weighted bound with `samples` draws; one draw is the free energy."""
+
+    samples: int = eqx.field(static=True, default=8)
+    recognition: AbstractRecognition | None = None
+
+    def __call__(self, model: Any, batch: Batch, key: Array) -> Array:
+        recognition = model.recognition if self.recognition is None else self.recognition
+        keys = jax.random.split(key, batch.weight.shape[0])
+
+        def loss(x: Array, k: Array) -> Array:
+            return -importance_weighted_bound(model, recognition, x, samples=self.samples, key=k)
+
+        return batch.mean(jax.vmap(loss)(batch.x, keys))
+
+
+class MAP(eqx.Module):
+    """An objective plus −log p(θ) / rows, where `log_prior(model)` is a log-density of parameters."""
+
+    objective: Callable[[Any, Batch, Array], Array]
+    log_prior: Callable[[Any], Array]
+    rows: float | Array
+
+    def __call__(self, model: Any, batch: Batch, key: Array) -> Array:
+        return self.objective(model, batch, key) - self.log_prior(model) / self.rows

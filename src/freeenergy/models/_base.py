@@ -1,0 +1,55 @@
+"""What models can do.  An algorithm asks for the smallest of these that serves it.
+
+Every model is a frozen tree of parameters and knows nothing of data sets or fitting.  Besides these
+abstract classes the methods that recognitions use have fixed names: `energy(x, z)` = −log p(x, z)
+(up to log Z for undirected models), `posterior(x)` = p(z | x), `log_prob(x)` where it is exact.
+"""
+
+from __future__ import annotations
+
+import abc
+from typing import Generic, Self, TypeVar
+
+import equinox as eqx
+from jax import Array
+
+Statistics = TypeVar("Statistics")
+
+
+class AbstractExpectationMaximisation(eqx.Module, Generic[Statistics]):
+    """A model whose free energy has a closed-form minimum in q and, given q, in θ."""
+
+    @abc.abstractmethod
+    def expect(
+        self, x: Array, weight: Array, *, temperature: Array, incomplete: bool
+    ) -> tuple[Statistics, Array]:
+        """Weighted sums over rows of the expected statistics, and of the free energy at them.
+
+        Args:
+            x: a block of rows.
+            weight: a non-negative number per row.
+            temperature: q ∝ exp(−e / temperature): one is the posterior, zero its mode.
+            incomplete: whether `x` may hold NaN.
+        """
+
+    @abc.abstractmethod
+    def maximise(self, statistics: Statistics) -> Self:
+        """The parameters of least free energy for expected `statistics`."""
+
+
+class AbstractEnergy(eqx.Module):
+    """An undirected model: p(x) ∝ exp(−F(x)), with a Markov chain that leaves p unchanged."""
+
+    @abc.abstractmethod
+    def free_energy(self, x: Array) -> Array:
+        """F(x) = −log Σ_z exp(−e(x, z))."""
+
+    @abc.abstractmethod
+    def gibbs(self, x: Array, *, key: Array) -> Array:
+        """One sweep x → z → x′."""
+
+    @abc.abstractmethod
+    def initial(self, *, key: Array) -> Array:
+        """A state to start a chain from, drawn without the interactions."""
+
+

@@ -1,0 +1,67 @@
+"""Clusters: the zero-temperature limit of a mixture of spherical Gaussians."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jax import Array
+
+from .._core import boltzmann, parameter
+from ._base import AbstractExpectationMaximisation
+
+
+class ClusterStatistics(NamedTuple):
+    """For each cluster: Σ w r x, Σ w r of the observed entries, Σ w r of the rows."""
+
+    totals: Array
+    counts: Array
+    mass: Array
+
+
+class Clusters(AbstractExpectationMaximisation[ClusterStatistics]):
+    """e(x, z=k) = ‖x − μ_k‖², over the observed coordinates.
+
+    Under EM at temperature zero this is k-means; at a positive temperature T its responsibilities are
+    those of a mixture of equally likely Gaussians of variance T/2.
+
+    >>> model = Clusters(jnp.array([[0.0], [4.0]]))
+    >>> model.energies(jnp.array([1.0])).tolist()
+    [1.0, 9.0]
+    """
+
+    centroids: Array = parameter()
+
+    def energies(self, x: Array) -> Array:
+        """‖x − μ_k‖² for every k."""
+        gap = jnp.where(jnp.isnan(x)[None, :], 0, x[None, :] - self.centroids)
+        return jnp.sum(gap**2, axis=1)
+
+    def energy(self, x: Array, z: Array) -> Array:
+        """‖x − μ_z‖²."""
+        return self.energies(x)[jnp.asarray(z, int)]
+
+    def expect(
+        self, x: Array, weight: Array, *, temperature: Array, incomplete: bool
+    ) -> tuple[ClusterStatistics, Array]:
+        rows = x.T
+        filled = jnp.where(jnp.isnan(rows), 0, rows) if incomplete else rows
+        squares = jnp.sum(filled**2, axis=0)
+        # ‖x − μ‖² − ‖x‖² needs one product; the part that is the same for every k is added at the end
+        relative = -2 * (self.centroids @ filled)
+        if incomplete:
+            observed = (~jnp.isnan(rows)).astype(rows.dtype)
+            relative = relative + self.centroids**2 @ observed
+        else:
+            relative = relative + jnp.sum(self.centroids**2, axis=1)[:, None]
+        free, r = boltzmann(relative, temperature, axis=0)
+        r = r * weight[None, :]
+        mass = jnp.sum(r, axis=1)
+        counts = r @ observed.T if incomplete else mass[:, None]
+        statistics = ClusterStatistics(r @ filled.T, counts, mass)
+        return statistics, jnp.sum(weight * jnp.maximum(free + squares, 0))
+
+    def maximise(self, statistics: ClusterStatistics) -> Clusters:
+        seen = statistics.counts > 0
+        means = statistics.totals / jnp.where(seen, statistics.counts, 1)
+        return Clusters(jnp.where(seen, means, self.centroids))

@@ -1,0 +1,56 @@
+"""One member of an exponential family as a model of all rows."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from ..distributions import AbstractConjugatePrior, AbstractDistribution, AbstractExponentialFamily
+from ._base import AbstractExpectationMaximisation
+
+
+class Density(AbstractExpectationMaximisation[Array], AbstractDistribution):
+    """p(x) = family(x): nothing is hidden but the entries that were not observed.
+
+    With complete rows one M step is the maximum-likelihood (with a prior: MAP) answer; with
+    incomplete rows EM fills the statistics by their expectation.
+    """
+
+    family: AbstractExponentialFamily
+    prior: AbstractConjugatePrior | None = None
+
+    def log_prob(self, x: Array) -> Array:
+        return self.family.log_prob(x)
+
+    def log_prob_complete(self, x: Array) -> Array:
+        """`log_prob` for an event without NaN, by one product that all rows share."""
+        return jnp.vdot(self.family.coefficients(), self.family.features(x)) + self.family.log_base(x)
+
+    def sample(self, *, key: Array) -> Array:
+        return self.family.sample(key=key)
+
+    def complete_mean(self, x: Array) -> Array:
+        """`x` with each NaN replaced by its mean given what is observed."""
+        return self.family.complete_mean(x)
+
+    def complete_sample(self, x: Array, *, key: Array) -> Array:
+        """`x` with the NaN entries drawn given the observed ones."""
+        return self.family.complete_sample(x, key=key)
+
+    def expect(
+        self, x: Array, weight: Array, *, temperature: Array, incomplete: bool
+    ) -> tuple[Array, Array]:
+        if incomplete and not self.family.masks_missing:
+            features = jax.vmap(self.family.expected_features, out_axes=1)(x)
+            energies = -jax.vmap(self.family.log_prob)(x)
+        else:
+            features = jax.vmap(self.family.features, out_axes=1)(x)
+            energies = -(self.family.coefficients() @ features + jax.vmap(self.family.log_base)(x))
+        return features @ weight, jnp.sum(jnp.where(weight > 0, weight * energies, 0))
+
+    def maximise(self, statistics: Array) -> Density:
+        source = self.family if self.prior is None else self.prior
+        return Density(source.from_features(statistics), self.prior)
+
+

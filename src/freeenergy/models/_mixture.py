@@ -1,0 +1,193 @@
+"""A finite mixture of any exponential family."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from .._core import boltzmann, parameter, simplex
+from ..distributions import (
+    AbstractConjugatePrior,
+    AbstractDistribution,
+    AbstractExponentialFamily,
+    DirichletPrior,
+    component_axes,
+    stack_size,
+)
+from ..inference import Finite
+from ._base import AbstractExpectationMaximisation
+
+# incomplete rows need moments per row and component; this many rows at a time keeps them small
+_INCOMPLETE_BLOCK = 32
+
+
+class MixtureStatistics(NamedTuple):
+    """Σ w r_k, and Σ w r_k features(x), for each component k."""
+
+    counts: Array
+    features: Array
+
+
+class Mixture(AbstractExpectationMaximisation[MixtureStatistics], AbstractDistribution):
+    """p(x) = Σ_k π_k p(x; θ_k), with the number of the component as hidden cause.
+
+    `components` is one member of a family whose arrays have a leading axis: a stack.  The E step
+    over a block of rows is one matrix product of coefficients with features, the M step another.
+
+    Attributes:
+        weights: π, the probabilities of the components.
+        components: the stack.
+        weight_prior: makes the M step MAP in π.
+        component_prior: makes the M step MAP in each θ_k.
+
+    >>> from freeenergy.distributions import Diagonal, Gaussian
+    >>> members = Gaussian(jnp.array([[-1.0], [1.0]]), Diagonal(jnp.ones((2, 1))))
+    >>> model = Mixture(jnp.array([0.5, 0.5]), members)
+    >>> [round(float(r), 4) for r in model.posterior(jnp.array([1.0])).probabilities]
+    [0.1192, 0.8808]
+    """
+
+    weights: Array = parameter(simplex)
+    components: AbstractExponentialFamily
+    weight_prior: DirichletPrior | None = None
+    component_prior: AbstractConjugatePrior | None = None
+
+    def _over_components(self, function):
+        axes = component_axes(self.components)
+        return jax.vmap(function, in_axes=(axes,))(self.components)
+
+    def log_joint(self, x: Array) -> Array:
+        """log p(x, z=k) for every k; NaN is marginalised."""
+        return jnp.log(self.weights) + self._over_components(lambda c: c.log_prob(x))
+
+    def log_joint_complete(self, x: Array) -> Array:
+        """`log_joint` for an event without NaN, by one product that all rows share."""
+        coefficients = self._over_components(lambda c: c.coefficients())
+        member = self.component(0)
+        return coefficients @ member.features(x) + jnp.log(self.weights) + member.log_base(x)
+
+    def log_prob_complete(self, x: Array) -> Array:
+        """`log_prob` for an event without NaN."""
+        return jax.nn.logsumexp(self.log_joint_complete(x))
+
+    def energy(self, x: Array, z: Array) -> Array:
+        """e(x, z) = −log p(x, z)."""
+        return -self.log_joint(x)[jnp.asarray(z, int)]
+
+    def log_prob(self, x: Array) -> Array:
+        return jax.nn.logsumexp(self.log_joint(x))
+
+    def posterior(self, x: Array) -> Finite:
+        """p(z | x), the responsibilities."""
+        return Finite(boltzmann(-self.log_joint(x))[1])
+
+    def sample(self, *, key: Array) -> Array:
+        choose, draw = jax.random.split(key)
+        k = jax.random.categorical(choose, jnp.log(self.weights))
+        return self.component(k).sample(key=draw)
+
+    def component(self, k: Array | int) -> AbstractExponentialFamily:
+        """The k-th member of the stack."""
+        axes = component_axes(self.components)
+        return jax.tree.map(
+            lambda axis, a: a if axis is None else a[k], axes, self.components, is_leaf=lambda a: a is None
+        )
+
+    def complete_mean(self, x: Array) -> Array:
+        """`x` with each NaN replaced by its mean given what is observed."""
+        means = self._over_components(lambda c: c.complete_mean(x))
+        return jnp.where(jnp.isnan(x), self.posterior(x).probabilities @ means, x)
+
+    def complete_sample(self, x: Array, *, key: Array) -> Array:
+        """`x` with the NaN entries drawn given the observed ones."""
+        choose, draw = jax.random.split(key)
+        k = self.posterior(x).sample(key=choose)
+        return self.component(k).complete_sample(x, key=draw)
+
+    def expect(
+        self, x: Array, weight: Array, *, temperature: Array, incomplete: bool
+    ) -> tuple[MixtureStatistics, Array]:
+        if not incomplete or self.components.masks_missing:
+            return self._expect_features(x, weight, temperature)
+        return jax.lax.cond(
+            jnp.any(jnp.isnan(x)),
+            lambda: self._expect_moments(x, weight, temperature),
+            lambda: self._expect_features(x, weight, temperature),
+        )
+
+    def _expect_features(
+        self, x: Array, weight: Array, temperature: Array
+    ) -> tuple[MixtureStatistics, Array]:
+        member = self.component(0)
+        # features along the first axis: both products then run along contiguous rows
+        features = jax.vmap(member.features, out_axes=1)(x)
+        base = jax.vmap(member.log_base)(x)
+        coefficients = self._over_components(lambda c: c.coefficients())
+        log_joint = coefficients @ features + jnp.log(self.weights)[:, None]
+        free, r = boltzmann(-log_joint, temperature, axis=0)
+        r = r * weight[None, :]
+        statistics = MixtureStatistics(jnp.sum(r, axis=1), r @ features.T)
+        return statistics, jnp.sum(jnp.where(weight > 0, weight * (free - base), 0))
+
+    def _expect_moments(
+        self, x: Array, weight: Array, temperature: Array
+    ) -> tuple[MixtureStatistics, Array]:
+        def one(row: Array) -> tuple[Array, Array]:
+            return (
+                -self.log_joint(row),
+                self._over_components(lambda c: c.expected_features(row)),
+            )
+
+        def block(total, part):
+            rows, w = part
+            energies, features = jax.vmap(one)(rows)
+            free, r = boltzmann(energies, temperature)
+            r = r * w[:, None]
+            new = MixtureStatistics(jnp.sum(r, axis=0), jnp.einsum("nk,nks->ks", r, features))
+            added = (new, jnp.sum(jnp.where(w > 0, w * free, 0)))
+            return jax.tree.map(jnp.add, total, added), None
+
+        size = min(_INCOMPLETE_BLOCK, len(x))
+        pad = -len(x) % size
+        rows = jnp.concatenate([x, jnp.zeros((pad, x.shape[1]), x.dtype)]).reshape(-1, size, x.shape[1])
+        weights = jnp.concatenate([weight, jnp.zeros(pad, weight.dtype)]).reshape(-1, size)
+        shapes = jax.eval_shape(lambda: self._expect_features(x[:1], weight[:1], temperature))
+        zero = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
+        return jax.lax.scan(block, zero, (rows, weights))[0]
+
+    def maximise(self, statistics: MixtureStatistics) -> Mixture:
+        counts, features = statistics
+        if self.weight_prior is None:
+            weights = counts / jnp.sum(counts)
+        else:
+            weights = self.weight_prior.update(jnp.sum(counts), counts).mode().probabilities
+        # a component that explains nothing, or nothing of some coordinate, keeps what it had there
+        empty = counts <= 1e-10 * jnp.sum(counts)
+        features = jnp.where(empty[:, None], jnp.sum(features, axis=0)[None, :], features)
+        source = self.components if self.component_prior is None else self.component_prior
+        components = jax.tree.map(
+            lambda axis, new, old: _keep(new, old, empty if axis == 0 else None),
+            component_axes(self.components),
+            source.from_features(features),
+            self.components,
+            is_leaf=lambda a: a is None,
+        )
+        return Mixture(weights, components, self.weight_prior, self.component_prior)
+
+    @property
+    def size(self) -> int:
+        """The number of components."""
+        return stack_size(self.components)
+
+
+def _keep(new: Array, old: Array, empty: Array | None) -> Array:
+    if not eqx.is_array(new):
+        return new
+    usable = jnp.isfinite(new)
+    if empty is not None:
+        usable = usable & ~empty.reshape((-1,) + (1,) * (new.ndim - 1))
+    return jnp.where(usable, new, old)

@@ -1,0 +1,78 @@
+"""A multilayer perceptron that is one matrix product per layer under `vmap`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from .._core import parameter
+
+
+class Linear(eqx.Module):
+    """x ↦ x W + b, with W of shape (inputs, outputs).
+
+    `equinox.nn.Linear` multiplies from the left, and under `vmap` its batch comes out as the last
+    axis and has to be transposed back; this order keeps the batch first, forwards and backwards.
+
+    Attributes:
+        weight: W.
+        bias: b.
+
+    >>> Linear(jnp.array([[1.0], [2.0]]), jnp.array([0.5]))(jnp.array([1.0, 1.0])).tolist()
+    [3.5]
+    """
+
+    weight: Array = parameter()
+    bias: Array = parameter()
+
+    def __call__(self, x: Array) -> Array:
+        return x @ self.weight + self.bias
+
+
+class MLP(eqx.Module):
+    """Linear layers with `activation` between them.
+
+    >>> network = mlp(3, 2, width=8, depth=1, key=jax.random.key(0))
+    >>> [layer.weight.shape for layer in network.layers]
+    [(3, 8), (8, 2)]
+    """
+
+    layers: tuple[Linear, ...]
+    activation: Callable[[Array], Array] = eqx.field(static=True, default=jax.nn.relu)
+
+    def __call__(self, x: Array) -> Array:
+        *hidden, last = self.layers
+        for layer in hidden:
+            x = self.activation(layer(x))
+        return last(x)
+
+
+def mlp(
+    inputs: int,
+    outputs: int,
+    *,
+    width: int,
+    depth: int,
+    activation: Callable[[Array], Array] = jax.nn.relu,
+    dtype: Any = jnp.float32,
+    key: Array,
+) -> MLP:
+    """A random `MLP` with `depth` hidden layers of `width` units.
+
+    Weights and biases are uniform in ±1/√inputs of their layer.
+    """
+    sizes = [inputs, *[width] * depth, outputs]
+
+    def layer(i: int, key: Array) -> Linear:
+        bound = 1 / math.sqrt(sizes[i])
+        draw = jax.random.uniform(key, (sizes[i] + 1, sizes[i + 1]), dtype, -bound, bound)
+        return Linear(draw[:-1], draw[-1])
+
+    keys = jax.random.split(key, depth + 1)
+    return MLP(tuple(layer(i, k) for i, k in enumerate(keys)), activation)

@@ -1,0 +1,314 @@
+"""What has to hold for the project as a whole: style, types, names, versions, links."""
+
+import ast
+import importlib
+import importlib.metadata
+import importlib.util
+import inspect
+import pkgutil
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import freeenergy
+
+# ---------------------------------------------------------------------------------------------
+# style and types
+# ---------------------------------------------------------------------------------------------
+
+
+def run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", *arguments], cwd=cwd, capture_output=True, text=True, timeout=300
+    )
+
+
+def need(tool: str) -> None:
+    if importlib.util.find_spec(tool) is None:
+        pytest.skip(f"{tool} is not installed")
+
+
+@pytest.mark.parametrize("command", [("check",), ("format", "--check")], ids=" ".join)
+def test_ruff_has_nothing_to_say(root, command):
+    need("ruff")
+    outcome = run("ruff", *command, "--no-cache", ".", cwd=root)
+    assert outcome.returncode == 0, outcome.stdout + outcome.stderr
+
+
+def test_pyright_has_nothing_to_say(root):
+    need("pyright")
+    if run("pyright", "--version", cwd=root).returncode != 0:
+        pytest.skip("pyright is installed, but there is no Node.js for it to run on")
+    outcome = run("pyright", "--pythonpath", sys.executable, cwd=root)
+    assert outcome.returncode == 0, outcome.stdout + outcome.stderr
+
+
+# ---------------------------------------------------------------------------------------------
+# public names
+# ---------------------------------------------------------------------------------------------
+
+
+def public_modules() -> list[ModuleType]:
+    """The package and every module of it without an underscore in its path."""
+    names = [
+        info.name
+        for info in pkgutil.walk_packages(freeenergy.__path__, "freeenergy.")
+        if not any(part.startswith("_") for part in info.name.split("."))
+    ]
+    return [freeenergy, *map(importlib.import_module, names)]
+
+
+def public_names() -> dict[str, object]:
+    """Every name in an `__all__`, with its module, and what it stands for."""
+    return {
+        f"{module.__name__}.{name}": getattr(module, name)
+        for module in public_modules()
+        for name in getattr(module, "__all__", ())
+    }
+
+
+def own_docstring(thing: object) -> str:
+    """The docstring as written: not inherited, and not the signature that dataclasses put in."""
+    if not isinstance(thing, type):
+        return inspect.getdoc(thing) or ""
+    text = thing.__dict__.get("__doc__") or ""
+    return "" if text.startswith(f"{thing.__name__}(") else text
+
+
+def undocumented(name: str, thing: object) -> list[str]:
+    """`name`, or the public methods of it, that have no docstring (a method may inherit one)."""
+    if not (isinstance(thing, type) or inspect.isroutine(thing) or inspect.ismodule(thing)):
+        return []  # a constant is explained where it is defined
+    missing = [] if own_docstring(thing) else [name]
+    if isinstance(thing, type):
+        for method in vars(thing):
+            value = getattr(thing, method)
+            if method.startswith("_") or not (inspect.isroutine(value) or isinstance(value, property)):
+                continue
+            if not any(getattr(base, method).__doc__ for base in thing.__mro__ if hasattr(base, method)):
+                missing.append(f"{name}.{method}")
+    return missing
+
+
+def exercised(tests: dict[str, str], source: dict[str, str]) -> set[str]:
+    """Every word in the text of the tests and in the examples of the docstrings."""
+    examples = (
+        line
+        for text in source.values()
+        for line in text.splitlines()
+        if re.match(r"\s*(>>>|\.\.\.) ", line)
+    )
+    return set(re.findall(r"\w+", "\n".join([*tests.values(), *examples])))
+
+
+def in_use(name: str, thing: object, words: set[str]) -> bool:
+    """Whether `name` is among the words; for an abstract class, whether a subclass is."""
+    last = name.rsplit(".", 1)[1]
+    if last in words:
+        return True
+    subclasses = thing.__subclasses__() if isinstance(thing, type) and last.startswith("Abstract") else []
+    return any(in_use(f".{child.__name__}", child, words) for child in subclasses)
+
+
+def test_every_public_name_has_a_docstring():
+    missing = [gap for name, thing in public_names().items() for gap in undocumented(name, thing)]
+    assert not missing, "without a docstring:\n" + "\n".join(missing)
+
+
+def test_every_public_name_is_exercised_by_a_test(root):
+    here = Path(__file__).name
+    tests = {str(p): p.read_text("utf-8") for p in (root / "tests").rglob("*.py") if p.name != here}
+    source = {str(p): p.read_text("utf-8") for p in (root / "src").rglob("*.py")}
+    words = exercised(tests, source)
+    missing = [name for name, thing in public_names().items() if not in_use(name, thing, words)]
+    assert not missing, "in no test:\n" + "\n".join(missing)
+
+
+def test_all_lists_name_what_is_there_once():
+    for module in public_modules():
+        names = list(getattr(module, "__all__", ()))
+        assert len(names) == len(set(names)), module.__name__
+        assert all(hasattr(module, name) for name in names), module.__name__
+
+
+def test_the_checks_of_names_can_fail():
+    class Parent:
+        """Has one."""
+
+        def inherited(self):
+            """Has one."""
+
+    class AbstractParent:
+        """Used through its subclass."""
+
+    class Used(AbstractParent):
+        """Used."""
+
+    class Child(Parent):
+        def inherited(self): ...
+        def bare(self): ...
+
+    assert undocumented("Parent", Parent) == []
+    assert undocumented("Child", Child) == ["Child", "Child.bare"]
+    assert undocumented("three", 3) == []
+    words = exercised({"t.py": "fit(model)"}, {"s.py": "def hidden(): ...\n    >>> shown(1)\n"})
+    assert {"fit", "shown"} <= words
+    assert "hidden" not in words
+    assert in_use("x.AbstractParent", AbstractParent, {"Used"})
+    assert not in_use("x.AbstractParent", AbstractParent, words)
+    assert not in_use("x.Parent", Parent, {"Child"})
+
+
+# ---------------------------------------------------------------------------------------------
+# versions
+# ---------------------------------------------------------------------------------------------
+
+
+def test_the_version_is_the_same_everywhere(root):
+    version = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]["version"]
+    citation = re.search(r"^version: (.+)$", (root / "CITATION.cff").read_text("utf-8"), re.MULTILINE)
+    assert citation is not None
+    assert citation[1].strip("\"'") == version
+    assert importlib.metadata.version("freeenergy") == version
+    assert getattr(freeenergy, "__version__", version) == version
+    assert f"## [{version}]" in (root / "CHANGELOG.md").read_text("utf-8")
+
+
+def test_the_constraints_are_exact_and_name_every_requirement(root):
+    lines = (root / "constraints.txt").read_text("utf-8").splitlines()
+    pins = [line for line in lines if line and not line.startswith("#")]
+    assert [pin for pin in pins if not re.fullmatch(r"[a-z0-9-]+==[\w.]+", pin)] == []
+    project = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]
+    groups = [project["dependencies"], *project["optional-dependencies"].values()]
+    names = {re.split(r"[^\w-]", requirement)[0] for group in groups for requirement in group}
+    assert names - {"freeenergy"} - {pin.partition("==")[0] for pin in pins} == set()
+
+
+# ---------------------------------------------------------------------------------------------
+# files and links
+# ---------------------------------------------------------------------------------------------
+
+MACHINE_PATH = re.compile(r"(?<![\w.~:/-])(?:/(?:home|Users|root|work|tmp|opt|mnt)/\w|[A-Z]:\\Users)")
+LINK = re.compile(r"\[[^\]\n]*\]\(([^)\s]+)\)")
+CODE = re.compile(r"^(```|~~~).*?^\1|`[^`\n]*`", re.MULTILINE | re.DOTALL)
+
+
+def project_files(root: Path) -> list[Path]:
+    """The files that belong to the project: what git tracks or would track."""
+    listing = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard"], cwd=root, capture_output=True, text=True
+    )
+    if listing.returncode != 0:
+        pytest.skip("not a git checkout")
+    return [root / line for line in listing.stdout.splitlines() if (root / line).is_file()]
+
+
+def machine_paths(text: str) -> list[str]:
+    """The lines that name a place on somebody's machine."""
+    return [line for line in text.splitlines() if MACHINE_PATH.search(line)]
+
+
+def broken_links(page: Path) -> list[str]:
+    """The relative links of a page that lead nowhere."""
+    targets = LINK.findall(CODE.sub("", page.read_text("utf-8")))
+    relative = [t for t in targets if not re.match(r"[a-z]+:|#", t)]
+    return [t for t in relative if not (page.parent / t.partition("#")[0]).exists()]
+
+
+def test_no_file_names_a_place_on_a_machine(root):
+    found = []
+    for path in project_files(root):
+        try:
+            text = path.read_text("utf-8")
+        except UnicodeDecodeError:
+            continue  # not text
+        found += [f"{path.relative_to(root)}: {line.strip()}" for line in machine_paths(text)]
+    assert not found, "\n".join(found)
+
+
+def test_every_relative_link_leads_somewhere(root):
+    pages = [*root.glob("*.md"), *(root / "docs").rglob("*.md")]
+    broken = [f"{page.relative_to(root)}: {link}" for page in pages for link in broken_links(page)]
+    assert not broken, "\n".join(broken)
+
+
+def test_the_checks_of_files_can_fail(tmp_path):
+    assert machine_paths("a\nopen('/" + "home/me/x')\n") == ["open('/" + "home/me/x')"]
+    assert machine_paths("see https://example.org/" + "home/me and src/" + "work/x") == []
+    page = tmp_path / "page.md"
+    page.write_text(
+        "[a](page.md#top) [b](gone.md) [c](https://x.org) `[d](code.md)`\n```\n[e](in.md)\n```\n"
+    )
+    assert broken_links(page) == ["gone.md"]
+
+
+# ---------------------------------------------------------------------------------------------
+# the companion: every target in its tables exists
+# ---------------------------------------------------------------------------------------------
+
+TARGET = re.compile(r"`((?:freeenergy|fe)(?:\.\w+)+|(?:tests|examples|benchmarks|docs|src)/[^`\s]+)`")
+
+
+def defines(tree: ast.AST, names: list[str]) -> bool:
+    """Whether a syntax tree has the function or class `names[0]`, and it `names[1]`, …"""
+    if not names:
+        return True
+    return any(
+        isinstance(node, ast.FunctionDef | ast.ClassDef)
+        and node.name == names[0]
+        and defines(node, names[1:])
+        for node in ast.iter_child_nodes(tree)
+    )
+
+
+def exists(target: str, root: Path) -> bool:
+    """Whether `freeenergy.x.Y`, `tests/test_x.py::test_y` or `examples/x.py` is there."""
+    if "/" in target:
+        file, *names = target.split("[")[0].split("::")
+        path = root / file
+        return path.exists() and (not names or defines(ast.parse(path.read_text("utf-8")), names))
+    thing: object = freeenergy
+    for name in target.split(".")[1:]:
+        if not hasattr(thing, name) and isinstance(thing, ModuleType):
+            if importlib.util.find_spec(f"{thing.__name__}.{name}") is None:
+                return False
+            importlib.import_module(f"{thing.__name__}.{name}")
+        fields = getattr(thing, "__dataclass_fields__", {})
+        if not hasattr(thing, name) and name not in fields:
+            return False
+        thing = getattr(thing, name, None)
+    return True
+
+
+def targets(page: str) -> list[str]:
+    """What the tables of a page point at."""
+    return [t for line in page.splitlines() if line.lstrip().startswith("|") for t in TARGET.findall(line)]
+
+
+def test_every_target_of_the_companion_exists(root):
+    missing = [
+        f"{page.name}: {target}"
+        for page in sorted((root / "docs" / "companion").glob("*.md"))
+        for target in targets(page.read_text("utf-8"))
+        if not exists(target, root)
+    ]
+    assert not missing, "\n".join(missing)
+
+
+def test_the_check_of_targets_can_fail(root):
+    here = "tests/test_project.py"
+    row = f"| U1 | `freeenergy.distributions.Gaussian` and `x = 1` | `{here}::test_x` | `examples/x.py` |"
+    assert targets(row + "\n`freeenergy.outside_a_table`") == [
+        "freeenergy.distributions.Gaussian",
+        f"{here}::test_x",
+        "examples/x.py",
+    ]
+    there = ["freeenergy.distributions.Gaussian.log_prob", "freeenergy.nn", here, f"{here}::exists"]
+    gone = ["freeenergy.distributions.Gauss", "freeenergy.nope", "examples/nope.py", f"{here}::test_nope"]
+    assert [exists(target, root) for target in there] == [True] * 4
+    assert [exists(target, root) for target in gone] == [False] * 4

@@ -33,41 +33,40 @@ from freeenergy.bijections import (
 )
 
 DIM = 3
+RANK = (2, 0, 1)
+POINTS = np.random.default_rng(1).normal(size=(7, DIM)) * 1.2
 TRANSFORMERS = [Shift(), ShiftScale(), Spline(bins=5, bound=2.5)]
 
 
 def shaken(tree, seed, scale=0.5):
     """`tree` with noise on every floating-point array, so that nothing is at its start."""
-    leaves, structure = jax.tree.flatten(tree)
-    keys = jax.random.split(jax.random.key(seed), len(leaves))
-    return jax.tree.unflatten(
-        structure,
-        [
-            leaf + scale * jax.random.normal(key, leaf.shape, leaf.dtype)
-            if eqx.is_inexact_array(leaf)
-            else leaf
-            for leaf, key in zip(leaves, keys, strict=True)
-        ],
-    )
+    rng = np.random.default_rng(seed)
+
+    def shake(leaf):
+        if not eqx.is_inexact_array(leaf):
+            return leaf
+        return jnp.asarray(np.asarray(leaf) + scale * rng.normal(size=leaf.shape))
+
+    return jax.tree.map(shake, tree)
 
 
-def coupling(transformer, seed, order=(2, 0, 1)):
+def coupling(transformer, seed, scale=0.5):
     layer = Coupling.with_mlp(
-        jnp.array(order), transformer, width=6, depth=1, dtype=jnp.float64, key=jax.random.key(seed)
+        jnp.array([2, 0, 1]), transformer, width=6, depth=1, dtype=jnp.float64, key=jax.random.key(seed)
     )
-    return shaken(layer, seed)
+    return shaken(layer, seed, scale)
 
 
-def autoregressive(transformer, seed, rank=(2, 0, 1), width=6):
+def autoregressive(transformer, seed, scale=0.5, width=6):
     network = MaskedMLP(
-        jnp.array(rank),
+        jnp.array(RANK),
         transformer.size,
         width=width,
         depth=2,
         dtype=jnp.float64,
         key=jax.random.key(seed),
     )
-    return shaken(MaskedAutoregressive(network, transformer), seed)
+    return shaken(MaskedAutoregressive(network, transformer), seed, scale)
 
 
 def cases() -> dict[str, AbstractBijection]:
@@ -90,7 +89,7 @@ def cases() -> dict[str, AbstractBijection]:
         "whiten": TriangularAffine.whiten(shift, jnp.asarray(matrix @ matrix.T)),
         "general": GeneralAffine(shift, jnp.asarray(matrix)),
         "permutation": Permutation(jnp.array([1, 2, 0])),
-        "chain": Chain([affine, Permutation(jnp.array([2, 0, 1])), triangular, Tanh()]),
+        "chain": Chain([affine, Permutation(jnp.array([2, 0, 1])), triangular, Softplus()]),
         "inverse": Inverse(Inverse(triangular)),
         "repeated": Repeated(shaken(Affine(jnp.zeros((4, DIM)), jnp.full((4, DIM), 3.0)), 1)),
     }
@@ -108,27 +107,29 @@ CASES = cases()
 
 @eqx.filter_jit
 def _both_ways(bijection, points):
+    """y, log-determinant, and back; with the Jacobian by automatic differentiation."""
+
     def one(x):
         y, log_det = bijection.forward(x)
         back, log_det_back = bijection.inverse(y)
         jacobian = jax.jacfwd(lambda v: bijection.forward(v)[0])(x)
-        jacobian_back = jax.jacfwd(lambda v: bijection.inverse(v)[0])(y)
-        return y, log_det, back, log_det_back, jacobian, jacobian_back
+        return y, log_det, back, log_det_back, jacobian
 
     return jax.vmap(one)(points)
 
 
+def both_ways(bijection):
+    return map(np.asarray, _both_ways(bijection, jnp.asarray(POINTS)))
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_inverse_and_log_determinant(name):
-    points = np.random.default_rng(1).normal(size=(7, DIM)) * 1.2
-    out = _both_ways(CASES[name], jnp.asarray(points))
-    y, log_det, back, log_det_back, jacobian, jacobian_back = map(np.asarray, out)
-    np.testing.assert_allclose(back, points, rtol=1e-12, atol=1e-12)
+    y, log_det, back, log_det_back, jacobian = both_ways(CASES[name])
+    np.testing.assert_allclose(back, POINTS, rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(log_det, np.linalg.slogdet(jacobian)[1], rtol=1e-11, atol=1e-11)
-    np.testing.assert_allclose(log_det_back, np.linalg.slogdet(jacobian_back)[1], rtol=1e-10, atol=1e-10)
     np.testing.assert_allclose(log_det_back, -log_det, rtol=1e-11, atol=1e-11)
     assert log_det.shape == (7,)
-    assert y.shape == points.shape
+    assert y.shape == POINTS.shape
 
 
 def test_inverse_of_inverse_is_the_same_map():
@@ -173,10 +174,12 @@ def test_elementwise_values_by_high_precision():
     np.testing.assert_allclose(Softplus().inverse(jnp.array([1e-12, 800.0]))[0], [np.log(1e-12), 800.0])
 
 
-@pytest.mark.parametrize("kind", [coupling, autoregressive])
-@pytest.mark.parametrize("transformer", TRANSFORMERS, ids=lambda t: type(t).__name__)
-def test_flow_layers_and_their_gradients_are_finite_far_out(kind, transformer):
-    layer = kind(transformer, 5)
+FAR = [n for n in CASES if n.startswith("elementwise")] + ["coupling Spline", "autoregressive Spline"]
+
+
+@pytest.mark.parametrize("name", FAR)
+def test_flow_layers_and_their_gradients_are_finite_far_out(name):
+    layer = CASES[name]
     points = jnp.array([[1e6, -1e6, 1e6], [2.5, -2.5, 2.5], [0.0, 0.0, 0.0]])
 
     @eqx.filter_jit
@@ -192,49 +195,32 @@ def test_flow_layers_and_their_gradients_are_finite_far_out(kind, transformer):
 
 @pytest.mark.parametrize("transformer", TRANSFORMERS, ids=lambda t: type(t).__name__)
 def test_untrained_layers_are_the_identity(transformer):
-    x = jnp.array([0.3, -1.0, 2.0])
-    layers = [
-        Coupling.with_mlp(
-            jnp.array([1, 0, 2]), transformer, width=4, depth=2, dtype=jnp.float64, key=jax.random.key(0)
-        ),
-        MaskedAutoregressive(
-            MaskedMLP(
-                jnp.arange(3), transformer.size, width=4, depth=1, dtype=jnp.float64, key=jax.random.key(0)
-            ),
-            transformer,
-        ),
-        Elementwise(transformer, jnp.zeros((3, transformer.size))),
-    ]
-    for layer in layers:
-        y, log_det = layer.forward(x)
-        np.testing.assert_allclose(y, x, rtol=1e-13)
+    constant = Elementwise(transformer, jnp.zeros((DIM, transformer.size)))
+    for layer in (coupling(transformer, 0, scale=0), autoregressive(transformer, 0, scale=0), constant):
+        y, log_det, *_ = both_ways(layer)
+        np.testing.assert_allclose(y, POINTS, rtol=1e-13)
         np.testing.assert_allclose(log_det, 0, atol=1e-13)
 
 
 def test_additive_coupling_preserves_volume_exactly():
-    layer = coupling(Shift(), 3)
-    x = jnp.array([0.3, -1.0, 2.0])
-    y, log_det = layer.forward(x)
-    assert float(log_det) == 0
-    assert float(layer.inverse(y)[1]) == 0
-    np.testing.assert_allclose(np.linalg.det(jax.jacfwd(lambda v: layer.forward(v)[0])(x)), 1, rtol=1e-14)
-    np.testing.assert_array_equal(np.asarray(y)[[2]], np.asarray(x)[[2]])
-    assert (np.asarray(y)[:2] != np.asarray(x)[:2]).all()
+    y, log_det, _, log_det_back, jacobian = both_ways(CASES["coupling Shift"])
+    assert (log_det == 0).all()
+    assert (log_det_back == 0).all()
+    np.testing.assert_allclose(np.linalg.det(jacobian), 1, rtol=1e-14)
+    np.testing.assert_array_equal(y[:, 2], POINTS[:, 2])
+    assert (y[:, :2] != POINTS[:, :2]).all()
 
 
-@pytest.mark.parametrize("width", [2, 4, 16])
+@pytest.mark.parametrize("width", [1, 6])
 def test_autoregressive_jacobian_is_triangular_in_its_order(width):
-    rank = np.array([3, 0, 4, 1, 2])
-    layer = autoregressive(ShiftScale(), 4, rank, width=width)
-    jacobian = np.asarray(jax.jacfwd(lambda v: layer.forward(v)[0])(jnp.linspace(-1.0, 1.0, 5)))
-    order = np.argsort(rank)
-    jacobian = jacobian[np.ix_(order, order)]
-    assert (jacobian[np.triu_indices(5, 1)] == 0).all()
-    assert (np.diagonal(jacobian) > 0).all()
-    # the last entry sees all before it, and a wide layer lets every entry do so
-    assert (jacobian[-1] != 0).all()
-    if width >= 4:
-        assert (jacobian[np.tril_indices(5)] != 0).all()
+    *_, jacobian = both_ways(autoregressive(ShiftScale(), 4, width=width))
+    order = np.argsort(RANK)
+    jacobian = jacobian[:, order][:, :, order]
+    assert (np.triu(jacobian, 1) == 0).all()
+    assert (np.diagonal(jacobian, axis1=1, axis2=2) > 0).all()
+    # the last entry sees all before it, and a layer of enough units lets every entry do so
+    assert (jacobian[:, -1] != 0).all()
+    assert (jacobian[:, 1, 0] != 0).all() == (width > 1)
 
 
 def test_shift_scale_is_bounded():
@@ -244,9 +230,9 @@ def test_shift_scale_is_bounded():
 
 def test_spline_is_smooth_increasing_and_the_identity_outside():
     spline = TRANSFORMERS[2]
-    parameters = 2 * jnp.asarray(np.random.default_rng(3).normal(size=spline.size))
-    x = np.linspace(-3, 3, 6001)
-    y, log_slope = jax.vmap(lambda v: spline.forward(v, parameters))(jnp.asarray(x))
+    parameters = jnp.asarray(np.random.default_rng(3).normal(size=spline.size))
+    x = np.linspace(-3, 3, 60001)
+    y, log_slope = jax.jit(jax.vmap(lambda v: spline.forward(v, parameters)))(jnp.asarray(x))
     y, slope = np.asarray(y), np.exp(np.asarray(log_slope))
     assert (np.diff(y) > 0).all()
     outside = np.abs(x) >= 2.5
@@ -254,8 +240,8 @@ def test_spline_is_smooth_increasing_and_the_identity_outside():
     np.testing.assert_array_equal(slope[outside], 1)
     # the fundamental theorem, by the trapezoidal rule: the slope is continuous and is that of y
     integral = np.concatenate([[0], np.cumsum((slope[1:] + slope[:-1]) / 2 * np.diff(x))])
-    np.testing.assert_allclose(y - y[0], integral, atol=2e-5)
-    assert np.abs(np.diff(slope)).max() < 0.1
+    np.testing.assert_allclose(y - y[0], integral, atol=1e-7)
+    assert np.abs(np.diff(slope)).max() < 0.05
 
 
 def test_spline_refuses_too_many_bins():

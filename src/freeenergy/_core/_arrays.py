@@ -74,7 +74,7 @@ class Data(eqx.Module):
 
 
 def sum_over_blocks(
-    function: Callable[[Any, Array], Any], data: Data, *, block: int = 4096
+    function: Callable[[Any, Array], Any], data: Data, *, block: int = 2048
 ) -> Any:
     """Σ over blocks of rows of `function(x, weight)`, a tree of arrays, in bounded memory.
 
@@ -90,7 +90,7 @@ def sum_over_blocks(
         x, weight = jax.tree.map(
             lambda a: jax.lax.dynamic_slice_in_dim(a, at, block), (data.x, data.weight)
         )
-        return x, jnp.where(at + jnp.arange(block) >= start, weight, 0)
+        return x, jnp.where(at + jnp.arange(block, dtype=at.dtype) >= start, weight, 0)
 
     def body(i: Array, total: Any) -> Any:
         return jax.tree.map(jnp.add, total, function(*rows(i * block)))

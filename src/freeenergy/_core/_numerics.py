@@ -34,21 +34,30 @@ def boltzmann(energies: Array, temperature: Array | float = 1.0, axis: int = -1)
     >>> boltzmann(jnp.array([1.0, 0.0, 0.0]), 0.0)[1].tolist()
     [0.0, 0.5, 0.5]
     """
+    if not isinstance(temperature, Array):
+        branch = _boltzmann_warm if temperature > 0 else _boltzmann_cold
+        return branch(energies, jnp.asarray(temperature, energies.dtype), axis)
+    return jax.lax.cond(
+        temperature > 0,
+        lambda e, t: _boltzmann_warm(e, t, axis),
+        lambda e, t: _boltzmann_cold(e, t, axis),
+        energies,
+        temperature.astype(energies.dtype),
+    )
+
+
+def _boltzmann_warm(energies: Array, temperature: Array, axis: int) -> tuple[Array, Array]:
     low = jax.lax.stop_gradient(jnp.min(energies, axis=axis, keepdims=True))
-    safe_low = jnp.where(jnp.isfinite(low), low, 0)
-    gap = jnp.where(jnp.isposinf(low), 0, energies - safe_low)
-    temperature = jnp.asarray(temperature, energies.dtype)
-    warm = temperature > 0
-    divisor = jnp.where(warm, temperature, 1)
-    # an infinite gap has no mass, but 0 · ∞ would spoil the value and the derivatives
-    possible = ~jnp.isposinf(gap)
-    gap = jnp.where(possible, gap, 0)
-    mass = jnp.where(warm, jnp.exp(-gap / divisor), (gap <= 0).astype(energies.dtype))
-    mass = jnp.where(possible, mass, 0)
+    gap = jnp.where(jnp.isposinf(low), 0, energies - jnp.where(jnp.isfinite(low), low, 0))
+    mass = jnp.exp(-gap / temperature)
     total = jnp.sum(mass, axis=axis, keepdims=True)
-    coldest = jnp.where(warm, 0, jnp.sum(mass / total * gap, axis=axis, keepdims=True))
-    free = low + coldest - temperature * jnp.log(jnp.where(warm, total, 1))
-    return jnp.squeeze(free, axis), mass / total
+    return jnp.squeeze(low - temperature * jnp.log(total), axis), mass / total
+
+
+def _boltzmann_cold(energies: Array, temperature: Array, axis: int) -> tuple[Array, Array]:
+    low = jnp.min(energies, axis=axis, keepdims=True)
+    ties = (energies <= low).astype(energies.dtype)
+    return jnp.squeeze(low, axis), ties / jnp.sum(ties, axis=axis, keepdims=True)
 
 
 def cholesky(matrix: Array, max_jitter: float = 1e-6) -> tuple[Array, Array]:

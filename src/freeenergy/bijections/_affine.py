@@ -67,7 +67,7 @@ class TriangularAffine(AbstractBijection):
     lower: Array = parameter(positive_triangular)
 
     def forward(self, x: Array) -> tuple[Array, Array]:
-        return self.shift + self.lower @ x, jnp.sum(jnp.log(jnp.diagonal(self.lower)))
+        return self.shift + jnp.tril(self.lower) @ x, jnp.sum(jnp.log(jnp.diagonal(self.lower)))
 
     def inverse(self, y: Array) -> tuple[Array, Array]:
         x = solve_triangular(self.lower, y - self.shift, lower=True)

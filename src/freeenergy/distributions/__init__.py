@@ -9,6 +9,7 @@ from ._base import (
     AbstractLocationScale,
     AbstractPartial,
     AbstractRate,
+    AbstractShaped,
     fisher_information,
     mean_parameters,
 )
@@ -47,6 +48,7 @@ __all__ = [
     "AbstractLocationScale",
     "AbstractPartial",
     "AbstractRate",
+    "AbstractShaped",
     "Bernoulli",
     "Beta",
     "BetaPrior",

@@ -12,6 +12,7 @@ from typing import ClassVar, Self
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.flatten_util import ravel_pytree
 
@@ -38,6 +39,15 @@ class AbstractPartial(eqx.Module):
     @abc.abstractmethod
     def complete_sample(self, x: Array, *, key: Array) -> Array:
         """`x` with the NaN entries drawn given the observed ones."""
+
+
+class AbstractShaped(eqx.Module):
+    """A family that knows which shape its members need for given rows."""
+
+    @classmethod
+    @abc.abstractmethod
+    def prototype(cls, x: np.ndarray) -> Self:
+        """A member of the shape that rows `x` need; refuses rows outside the support."""
 
 
 class AbstractExponentialFamily(AbstractDistribution, AbstractPartial):
@@ -104,6 +114,15 @@ class AbstractExponentialFamily(AbstractDistribution, AbstractPartial):
         """Whether `features` of an incomplete event are exact, entry by entry."""
 
 
+def check_support(family: type, expected: str, bad: np.ndarray, x: np.ndarray) -> None:
+    """Refuses rows `x` with an entry outside the support of `family`; NaN is never outside."""
+    if bad.any():
+        row, column = (int(i) for i in np.argwhere(bad)[0])
+        raise ValueError(
+            f"{family.__name__} needs {expected}. Got {x[row, column]:g} in row {row}, column {column}."
+        )
+
+
 def mean_parameters(family: AbstractExponentialFamily) -> Array:
     """E[T(x)] = ∇A(η), in the shape of the statistics."""
     return jax.grad(lambda eta: jnp.sum(family.from_natural(eta).log_partition()))(family.natural())
@@ -115,7 +134,7 @@ def fisher_information(family: AbstractExponentialFamily) -> Array:
     return jax.hessian(lambda e: jnp.sum(family.from_natural(unravel(e)).log_partition()))(eta)
 
 
-class AbstractFactorised(AbstractExponentialFamily):
+class AbstractFactorised(AbstractExponentialFamily, AbstractShaped):
     """A family whose coordinates are independent: p(x) = Π_d p_d(x_d).
 
     `statistics` and `natural` have shape (dim,) or (dim, s); `log_partition` and `log_base_terms`
@@ -183,7 +202,7 @@ class AbstractRate(AbstractFactorised):
         """How many events Σ w = `weight` and Σ w T(x) = `total` report, over how long."""
 
 
-class AbstractJoint(AbstractExponentialFamily):
+class AbstractJoint(AbstractExponentialFamily, AbstractShaped):
     """A family whose coordinates depend on each other, so that a missing one cannot be masked.
 
     `features` are the statistics and `event_weight`, the number of events that x counts for.

@@ -6,16 +6,15 @@ from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.scipy.special import betaln, digamma, gammaln, logsumexp, polygamma
 
 from .._core import parameter, positive, real
-from ._base import AbstractFactorised, AbstractJoint, AbstractLocationScale, AbstractRate
+from ._base import AbstractFactorised, AbstractJoint, AbstractLocationScale, AbstractRate, check_support
 
 LARGEST_SHAPE = 1e8
 """Where shapes stop growing on data without spread: a relative width of 1e-4."""
-
-CATALAN = 0.915965594177219
 
 
 def _log(x: Array) -> Array:
@@ -38,6 +37,11 @@ class Exponential(AbstractRate):
     rate: Array = parameter(positive)
 
     neutral: ClassVar[float] = 1.0
+
+    @classmethod
+    def prototype(cls, x: np.ndarray) -> Exponential:
+        check_support(cls, "non-negative numbers", x < 0, x)
+        return cls(jnp.ones(x.shape[1]))
 
     def statistics(self, x: Array) -> Array:
         return x
@@ -78,6 +82,11 @@ class Gamma(AbstractFactorised):
     rate: Array = parameter(positive)
 
     neutral: ClassVar[float] = 1.0
+
+    @classmethod
+    def prototype(cls, x: np.ndarray) -> Gamma:
+        check_support(cls, "positive numbers", x <= 0, x)
+        return cls(jnp.ones(x.shape[1]), jnp.ones(x.shape[1]))
 
     def statistics(self, x: Array) -> Array:
         return jnp.stack([_log(x), x], axis=-1)
@@ -132,14 +141,19 @@ def gamma_shape(gap: Array) -> Array:
 class Beta(AbstractFactorised):
     """p(x) = Π_d x^{α−1} (1−x)^{β−1} / B(α, β),  0 < x < 1.
 
-    >>> Beta(jnp.array([2.0]), jnp.array([2.0])).log_prob(jnp.array([0.5])).round(6).item()
-    0.405465
+    >>> Beta(jnp.array([3.0]), jnp.array([1.0])).log_prob(jnp.array([1.0])).round(6).item()
+    1.098612
     """
 
     alpha: Array = parameter(positive)
     beta: Array = parameter(positive)
 
     neutral: ClassVar[float] = 0.5
+
+    @classmethod
+    def prototype(cls, x: np.ndarray) -> Beta:
+        check_support(cls, "numbers strictly between 0 and 1", (x <= 0) | (x >= 1), x)
+        return cls(jnp.ones(x.shape[1]), jnp.ones(x.shape[1]))
 
     def statistics(self, x: Array) -> Array:
         return jnp.stack([_log(x), _log(1 - x)], axis=-1)
@@ -178,6 +192,12 @@ class Dirichlet(AbstractJoint):
     """
 
     concentration: Array = parameter(positive)
+
+    @classmethod
+    def prototype(cls, x: np.ndarray) -> Dirichlet:
+        off = np.abs(np.nansum(x, axis=1, keepdims=True) - 1) > 1e-6
+        check_support(cls, "positive rows that sum to one", (x <= 0) | (off & ~np.isnan(x)), x)
+        return cls(jnp.ones(x.shape[1]))
 
     def statistics(self, x: Array) -> Array:
         return _log(x)
@@ -341,7 +361,7 @@ class HyperbolicSecant(AbstractLocationScale):
         return 2 / jnp.pi * jnp.log(jnp.tan(jnp.pi * u / 2))
 
     def standard_entropy(self) -> Array:
-        return jnp.full_like(self.loc, 4 * CATALAN / jnp.pi)
+        return jnp.full_like(self.loc, jnp.log(4.0))
 
 
 class StudentT(AbstractLocationScale):

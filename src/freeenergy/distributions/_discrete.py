@@ -7,11 +7,12 @@ from typing import ClassVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.scipy.special import gammaln
 
 from .._core import parameter, positive, simplex, unit_interval
-from ._base import AbstractFactorised, AbstractJoint, AbstractRate
+from ._base import AbstractFactorised, AbstractJoint, AbstractRate, check_support
 
 
 def inside_unit(probability: Array) -> Array:
@@ -47,6 +48,11 @@ class Bernoulli(AbstractFactorised):
     probability: Array = parameter(unit_interval)
 
     trials: ClassVar[int] = 1
+
+    @classmethod
+    def prototype(cls, x: np.ndarray) -> Bernoulli:
+        check_support(cls, "entries 0 or 1", ~np.isnan(x) & (x != 0) & (x != 1), x)
+        return cls(jnp.full(x.shape[1], 0.5))
 
     def statistics(self, x: Array) -> Array:
         return x
@@ -90,6 +96,11 @@ class Binomial(AbstractFactorised):
 
     def _trials(self) -> Array:
         return jnp.asarray(self.trials, self.probability.dtype)
+
+    @classmethod
+    def prototype(cls, x: np.ndarray) -> Binomial:
+        check_support(cls, "non-negative whole numbers", (x < 0) | (x % 1 > 0), x)
+        return cls(jnp.full(x.shape[1], 0.5), tuple(int(n) for n in np.maximum(np.nanmax(x, axis=0), 1)))
 
     def statistics(self, x: Array) -> Array:
         return x
@@ -138,6 +149,12 @@ class Categorical(AbstractFactorised):
     def _labels(self) -> Array:
         return jnp.arange(self.probabilities.shape[-1], dtype=self.probabilities.dtype)
 
+    @classmethod
+    def prototype(cls, x: np.ndarray) -> Categorical:
+        check_support(cls, "labels 0, 1, 2, …", (x < 0) | (x % 1 > 0), x)
+        labels = int(np.nanmax(x)) + 1
+        return cls(jnp.full((x.shape[1], max(labels, 2)), 1 / max(labels, 2)))
+
     def statistics(self, x: Array) -> Array:
         return (x[:, None] == self._labels()[None, :-1]).astype(x.dtype)
 
@@ -180,6 +197,12 @@ class Multinomial(AbstractJoint):
 
     probabilities: Array = parameter(simplex)
     trials: int = eqx.field(static=True, default=1)
+
+    @classmethod
+    def prototype(cls, x: np.ndarray) -> Multinomial:
+        check_support(cls, "non-negative whole numbers", (x < 0) | (x % 1 > 0), x)
+        trials = max(int(np.nansum(x, axis=1).max()), 1)
+        return cls(jnp.full(x.shape[1], 1 / x.shape[1]), trials)
 
     def statistics(self, x: Array) -> Array:
         return x[:-1]
@@ -247,6 +270,11 @@ class Poisson(AbstractRate):
     """
 
     rate: Array = parameter(positive)
+
+    @classmethod
+    def prototype(cls, x: np.ndarray) -> Poisson:
+        check_support(cls, "non-negative whole numbers", (x < 0) | (x % 1 > 0), x)
+        return cls(jnp.ones(x.shape[1]))
 
     def statistics(self, x: Array) -> Array:
         return x

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from .._core import LOG_2PI, cholesky, log_det_cholesky, parameter
-from ._base import AbstractExponentialFamily
-from ._covariance import AbstractCovariance, dense_second_moments, triangle
+from ._base import AbstractExponentialFamily, AbstractShaped
+from ._covariance import AbstractCovariance, Full, dense_second_moments, triangle
 
 
-class Gaussian(AbstractExponentialFamily):
+class Gaussian(AbstractExponentialFamily, AbstractShaped):
     """N(x; μ, Σ) = exp(−½ (x−μ)ᵀΣ⁻¹(x−μ)) / √|2πΣ|.
 
     The covariance is an object, so that one class serves every structure.  Missing entries are
@@ -25,6 +26,10 @@ class Gaussian(AbstractExponentialFamily):
 
     mean: Array = parameter()
     covariance: AbstractCovariance
+
+    @classmethod
+    def prototype(cls, x: np.ndarray) -> Gaussian:
+        return cls(jnp.zeros(x.shape[1]), Full(jnp.eye(x.shape[1])))
 
     def statistics(self, x: Array) -> Array:
         return jnp.concatenate([x, self.covariance.second_moments(x)])

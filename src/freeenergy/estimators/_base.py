@@ -139,13 +139,10 @@ class AbstractDensity(DensityMixin, Shell):
         key = random_key(random_state)
         if given is None:
             return self._restore(self.scaling_.invert(self._draw(int(n), key=key)))
-        X = self._validated(given)
-        z = self.scaling_.apply(X)
-        draws = [
-            self._restore(np.where(np.isnan(X), self.scaling_.invert(self._fill_sample(z, key=k)), X))
-            for k in jax.random.split(key, int(n))
-        ]
-        return draws[0] if n == 1 else np.stack(draws)
+        X = np.tile(self._validated(given), (int(n), 1))
+        drawn = self.scaling_.invert(self._fill_sample(self.scaling_.apply(X), key=key))
+        filled = self._restore(np.where(np.isnan(X), drawn, X))
+        return filled if n == 1 else filled.reshape(int(n), -1, X.shape[1])
 
     def impute(self, X: Any) -> np.ndarray:
         """`X` with each missing entry replaced by its mean given the observed ones."""

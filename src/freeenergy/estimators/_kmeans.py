@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Self
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,7 +13,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, Transfor
 from sklearn.utils.validation import check_is_fitted
 
 from .._core import AbstractAlgorithm, Data, Fit, map_rows
-from ..learning import EM, fit
+from ..learning import EM, expect_all, fit
 from ..models import Clusters
 from ._base import Shell
 from ._rows import Rows, Scaling, canonical_rows
@@ -30,6 +31,20 @@ from ._validation import (
 
 def _energies(row: Array, model: Clusters) -> Array:
     return model.energies(row)
+
+
+def _nearest(row: Array, model: Clusters) -> tuple[Array, Array]:
+    """The number of the nearest centroid and the squared distance to it."""
+    known = ~jnp.isnan(row)
+    filled = jnp.where(known, row, 0)
+    squares = model.centroids**2 @ known.astype(row.dtype)
+    k = jnp.argmin(squares - 2 * model.centroids @ filled)
+    return k, jnp.sum(jnp.where(known, filled - model.centroids[k], 0) ** 2)
+
+
+@eqx.filter_jit
+def _masses(model: Clusters, data: Data) -> Array:
+    return expect_all(model, data, jnp.zeros(()))[0].mass
 
 
 class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Shell):
@@ -99,9 +114,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Sh
         scaled = Rows(self.scaling_.apply(rows.x), rows.weight)
         result = self._fit_rows(scaled, key=random_key(self.random_state))
         self._keep(result)
-        energies = self._energies(X)
-        self.labels_ = np.argmin(energies, axis=1)
-        cost = energies.min(axis=1)
+        self.labels_, cost = self._nearest(X)
         self.inertia_ = float(cost.sum() if weight is None else weight @ cost)
         return self
 
@@ -125,7 +138,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Sh
                     checkpoint=self._checkpoint(f"start {number} of {rows.x.shape}"),
                 )
                 budget -= result.n_iter
-                model = _relocate_empty(result.model, rows)
+                model = _relocate_empty(result.model, rows, data)
                 if model is None or budget <= 0 or result.interrupted:
                     break
             results.append(result)
@@ -145,9 +158,9 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Sh
         start = PlusPlus() if self.init is None else self.init
         return start(data, self.n_clusters, key=key)
 
-    def _energies(self, X: np.ndarray) -> np.ndarray:
-        # differences are taken in rescaled units, where the means are small, and then given back
-        return map_rows(_energies, self.scaling_.apply(X), self.model_) * self.scaling_.scale[0] ** 2
+    def _nearest(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        labels, cost = map_rows(_nearest, self.scaling_.apply(X), self.model_)
+        return labels, cost * self.scaling_.scale[0] ** 2
 
     def _validated(self, X: Any) -> np.ndarray:
         check_is_fitted(self, "model_")
@@ -155,15 +168,16 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Sh
 
     def predict(self, X: Any) -> np.ndarray:
         """The number of the nearest centre of each row."""
-        return np.argmin(self._energies(self._validated(X)), axis=1)
+        return self._nearest(self._validated(X))[0]
 
     def transform(self, X: Any) -> np.ndarray:
         """The distance of each row to each centre."""
-        return np.sqrt(self._energies(self._validated(X)))
+        z = self.scaling_.apply(self._validated(X))
+        return np.sqrt(map_rows(_energies, z, self.model_)) * self.scaling_.scale[0]
 
     def score(self, X: Any, y: Any = None) -> float:
         """Minus the inertia of `X`."""
-        return -float(self._energies(self._validated(X)).min(axis=1).sum())
+        return -float(self._nearest(self._validated(X))[1].sum())
 
     @property
     def cluster_centers_(self) -> np.ndarray:
@@ -175,12 +189,12 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Sh
         return self.n_clusters
 
 
-def _relocate_empty(model: Clusters, rows: Rows) -> Clusters | None:
+def _relocate_empty(model: Clusters, rows: Rows, data: Data) -> Clusters | None:
     """Puts centres without rows on the rows farthest from theirs; None if there are no such centres."""
-    energies = map_rows(_energies, rows.x, model)
-    used = np.bincount(energies.argmin(axis=1), minlength=energies.shape[1]) > 0
-    empty = np.flatnonzero(~used)
-    cost = energies.min(axis=1) * rows.weight
+    empty = np.flatnonzero(np.asarray(_masses(model, data)) <= 0)
+    if not len(empty):
+        return None
+    cost = map_rows(_nearest, rows.x, model)[1] * rows.weight
     far = np.argsort(cost)[::-1][: len(empty)]
     far = far[cost[far] > 0]
     if not len(far):

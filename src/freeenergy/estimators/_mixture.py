@@ -16,6 +16,7 @@ from ..distributions import (
     AbstractConjugatePrior,
     AbstractCovariance,
     AbstractExponentialFamily,
+    AbstractShaped,
     DirichletPrior,
     Full,
     Gaussian,
@@ -139,7 +140,8 @@ class AbstractMixture(AbstractExactDensity):
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """p(component | row), the responsibilities."""
-        z = self.scaling_.apply(self._validated(X))
+        X = self._validated(X)
+        z = self.scaling_.apply(X)
         return by_completeness(z, self.model_, _responsibilities_complete, _responsibilities)
 
     def predict(self, X: Any) -> np.ndarray:
@@ -214,11 +216,12 @@ class Mixture(AbstractMixture):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        kind = self.family if isinstance(self.family, type) else type(self.family)
-        if not issubclass(kind, AbstractExponentialFamily):
+        shaped = isinstance(self.family, type) and issubclass(self.family, AbstractShaped)
+        if not shaped and not isinstance(self.family, AbstractExponentialFamily):
             raise ValueError(
                 "The 'family' parameter of Mixture must be an exponential family of "
-                f"freeenergy.distributions. Got {self.family!r} instead."
+                "freeenergy.distributions, such as Poisson, or a member of one. "
+                f"Got {self.family!r} instead."
             )
 
     def _is_gaussian(self) -> bool:

@@ -27,16 +27,28 @@ def canonical_rows(X: np.ndarray, weight: np.ndarray | None, scaling: Scaling) -
     used = weight > 0
     if not used.all():
         X, weight = X[used], weight[used]
-    hashes = row_hashes(X)
+    places = unit_free_hashes(X, scaling)
+    order = np.argsort(places)
+    places = places[order]
+    tied = places[1:] == places[:-1]
+    if tied.any():
+        # rows that agree to three digits: order them by all their digits, and merge equal ones
+        hashes = row_hashes(X)
+        order = np.lexsort((hashes, unit_free_hashes(X, scaling)))
+        first = np.ones(len(X), bool)
+        first[1:] = hashes[order[1:]] != hashes[order[:-1]]
+        starts = np.flatnonzero(first)
+        merged = np.add.reduceat(weight[order], starts)
+        order = order[starts]
+    else:
+        merged = weight[order]
+    X = X[order]
     incomplete = np.isnan(X).any(axis=1)
-    order = np.lexsort((hashes, unit_free_hashes(X, scaling), incomplete))
-    hashes = hashes[order]
-    first = np.ones(len(X), bool)
-    first[1:] = hashes[1:] != hashes[:-1]
-    if first.all():
-        return Rows(X[order], weight[order])
-    starts = np.flatnonzero(first)
-    return Rows(X[order[starts]], np.add.reduceat(weight[order], starts))
+    if incomplete.any():
+        # blocks without NaN take the faster path
+        last = np.argsort(incomplete, kind="stable")
+        X, merged = X[last], merged[last]
+    return Rows(X, merged)
 
 
 def unit_free_hashes(X: np.ndarray, scaling: Scaling) -> np.ndarray:
@@ -71,15 +83,24 @@ class Scaling(NamedTuple):
         serves all columns, which keeps distances as they are.
         """
         weight = np.ones(len(x)) if weight is None else weight
-        w = weight[:, None] * ~np.isnan(x)
-        total = w.sum(axis=0)
-        anchor = _first_observed(x)
-        gap = np.where(np.isnan(x), 0.0, x - anchor)
-        offset = (w * gap).sum(axis=0) / total
-        centred = np.where(np.isnan(x), 0.0, gap - offset)
-        # large entries would overflow when squared
-        size = np.maximum(np.abs(centred).max(axis=0), np.finfo(float).tiny)
-        spread = size * np.sqrt((w * (centred / size) ** 2).sum(axis=0) / total)
+        holes = np.isnan(x)
+        anchor = x[np.argmax(~holes, axis=0), np.arange(x.shape[1])]
+        gap = x - anchor
+        if holes.any():
+            gap[holes] = 0.0
+            total = weight @ ~holes
+        else:
+            total = weight.sum()
+        # large entries would overflow when squared, small ones vanish
+        size = np.maximum(np.maximum(gap.max(axis=0), -gap.min(axis=0)), np.finfo(float).tiny)
+        gap /= size
+        offset = weight @ gap / total
+        gap -= offset
+        if holes.any():
+            gap[holes] = 0.0
+        np.square(gap, out=gap)
+        spread = size * np.sqrt(weight @ gap / total)
+        offset = offset * size
         shift = anchor + offset
         flat = spread <= 1e-13 * np.abs(shift)
         magnitude = np.where(shift == 0, 1.0, np.abs(shift))
@@ -99,7 +120,3 @@ class Scaling(NamedTuple):
         """log |dz/dx| of each row, over its observed entries."""
         return -(~np.isnan(x) @ np.log(self.scale))
 
-
-def _first_observed(x: np.ndarray) -> np.ndarray:
-    index = np.argmax(~np.isnan(x), axis=0)
-    return x[index, np.arange(x.shape[1])]

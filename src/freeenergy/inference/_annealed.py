@@ -86,8 +86,9 @@ def annealed_importance(
     >>> redraw = lambda beta, x, *, key: jax.random.normal(key, x.shape) / jnp.sqrt(1 + beta)
     >>> start = jax.random.normal(jax.random.key(0), (100, 1))
     >>> log_z0 = jnp.log(2 * jnp.pi) / 2
+    >>> path = linear_schedule(100)
     >>> found = annealed_importance(
-    ...     normal, redraw, start, log_partition=log_z0, schedule=linear_schedule(100), key=jax.random.key(1)
+    ...     normal, redraw, start, log_partition=log_z0, schedule=path, key=jax.random.key(1)
     ... )
     >>> bool(jnp.abs(found.log_partition - (log_z0 - jnp.log(2) / 2)) < 4 * found.stderr)
     True

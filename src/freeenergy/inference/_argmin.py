@@ -56,7 +56,7 @@ def argmin_by_gradient(
         max_steps: the most steps to take.
 
     >>> found = argmin_by_gradient(lambda z: jnp.sum((z - 1) ** 4 + z**2), jnp.zeros(2))
-    >>> found.point.round(6).tolist(), bool(found.converged)
+    >>> [round(float(v), 6) for v in found.point], bool(found.converged)
     ([0.410245, 0.410245], True)
     """
     optimiser = optax.lbfgs()
@@ -70,14 +70,16 @@ def argmin_by_gradient(
         return (search.count < max_steps) & healthy & ~converged(search)
 
     def step(search: _Search) -> _Search:
-        updates, state = optimiser.update(
-            search.gradient,
-            search.optimiser,
-            search.point,
-            value=search.value,
-            grad=search.gradient,
-            value_fn=energy,
-        )
+        # Optax mixes integer widths, which a caller may have forbidden
+        with jax.numpy_dtype_promotion("standard"):
+            updates, state = optimiser.update(
+                search.gradient,
+                search.optimiser,
+                search.point,
+                value=search.value,
+                grad=search.gradient,
+                value_fn=energy,
+            )
         point = optax.apply_updates(search.point, updates)
         return _Search(point, *value_and_gradient(point), state, search.count + 1)
 

@@ -48,7 +48,8 @@ def posterior_by_enumeration(
 ) -> Finite:
     """p(s) ∝ exp(−e(s) / T), a distribution over the numbers of the `states`.
 
-    >>> posterior_by_enumeration(lambda s: s, jnp.array([1.0, 2.0, 3.0])).probabilities.round(4).tolist()
+    >>> posterior = posterior_by_enumeration(lambda s: s, jnp.array([1.0, 2.0, 3.0]))
+    >>> [round(float(p), 4) for p in posterior.probabilities]
     [0.6652, 0.2447, 0.09]
     """
     return Finite(boltzmann(jax.lax.map(energy, states, batch_size=batch_size), temperature)[1])

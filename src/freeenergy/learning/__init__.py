@@ -1,8 +1,9 @@
 """Learning: one loop, learners and objectives."""
 
-from ._em import EM, AbstractSweep, Batch, ClosedForm, Incremental, Stepwise
+from ._em import EM, AbstractSweep, Batch, ClosedForm, Incremental, Stepwise, expect_all
 from ._fit import fit
 from ._gradient import Gradient, decay_weights
+from ._lbfgs import LBFGS
 from ._negative import (
     AbstractAnswerPhase,
     AbstractNegativePhase,
@@ -26,6 +27,7 @@ from ._objectives import (
 
 __all__ = [
     "EM",
+    "LBFGS",
     "MAP",
     "AbstractAnswerPhase",
     "AbstractNegativePhase",
@@ -48,6 +50,7 @@ __all__ = [
     "PersistentChains",
     "Stepwise",
     "decay_weights",
+    "expect_all",
     "fit",
     "negative_log_likelihood",
 ]

@@ -154,14 +154,14 @@ class Incremental(AbstractSweep):
 def real_rows_shuffled(data: Data, key: Array) -> Array:
     """A random order of the row numbers with the padding last."""
     u = jax.random.uniform(key, (data.size,))
-    return jnp.argsort(jnp.where(jnp.arange(data.size) < data.rows, u, 2.0))
+    return jnp.argsort(jnp.where(jnp.arange(data.size, dtype=data.rows.dtype) < data.rows, u, 2.0))
 
 
 def take_batch(data: Data, order: Array, i: Array, size: int) -> tuple[Any, Array]:
     """Rows `order[i·size : (i+1)·size]`; what would be past the real rows has weight zero."""
     at = jnp.minimum(i * size, data.size - size)
     index = jax.lax.dynamic_slice_in_dim(order, at, size)
-    place = at + jnp.arange(size)
+    place = at + jnp.arange(size, dtype=at.dtype)
     fresh = (place >= i * size) & (place < data.rows)
     weight = jnp.where(fresh, data.weight[index], 0)
     return jax.tree.map(lambda a: a[index], data.x), weight

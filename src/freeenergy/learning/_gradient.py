@@ -79,7 +79,8 @@ class Gradient(AbstractAlgorithm):
         size = train.size if self.batch_size is None else min(self.batch_size, train.size)
         shuffle, noise, check = jax.random.split(key, 3)
         order = real_rows_shuffled(train, shuffle)
-        mean_weight = jnp.sum(train.weight) / train.rows
+        rows = train.rows.astype(train.weight.dtype)
+        mean_weight = jnp.sum(train.weight) / rows
 
         def loss(free: Any, batch: Batch, carried: Any, key: Array) -> tuple[Array, Any]:
             return objective(self._build(free, state.fixed), batch, carried, key=key)
@@ -89,11 +90,13 @@ class Gradient(AbstractAlgorithm):
             x, weight = take_batch(train, order, i, size)
             # the scale makes every batch an unbiased estimate of the mean over rows
             real = jnp.clip(train.rows - i * size, 1, size)
-            batch = Batch(x, weight / (mean_weight * real).astype(weight.dtype))
+            batch = Batch(x, weight / (mean_weight * real.astype(weight.dtype)))
             (value, carried), gradient = eqx.filter_value_and_grad(loss, has_aux=True)(
                 free, batch, carried, jax.random.fold_in(noise, i)
             )
-            updates, optimiser = self.optimiser.update(gradient, optimiser, free)
+            # Optax mixes types, which a caller may have forbidden
+            with jax.numpy_dtype_promotion("standard"):
+                updates, optimiser = self.optimiser.update(gradient, optimiser, free)
             free = eqx.apply_updates(free, updates)
             if self.average is not None:
                 rate = self.average
@@ -104,7 +107,7 @@ class Gradient(AbstractAlgorithm):
         zero = jnp.zeros((), train.weight.dtype)
         start = (state.free, state.optimiser, state.objective, state.average, zero)
         free, optimiser, carried, average, total = jax.lax.fori_loop(0, batches, body, start)
-        value = (total / train.rows).astype(train.weight.dtype)
+        value = total / rows
         metrics = {}
         judged = value
         if validation is not None:

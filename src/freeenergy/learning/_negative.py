@@ -203,7 +203,8 @@ class Margin(AbstractAnswerPhase):
     margin: Array | float = eqx.field(converter=jnp.asarray, default=1.0)
 
     def __call__(self, energies: Array, answer: Array) -> tuple[Array, Array]:
-        wrong = jnp.arange(energies.shape[0]) != answer
+        answer = jnp.asarray(answer)
+        wrong = jnp.arange(energies.shape[0], dtype=answer.dtype) != answer
         handicap = jnp.where(wrong, jnp.asarray(self.margin, energies.dtype), 0)
         return boltzmann(energies - handicap, 0.0)
 

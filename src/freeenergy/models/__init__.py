@@ -5,20 +5,41 @@ from ._clusters import Clusters
 from ._density import Density
 from ._flow import Flow, autoregressive_flow, coupling_flow
 from ._harmonium import AbstractFiniteUnits, AbstractUnits, BernoulliUnits, GaussianUnits, Harmonium
+from ._linear_gaussian import LinearGaussian, ppca_closed_form
 from ._mixture import Mixture
+from ._softmax import SoftmaxModel
+from ._vae import (
+    VAE,
+    AbstractEmission,
+    BernoulliEmission,
+    GaussianEmission,
+    GaussianEncoder,
+    StandardNormal,
+    mlp_vae,
+)
 
 __all__ = [
+    "VAE",
+    "AbstractEmission",
     "AbstractEnergy",
     "AbstractExpectationMaximisation",
     "AbstractFiniteUnits",
     "AbstractUnits",
+    "BernoulliEmission",
     "BernoulliUnits",
     "Clusters",
     "Density",
     "Flow",
+    "GaussianEmission",
+    "GaussianEncoder",
     "GaussianUnits",
     "Harmonium",
+    "LinearGaussian",
     "Mixture",
+    "SoftmaxModel",
+    "StandardNormal",
     "autoregressive_flow",
     "coupling_flow",
+    "mlp_vae",
+    "ppca_closed_form",
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from ..bijections import (
@@ -63,8 +64,9 @@ def coupling_flow(
 ) -> Flow:
     """A flow of coupling layers from a Gaussian with learnable mean and scales; it starts as N(0, I).
 
-    Odd layers split the entries at random; even ones exchange what was passive, so that two layers
-    transform every entry.  One entry has no other to be told by: its layers are unconditional.
+    Layers come in pairs that exchange what is passive, so that two layers transform every entry; each
+    pair splits the entries by another binary digit of their numbers, so that every two entries are parted
+    soon.  One entry has no other to be told by: its layers are unconditional.
 
     Args:
         dim: number of entries of an event.
@@ -73,7 +75,7 @@ def coupling_flow(
         width: units in a hidden layer of each conditioner.
         depth: hidden layers of each conditioner.
         dtype: type of all parameters, and of the events.
-        key: makes the splits and the weights.
+        key: makes the weights.
 
     >>> from freeenergy.bijections import Spline
     >>> flow = coupling_flow(2, Spline(), layers=2, width=8, key=jax.random.key(0))
@@ -90,16 +92,20 @@ def coupling_flow(
 
 @eqx.filter_jit
 def _couplings(dim, transformer, layers, width, depth, dtype, key) -> Coupling:
-    def orders(key: Array) -> Array:
-        order = jax.random.permutation(key, dim)
-        return jnp.stack([order, jnp.roll(order, dim - dim // 2)])
-
     def layer(order: Array, key: Array) -> Coupling:
         return Coupling.with_mlp(order, transformer, width=width, depth=depth, dtype=dtype, key=key)
 
-    key_orders, key_layers = jax.random.split(key)
-    pairs = jax.vmap(orders)(jax.random.split(key_orders, -(-layers // 2)))
-    return eqx.filter_vmap(layer)(pairs.reshape(-1, dim)[:layers], jax.random.split(key_layers, layers))
+    return eqx.filter_vmap(layer)(_orders(dim, layers), jax.random.split(key, layers))
+
+
+def _orders(dim: int, layers: int) -> Array:
+    """For each layer the entries, those first that are passive."""
+    digits = max(dim - 1, 1).bit_length()
+    orders = []
+    for i in range(layers):
+        order = np.argsort((np.arange(dim) >> (i // 2 % digits)) & 1, kind="stable")
+        orders.append(order if i % 2 == 0 else np.roll(order, dim - dim // 2))
+    return jnp.asarray(np.stack(orders))
 
 
 def autoregressive_flow(

@@ -151,7 +151,7 @@ class VAE(eqx.Module):
     @property
     def recognition(self) -> Amortised:
         """What makes q(z | x): the encoder, with one pathwise draw."""
-        return Amortised(self.encoder, Pathwise())
+        return Amortised(self.encoder, expectation=Pathwise())
 
     def energy(self, x: Array, z: Array) -> Array:
         """e(x, z) = −log p(x, z); entries of `x` that are NaN are marginalised."""

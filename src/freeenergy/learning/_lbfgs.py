@@ -1,0 +1,69 @@
+"""Quasi-Newton learning of smooth objectives over all rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jax import Array
+
+from .._core import AbstractAlgorithm, Data, Info, constrain, learnable, unconstrain
+from ._objectives import Batch
+
+
+class _State(NamedTuple):
+    free: Any
+    fixed: Any
+    optimiser: Any
+
+
+class LBFGS(AbstractAlgorithm):
+    """L-BFGS with a line search on the unconstrained parameters, for an objective without noise.
+
+    Stops when no entry of the gradient of the mean objective is larger than `tol`.
+
+    Attributes:
+        objective: `(model, batch, key) → scalar`, smooth and the same for every key.
+        tol: the largest entry of the gradient that counts as zero.
+        learnable: a tree of booleans as made by `freeze`.
+    """
+
+    objective: Callable[[Any, Batch, Array], Array]
+    tol: float | Array = eqx.field(converter=jnp.asarray, default=1e-5)
+    learnable: Any = None
+
+    def _loss(self, fixed: Any, data: Data) -> Callable[[Any], Array]:
+        batch = Batch(data.x, data.weight / jnp.sum(data.weight))
+
+        def loss(free: Any) -> Array:
+            return self.objective(constrain(eqx.combine(free, fixed)), batch, jax.random.key(0))
+
+        return loss
+
+    def init(self, model: Any, data: Data, *, key: Array) -> _State:
+        mask = learnable(model) if self.learnable is None else self.learnable
+        free, fixed = eqx.partition(unconstrain(model), mask)
+        return _State(free, fixed, _OPTIMISER.init(free))
+
+    def step(self, state: _State, data: Data, *, key: Array) -> tuple[_State, Info]:
+        loss = self._loss(state.fixed, data)
+        # the line search has just been here: its value and gradient are kept in the state
+        value, gradient = optax.value_and_grad_from_state(loss)(state.free, state=state.optimiser)
+        # optax mixes integers of 32 and 64 bits here
+        with jax.numpy_dtype_promotion("standard"):
+            updates, optimiser = _OPTIMISER.update(
+                gradient, state.optimiser, state.free, value=value, grad=gradient, value_fn=loss
+            )
+        new = _State(eqx.apply_updates(state.free, updates), state.fixed, optimiser)
+        slope = optax.tree.norm(optax.tree.get(optimiser, "grad"), ord=jnp.inf)
+        return new, Info(optax.tree.get(optimiser, "value"), slope <= self.tol, {"gradient": slope})
+
+    def model(self, state: _State) -> Any:
+        return constrain(eqx.combine(state.free, state.fixed))
+
+
+_OPTIMISER = optax.lbfgs()

@@ -1,0 +1,248 @@
+"""The generative contract: what every density promises, as a check that anybody can run.
+
+`check_generative_estimator` fits clones of an estimator to small data and raises an AssertionError that
+says which promise is broken.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy import stats
+from sklearn.base import clone
+
+from ._core import Evidence, Kind
+
+_GRID = {Kind.EXACT: 161, Kind.LOWER: 61, Kind.UPPER: 61, Kind.ESTIMATE: 61}
+
+
+def check_generative_estimator(
+    estimator: Any, X: Any = None, *, points: Any = None, samples: int = 4000, random_state: int = 0
+) -> None:
+    """Checks that `estimator` keeps the promises of a density.
+
+    Args:
+        estimator: an unfitted estimator; it is cloned, never changed.
+        X: two columns to fit; by default 120 rows from two correlated clusters.
+        points: for discrete models every row that can occur; probabilities are then summed instead of
+            integrated.
+        samples: how many draws to compare with the density.
+        random_state: seed for draws and for the choice of test rows.
+
+    The checks: mass sums or integrates to one; draws follow the density; NaN equals the marginal; a
+    change of units moves the evidence by exactly its log-determinant; the same seed gives the same
+    result; weights act as repetition; rows do not influence each other; imputation leaves what was
+    observed alone.
+
+    >>> import freeenergy as fe
+    >>> check_generative_estimator(fe.GaussianDensity())
+    """
+    rng = np.random.RandomState(random_state)
+    X = _default_data(rng) if X is None else np.asarray(X, float)
+    fitted = _fitted(estimator, X)
+    evidence = fitted.evidence(X)
+    check_evidence(fitted, X)
+    if points is None:
+        _check_continuous(fitted, X, samples, rng)
+        check_units(estimator, X)
+    else:
+        _check_discrete(fitted, np.asarray(points, float), samples)
+    check_repeatable(estimator, X)
+    check_weights(estimator, X)
+    check_rows_independent(fitted, X)
+    check_imputation(fitted, X, evidence.kind)
+
+
+def _default_data(rng: np.random.RandomState) -> np.ndarray:
+    first = rng.multivariate_normal([0.0, 0.0], [[1.0, 0.6], [0.6, 1.0]], 70)
+    second = rng.multivariate_normal([3.0, -2.0], [[0.5, -0.2], [-0.2, 0.8]], 50)
+    return np.concatenate([first, second])
+
+
+def _fitted(estimator: Any, X: np.ndarray, **options: Any) -> Any:
+    fresh = clone(estimator)
+    if "random_state" in fresh.get_params():
+        fresh.set_params(random_state=0)
+    return fresh.fit(X, **options)
+
+
+def _require(condition: Any, message: str) -> None:
+    if not condition:
+        raise AssertionError(message)
+
+
+def check_evidence(fitted: Any, X: np.ndarray) -> None:
+    """`evidence`, `score_samples` and `score` agree and are well formed."""
+    evidence = fitted.evidence(X)
+    _require(isinstance(evidence, Evidence), f"evidence() must return Evidence, got {type(evidence)}.")
+    _require(np.shape(evidence.nats) == (len(X),), "evidence().nats must hold a number per row.")
+    _require(np.isfinite(evidence.nats).all(), "The evidence of training rows must be finite.")
+    _require((evidence.stderr >= 0).all(), "Standard errors must not be negative.")
+    if evidence.kind is Kind.EXACT:
+        _require((evidence.stderr == 0).all(), "Exact evidence must have no standard error.")
+    np.testing.assert_array_equal(fitted.score_samples(X), evidence.nats)
+    np.testing.assert_allclose(fitted.score(X), evidence.nats.mean(), rtol=1e-12)
+
+
+def _tolerance(kind: Kind) -> float:
+    return 2e-3 if kind is Kind.EXACT else 6e-2
+
+
+def _grid(fitted: Any, X: np.ndarray, kind: Kind, rng: np.random.RandomState) -> tuple[np.ndarray, np.ndarray]:
+    """Two axes that hold nearly all mass of the model."""
+    draws = np.concatenate([fitted.sample(1000, random_state=rng), X])
+    low, high = draws.min(axis=0), draws.max(axis=0)
+    # draws give way to the bulk: a few far draws would make the grid too coarse
+    centre, half = (low + high) / 2, (high - low) / 2
+    size = _GRID[kind]
+    return (
+        np.linspace(centre[0] - 1.4 * half[0], centre[0] + 1.4 * half[0], size),
+        np.linspace(centre[1] - 1.4 * half[1], centre[1] + 1.4 * half[1], size),
+    )
+
+
+def _check_continuous(fitted: Any, X: np.ndarray, samples: int, rng: np.random.RandomState) -> None:
+    kind = fitted.evidence(X[:1]).kind
+    first, second = _grid(fitted, X, kind, rng)
+    mesh = np.stack(np.meshgrid(first, second, indexing="ij"), axis=-1).reshape(-1, 2)
+    density = np.exp(fitted.score_samples(mesh)).reshape(len(first), len(second))
+    cell = (first[1] - first[0]) * (second[1] - second[0])
+    mass = density.sum() * cell
+    _require(abs(mass - 1) < max(_tolerance(kind), 5e-3), f"The density integrates to {mass:.4f}, not to one.")
+
+    draws = fitted.sample(samples, random_state=rng)
+    _require(draws.shape == (samples, 2), f"sample({samples}) must have the shape ({samples}, 2).")
+    _compare_counts(draws, first, second, density * cell, samples)
+
+    entropy = -np.sum(density * cell * np.log(np.maximum(density, 1e-300)))
+    scores = fitted.score_samples(draws)
+    error = scores.std() / np.sqrt(samples) + _tolerance(kind) * (1 + abs(entropy))
+    _require(
+        abs(scores.mean() + entropy) < 5 * error,
+        f"The mean log-density of draws is {scores.mean():.4f}, the density says {-entropy:.4f}.",
+    )
+
+    # the marginal of each column, by summing the other out
+    for column, (axis, other) in enumerate(((first, second), (second, first))):
+        step = other[1] - other[0]
+        marginal = density.sum(axis=1 - column) * step
+        chosen = np.linspace(len(axis) // 5, len(axis) - 1 - len(axis) // 5, 7).astype(int)
+        chosen = chosen[marginal[chosen] > 1e-3 * marginal.max()]
+        rows = np.full((len(chosen), 2), np.nan)
+        rows[:, column] = axis[chosen]
+        found = fitted.evidence(rows)
+        allowed = 5 * found.stderr + 3 * _tolerance(kind)
+        gap = np.abs(found.nats - np.log(marginal[chosen]))
+        _require(
+            (gap < allowed).all(),
+            f"A row with NaN in column {1 - column} must have the marginal density of the other column; "
+            f"it differs by up to {gap.max():.4f} nats.",
+        )
+    nothing = fitted.evidence(np.full((1, 2), np.nan))
+    _require(
+        abs(nothing.nats[0]) <= 1e-9 + 5 * nothing.stderr[0],
+        f"A row of NaN has probability one; its evidence is {nothing.nats[0]:.4f}, not 0.",
+    )
+
+
+def _compare_counts(
+    draws: np.ndarray, first: np.ndarray, second: np.ndarray, mass: np.ndarray, samples: int
+) -> None:
+    """A χ² test of draws against probabilities, on a coarse grid."""
+    parts = 8
+    edges = [np.linspace(a[0], a[-1], parts + 1) for a in (first, second)]
+    counts, *_ = np.histogram2d(draws[:, 0], draws[:, 1], bins=edges)
+    which = [np.clip(np.searchsorted(e, a, side="right") - 1, 0, parts - 1) for e, a in zip(edges, (first, second), strict=True)]
+    expected = np.zeros((parts, parts))
+    np.add.at(expected, (which[0][:, None], which[1][None, :]), mass * samples)
+    # a grid point near an edge stands for a cell on both sides: allow for one step of blur
+    big = expected > 20
+    blur = 0.35 * expected / (len(first) / parts)
+    statistic = ((np.abs(counts - expected)[big] - blur[big]).clip(0) ** 2 / expected[big]).sum()
+    p = stats.chi2.sf(statistic, big.sum())
+    _require(p > 1e-5, f"Draws do not follow the density (χ² test on a grid, p = {p:.2g}).")
+
+
+def _check_discrete(fitted: Any, points: np.ndarray, samples: int) -> None:
+    evidence = fitted.evidence(points)
+    mass = np.exp(evidence.nats)
+    slack = 1e-8 if evidence.kind is Kind.EXACT else 5 * float(np.max(evidence.stderr)) + 2e-2
+    _require(abs(mass.sum() - 1) < slack, f"The probabilities sum to {mass.sum():.6f}, not to one.")
+    draws = fitted.sample(samples, random_state=1)
+    code = {tuple(point): i for i, point in enumerate(points)}
+    counts = np.bincount([code[tuple(row)] for row in draws], minlength=len(points))
+    big = mass * samples > 5
+    statistic = ((counts - mass * samples)[big] ** 2 / (mass * samples)[big]).sum()
+    p = stats.chi2.sf(statistic, big.sum())
+    _require(p > 1e-5, f"Draws do not follow the probabilities (χ² test, p = {p:.2g}).")
+    hidden = points.copy()
+    hidden[:, 0] = np.nan
+    rest, inverse = np.unique(points[:, 1:], axis=0, return_inverse=True)
+    marginal = np.bincount(inverse.ravel(), weights=mass, minlength=len(rest))
+    found = fitted.evidence(hidden)
+    gap = np.abs(found.nats - np.log(marginal[inverse.ravel()]))
+    _require(
+        (gap <= 1e-6 + 6 * found.stderr + (0 if found.kind is Kind.EXACT else 2e-2)).all(),
+        f"A row with NaN must have the marginal probability; it differs by up to {gap.max():.4f} nats.",
+    )
+
+
+def check_units(estimator: Any, X: np.ndarray) -> None:
+    """Other units move the evidence by −log of the factor for each column, and nothing else."""
+    factor, shift = 1000.0, np.array([5.0, -300.0])
+    before = _fitted(estimator, X).evidence(X)
+    after = _fitted(estimator, X * factor + shift).evidence(X * factor + shift)
+    moved = after.nats - before.nats + X.shape[1] * np.log(factor)
+    slack = 1e-5 if before.kind is Kind.EXACT else 1e-2
+    _require(
+        np.abs(moved).max() < slack + 5 * (before.stderr + after.stderr).max(),
+        f"A change of units must move the evidence by its log-determinant; it is off by up to "
+        f"{np.abs(moved).max():.3g} nats.",
+    )
+
+
+def check_repeatable(estimator: Any, X: np.ndarray) -> None:
+    """The same seed gives the same numbers; refitting and cloning change nothing."""
+    one, two = _fitted(estimator, X), _fitted(estimator, X)
+    np.testing.assert_array_equal(one.score_samples(X), two.score_samples(X))
+    before = one.score_samples(X)
+    np.testing.assert_array_equal(one.fit(X).score_samples(X), before)
+    np.testing.assert_array_equal(one.sample(5, random_state=3), two.sample(5, random_state=3))
+
+
+def check_weights(estimator: Any, X: np.ndarray) -> None:
+    """A row of weight two counts as two rows, a row of weight zero as none; order does not matter."""
+    weight = np.arange(len(X)) % 3
+    weighted = _fitted(estimator, X, sample_weight=weight).score_samples(X)
+    order = np.random.RandomState(0).permutation(int(weight.sum()))
+    repeated = _fitted(estimator, np.repeat(X, weight, axis=0)[order]).score_samples(X)
+    np.testing.assert_allclose(weighted, repeated, rtol=1e-6, atol=1e-6)
+
+
+def check_rows_independent(fitted: Any, X: np.ndarray) -> None:
+    """The evidence of a row depends on no other row."""
+    scores = fitted.score_samples(X)
+    np.testing.assert_allclose(fitted.score_samples(X[::-1])[::-1], scores, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(fitted.score_samples(X[3:4]), scores[3:4], rtol=1e-6, atol=1e-8)
+
+
+def check_imputation(fitted: Any, X: np.ndarray, kind: Kind) -> None:
+    """Missing entries are filled, observed ones are left alone, and conditional draws have the mean."""
+    rows = X[:4].copy()
+    rows[0, 0] = rows[1, 1] = np.nan
+    rows[2] = np.nan
+    filled = fitted.impute(rows)
+    known = ~np.isnan(rows)
+    _require(np.isfinite(filled).all(), "impute() must leave no NaN.")
+    np.testing.assert_array_equal(filled[known], rows[known])
+    draws = fitted.sample(200, random_state=5, given=rows)
+    _require(draws.shape == (200, 4, X.shape[1]), "sample(n, given=X) must have the shape (n, rows, columns).")
+    np.testing.assert_array_equal(draws[7][known], rows[known])
+    error = draws.std(axis=0) / np.sqrt(200)
+    gap = np.abs(draws.mean(axis=0) - filled)
+    rough = 0.0 if kind is Kind.EXACT else 0.25 * draws.std(axis=0).max()
+    _require(
+        (gap <= 5 * error + rough + 1e-9).all(),
+        f"Imputed means and the mean of conditional draws differ by up to {gap.max():.4f}.",
+    )

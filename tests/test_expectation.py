@@ -1,0 +1,141 @@
+"""Expectations and their gradients: exact where they can be, unbiased and of known variance elsewhere."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from freeenergy.distributions import Bernoulli, Diagonal, Exponential, Full, Gaussian
+from freeenergy.inference import Enumeration, Finite, Pathwise, Quadratic, ScoreFunction, binary_states
+
+DRAWS = 40_000
+KEYS = jax.random.split(jax.random.key(1), DRAWS)
+
+
+def square(z):
+    return jnp.sum(z**2)
+
+
+def _slope(mean, variance, expectation, key):
+    """One estimate of d E[z²] / dμ for z ~ N(μ, σ²)."""
+    return jax.grad(lambda m: expectation(square, Gaussian(m[None], Diagonal(variance[None])), key=key))(
+        mean
+    )
+
+
+slopes = jax.jit(jax.vmap(_slope, (None, None, None, 0)))
+
+
+def gaussian_moments(function, mean, variance):
+    """Mean, variance and fourth central moment of function(z), z ~ N, by Gauss–Hermite quadrature."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(20)
+    weights = weights / weights.sum()
+    values = function(mean + np.sqrt(variance) * nodes)
+    centred = values - weights @ values
+    return weights @ values, weights @ centred**2, weights @ centred**4
+
+
+@pytest.mark.parametrize(
+    "mean, variance, baseline, expected",
+    [
+        (1.0, 1.0, 0.0, 30.0),  # cho P25: μ⁴/σ² + 14μ² + 15σ²
+        (0.7, 0.5, 0.0, 0.7**4 / 0.5 + 14 * 0.49 + 15 * 0.5),  # makin 8.16
+        (0.7, 0.5, 0.49 + 1.5, 8 * 0.49 + 6 * 0.5),  # makin 8.17: the best baseline μ² + 3σ²
+        (0.7, 0.5, None, 4 * 0.5),  # makin 8.18: pathwise
+        (1.0, 1.0, None, 4.0),
+    ],
+)
+def test_variance_of_the_gradient_of_a_square(mean, variance, baseline, expected):
+    if baseline is None:
+        by_hand, expectation = lambda z: 2 * z, Pathwise()
+    else:
+        by_hand = lambda z: (z**2 - baseline) * (z - mean) / variance  # noqa: E731
+        expectation = ScoreFunction(1, jnp.asarray(baseline))
+    first, second, fourth = gaussian_moments(by_hand, mean, variance)
+    np.testing.assert_allclose([first, second], [2 * mean, expected], rtol=1e-12)
+    got = np.asarray(slopes(jnp.asarray(mean), jnp.asarray(variance), expectation, KEYS))
+    assert abs(got.mean() - 2 * mean) < 5 * np.sqrt(expected / DRAWS)
+    assert abs(got.var() - expected) < 5 * np.sqrt((fourth - second**2) / DRAWS)
+
+
+def test_leaving_one_out_is_unbiased_and_less_noisy():
+    keys = KEYS[: DRAWS // 8]
+    got = np.asarray(slopes(jnp.array(1.0), jnp.array(1.0), ScoreFunction(8), keys))
+    assert abs(got.mean() - 2) < 5 * got.std() / np.sqrt(len(keys))
+    assert got.var() < 30 / 8  # what eight draws without a baseline would have
+
+
+def energies_of(points):
+    return jnp.sin(3 * points + 1)
+
+
+def test_score_function_is_unbiased_for_finite_distributions():
+    logits = jnp.array([0.3, -1.0, 0.8])
+
+    def mean(logits, expectation, key):
+        return expectation(lambda z: energies_of(z.astype(float)), Finite(jax.nn.softmax(logits)), key=key)
+
+    exact = jax.value_and_grad(mean)(logits, Enumeration(jnp.arange(3)), KEYS[0])
+    p = np.exp(logits) / np.exp(logits).sum()
+    f = np.sin(3 * np.arange(3) + 1)
+    np.testing.assert_allclose(exact[0], p @ f, rtol=1e-12)
+    np.testing.assert_allclose(exact[1], p * (f - p @ f), rtol=1e-10)
+    keys = KEYS[:10_000]
+    values, got = jax.jit(jax.vmap(jax.value_and_grad(mean), (None, None, 0)))(
+        logits, ScoreFunction(2), keys
+    )
+    assert abs(values.mean() - exact[0]) < 5 * values.std() / 100
+    assert (np.abs(got.mean(0) - exact[1]) < 5 * got.std(0) / 100).all()
+
+
+def test_score_function_is_unbiased_for_bernoulli_units():
+    probability = jnp.array([0.2, 0.6, 0.7])
+
+    def mean(p, expectation, key):
+        return expectation(lambda z: jnp.cos(z @ jnp.array([1.0, 2.0, 3.0])), Bernoulli(p), key=key)
+
+    exact = jax.grad(mean)(probability, Enumeration(binary_states(3)), KEYS[0])
+    # E f is linear in each probability: the slope is a difference of conditional means
+    for i in range(3):
+        ends = [mean(probability.at[i].set(v), Enumeration(binary_states(3)), KEYS[0]) for v in (0.1, 0.9)]
+        np.testing.assert_allclose(exact[i], (ends[1] - ends[0]) / 0.8, rtol=1e-9)
+    got = jax.jit(jax.vmap(jax.grad(mean), (None, None, 0)))(probability, ScoreFunction(4), KEYS[:10_000])
+    assert (np.abs(got.mean(0) - exact) < 5 * got.std(0) / 100).all()
+
+
+def test_both_estimators_find_the_slope_of_the_mean_of_an_exponential():
+    # makin 8.19: E[x] = 1/λ
+    def mean(rate, expectation, key):
+        return expectation(jnp.sum, Exponential(rate[None]), key=key)
+
+    grads = jax.jit(jax.vmap(jax.grad(mean), (None, None, 0)))
+    for expectation in (Pathwise(), ScoreFunction(4)):
+        got = grads(jnp.array(1.7), expectation, KEYS[:10_000])
+        assert abs(got.mean() + 1 / 1.7**2) < 5 * got.std() / 100
+
+
+def test_an_impossible_point_of_infinite_energy_counts_zero():
+    infinite = Enumeration(jnp.arange(2))
+    value = infinite(lambda z: jnp.where(z == 0, 3.0, jnp.inf), Finite(jnp.array([1.0, 0.0])), key=KEYS[0])
+    assert float(value) == 3.0
+
+
+def test_quadratic_is_the_expected_quadratic_form():
+    # makin B.13: E[(b − Cz)ᵀA(b − Cz)] = tr(ACΣCᵀ) + (b − Cμ)ᵀA(b − Cμ)
+    rng = np.random.default_rng(0)
+    a, c, b, m = (rng.normal(size=s) for s in ((4, 4), (4, 3), (4,), (3,)))
+    a, root = a @ a.T, rng.normal(size=(3, 3))
+    sigma = root @ root.T + np.eye(3)
+
+    def form(z):
+        gap = b - c @ z
+        return gap @ jnp.asarray(a) @ gap
+
+    value, slope = jax.value_and_grad(lambda q: Quadratic()(form, q, key=KEYS[0]), allow_int=True)(
+        Gaussian(jnp.asarray(m), Full(jnp.asarray(sigma)))
+    )
+    gap = b - c @ m
+    np.testing.assert_allclose(value, np.trace(a @ c @ sigma @ c.T) + gap @ a @ gap, rtol=1e-12)
+    # Bonnet and Price: the slope in μ is E[∇f], in Σ it is ½ E[∇²f]
+    np.testing.assert_allclose(slope.mean, -2 * c.T @ a @ gap, rtol=1e-10)
+    np.testing.assert_allclose(slope.covariance.value, c.T @ a @ c, rtol=1e-10)

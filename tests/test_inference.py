@@ -1,0 +1,328 @@
+"""Enumeration, argmin, importance sampling, Markov chains and annealing against independent numbers."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import integrate, optimize, stats
+
+from freeenergy._core import boltzmann
+from freeenergy.inference import (
+    annealed_importance,
+    argmin_by_gradient,
+    argmin_over_points,
+    binary_state,
+    binary_states,
+    block_gibbs,
+    effective_sample_size,
+    geometric_path,
+    importance_estimate,
+    linear_schedule,
+    log_partition_by_enumeration,
+    posterior_by_enumeration,
+    reverse_annealed_importance,
+    run_chain,
+    sandwich,
+    self_normalised_mean,
+    sigmoid_schedule,
+)
+
+COUPLING = np.array([[0.0, 1.2, -0.7], [1.2, 0.0, 0.9], [-0.7, 0.9, 0.0]])
+FIELD = np.array([0.3, -0.8, 0.5])
+
+
+def ising(s):
+    return -0.5 * (s @ jnp.asarray(COUPLING, s.dtype) @ s) - s @ jnp.asarray(FIELD, s.dtype)
+
+
+def ising_table():
+    """States and their log-weights, by loops."""
+    states = list(itertools.product([0, 1], repeat=3))
+    logs = [
+        sum(COUPLING[i, j] * s[i] * s[j] for i in range(3) for j in range(i)) + sum(FIELD * np.array(s))
+        for s in states
+    ]
+    return np.array(states, float), np.array(logs)
+
+
+def test_boltzmann_gradient_is_its_distribution_even_with_impossible_states():
+    for energies in ([1.0, 2.0, 3.0], [1.0, 1.0, 3.0], [2.0, np.inf, 2.5]):
+        e = jnp.array(energies)
+        for temperature in (0.0, 0.3, 1.0):
+            free, p = boltzmann(e, temperature)
+            gradient = jax.grad(lambda v, t=temperature: boltzmann(v, t)[0])(e)
+            np.testing.assert_allclose(gradient, p, atol=1e-15)
+            assert np.isfinite(free)
+    assert float(boltzmann(jnp.array([2.0, jnp.inf]), 0.0)[0]) == 2.0
+    # dF/dT = −H
+    entropy = stats.entropy([1 / (1 + np.exp(-1)), 1 / (1 + np.exp(1))])
+    slope = jax.grad(lambda t: boltzmann(jnp.array([1.0, 2.0]), t)[0])(1.0)
+    np.testing.assert_allclose(slope, -entropy, rtol=1e-12)
+
+
+def test_binary_states_are_all_different_and_complete():
+    states = np.asarray(binary_states(4))
+    assert {tuple(s) for s in states.astype(int)} == set(itertools.product([0, 1], repeat=4))
+    np.testing.assert_array_equal(binary_state(5, 4, jnp.float32), [1, 0, 1, 0])
+    assert binary_states(2, jnp.float32).dtype == jnp.float32
+
+
+def test_enumeration_against_loops():
+    states, logs = ising_table()
+    exact = np.log(np.sum(np.exp(logs)))
+    for size in (3, 1024):
+        found = log_partition_by_enumeration(ising, binary_states(3), batch_size=size)
+        np.testing.assert_allclose(found, exact, rtol=1e-14)
+    by_number = log_partition_by_enumeration(lambda i: ising(binary_state(i, 3)), jnp.arange(8))
+    np.testing.assert_allclose(by_number, exact, rtol=1e-14)
+    posterior = posterior_by_enumeration(ising, jnp.asarray(states))
+    np.testing.assert_allclose(posterior.probabilities, np.exp(logs - exact), rtol=1e-13)
+    cold = posterior_by_enumeration(ising, jnp.asarray(states), temperature=0.0)
+    np.testing.assert_array_equal(cold.probabilities, np.arange(8) == np.argmax(logs))
+
+
+def test_argmin_over_points():
+    states, logs = ising_table()
+    best = argmin_over_points(ising, jnp.asarray(states))
+    np.testing.assert_array_equal(best.point, states[np.argmax(logs)])
+    np.testing.assert_allclose(best.energy, -np.max(logs), rtol=1e-14)
+    assert best.converged
+
+
+def _rosenbrock(z):
+    return 100 * (z[1] - z[0] ** 2) ** 2 + (1 - z[0]) ** 2
+
+
+def test_argmin_by_gradient_finds_the_valley_under_jit_and_vmap():
+    starts = jnp.array([[-1.2, 1.0], [3.0, -2.0], [1.0, 1.0]])
+    search = jax.jit(jax.vmap(lambda s: argmin_by_gradient(_rosenbrock, s)))
+    found = search(starts)
+    np.testing.assert_allclose(found.point, np.ones((3, 2)), atol=1e-6)
+    assert found.converged.all()
+    single = search(starts.astype(jnp.float32))
+    assert single.point.dtype == jnp.float32
+    np.testing.assert_allclose(single.point, np.ones((3, 2)), atol=1e-3)
+
+
+def test_argmin_by_gradient_agrees_with_scipy_on_a_logistic_posterior():
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(40, 3)), rng.integers(0, 2, 40)
+
+    def numpy_energy(w):
+        return np.sum(np.logaddexp(0, x @ w) - y * (x @ w)) + 0.5 * w @ w
+
+    def energy(w):
+        activation = jnp.asarray(x) @ w
+        return jnp.sum(jnp.logaddexp(0.0, activation) - jnp.asarray(y, float) * activation) + 0.5 * w @ w
+
+    expected = optimize.minimize(numpy_energy, np.zeros(3), method="Nelder-Mead", tol=1e-12)
+    found = argmin_by_gradient(energy, jnp.zeros(3))
+    np.testing.assert_allclose(found.point, expected.x, atol=1e-5)
+    assert found.converged
+    assert not argmin_by_gradient(energy, jnp.full(3, 5.0), max_steps=1).converged
+
+
+def test_argmin_by_gradient_says_so_when_there_is_no_minimum():
+    assert not argmin_by_gradient(lambda z: jnp.sum(jnp.log(z)), jnp.ones(1), max_steps=20).converged
+
+
+def test_naive_importance_weights_have_the_known_relative_variance():
+    # z ~ N(0, 1), x | z ~ N(z, 1), x = 3; draws at even quantiles make the mean a quadrature
+    z = stats.norm.ppf((np.arange(100_000) + 0.5) / 100_000)
+    weights = importance_estimate(jnp.asarray(stats.norm.logpdf(3, z)))
+    np.testing.assert_allclose(weights.log_mean, stats.norm.logpdf(3, scale=np.sqrt(2)), atol=1e-4)
+    np.testing.assert_allclose(weights.stderr**2 * 100_000, 4.1750, atol=5e-3)
+    np.testing.assert_allclose(weights.effective_sample_size, 100_000 / (1 + 4.1750), rtol=1e-3)
+
+
+def test_importance_weights_of_the_exact_posterior_are_constant():
+    z = np.random.default_rng(1).normal(1.5, np.sqrt(0.5), 50)
+    log_weights = stats.norm.logpdf(3, z) + stats.norm.logpdf(z) - stats.norm.logpdf(z, 1.5, np.sqrt(0.5))
+    estimate = importance_estimate(jnp.asarray(log_weights))
+    np.testing.assert_allclose(log_weights, stats.norm.logpdf(3, scale=np.sqrt(2)), rtol=1e-12)
+    np.testing.assert_allclose(estimate.effective_sample_size, 50, rtol=1e-12)
+    assert float(estimate.stderr) < 1e-7
+
+
+def test_importance_standard_error_covers_and_the_log_is_a_lower_bound():
+    rng = np.random.default_rng(2)
+    truth = stats.norm.logpdf(3, scale=np.sqrt(2))
+    z = rng.normal(1.0, 1.0, size=(2000, 64))
+    logs = stats.norm.logpdf(3, z) + stats.norm.logpdf(z) - stats.norm.logpdf(z, 1.0, 1.0)
+    found = jax.vmap(importance_estimate)(jnp.asarray(logs))
+    spread = np.std(found.log_mean)
+    np.testing.assert_allclose(np.sqrt(np.mean(found.stderr**2)), spread, rtol=0.1)
+    # E log w̄ grows with the number of draws and stays below log p(x)
+    means = [np.mean(np.log(np.mean(np.exp(logs.reshape(-1, m)), axis=1))) for m in (1, 4, 64)]
+    assert means[0] < means[1] < means[2] < truth
+    assert np.isinf(importance_estimate(jnp.zeros(1)).stderr)
+
+
+def test_importance_sampling_survives_extreme_logarithms():
+    logs = jnp.array([0.0, 1.0, 2.0])
+    near, far = importance_estimate(logs), importance_estimate(logs - 1e4)
+    np.testing.assert_allclose(far.log_mean, near.log_mean - 1e4, rtol=1e-14)
+    np.testing.assert_allclose(far.stderr, near.stderr, rtol=1e-10)
+    np.testing.assert_allclose(effective_sample_size(logs + 1e4), effective_sample_size(logs), rtol=1e-10)
+
+
+def test_self_normalised_mean_is_the_posterior_mean():
+    z = np.random.default_rng(3).normal(size=20_000)
+    # without its constant: only ratios count
+    log_weights = jnp.asarray(-0.5 * (3 - z) ** 2)
+    values = jnp.asarray(np.stack([z, z**2], axis=1))
+    mean, stderr = self_normalised_mean(log_weights, values)
+    # z | x = 3 is N(3/2, 1/2)
+    np.testing.assert_array_less(np.abs(mean - np.array([1.5, 2.75])), 4 * stderr)
+    assert np.all(stderr < 0.05)
+
+
+def test_thinning_and_burn_in_of_an_autoregressive_chain():
+    rho = 0.9
+
+    def kernel(state, *, key):
+        return rho * state + np.sqrt(1 - rho**2) * jax.random.normal(key)
+
+    key = jax.random.key(0)
+    thinned = run_chain(kernel, jnp.array(100.0), steps=20_000, burn_in=200, thin=5, key=key)
+    assert abs(float(thinned[0])) < 6
+    lag = np.corrcoef(thinned[:-1], thinned[1:])[0, 1]
+    # the standard error of a correlation of n draws is about √((1 − r²)/n)
+    assert abs(lag - rho**5) < 5 * np.sqrt((1 - rho**10) / 20_000)
+    full = run_chain(kernel, jnp.array(100.0), steps=20, key=key)
+    np.testing.assert_array_equal(
+        run_chain(kernel, jnp.array(100.0), steps=3, burn_in=5, thin=4, key=key), full[8:17:4]
+    )
+
+
+def test_block_gibbs_of_a_correlated_normal():
+    rho = 0.6
+
+    def given(other):
+        return lambda state, *, key: (
+            rho * state[other] + np.sqrt(1 - rho**2) * jax.random.normal(key, state[other].shape)
+        )
+
+    x, y = run_chain(
+        block_gibbs(given(1), given(0)),
+        (jnp.zeros(50), jnp.zeros(50)),
+        steps=500,
+        burn_in=20,
+        key=jax.random.key(1),
+    )
+    # the chain has lag-one correlation ρ² = 0.36 and so about 25,000 · 0.64/1.36 independent draws
+    n = 25_000 * (1 - rho**2) / (1 + rho**2)
+    assert abs(np.mean(np.asarray(x * y)) - rho) < 5 * np.sqrt((1 + rho**2) / n)
+    assert abs(np.mean(np.asarray(y**2)) - 1) < 5 * np.sqrt(2 / n)
+
+
+def _palindrome(beta, state, *, key):
+    """Redraws each site, forth and back: a reversible kernel."""
+
+    def flip(state, site_and_key):
+        site, key = site_and_key
+        gap = ising(state.at[site].set(0.0)) - ising(state.at[site].set(1.0))
+        one = jax.random.bernoulli(key, jax.nn.sigmoid(beta * gap))
+        return state.at[site].set(one.astype(state.dtype)), None
+
+    return jax.lax.scan(flip, state, (jnp.array([0, 1, 2, 1, 0]), jax.random.split(key, 5)))[0]
+
+
+_ising_path = geometric_path(lambda s: jnp.zeros((), s.dtype), ising)
+_LOG_Z0 = 3 * np.log(2)
+
+
+def _ising_draws(key, n, exact):
+    states, logs = ising_table()
+    p = np.exp(logs - np.max(logs)) if exact else np.ones(8)
+    index = jax.random.categorical(key, jnp.log(jnp.asarray(p)), shape=(n,))
+    return jnp.asarray(states)[index]
+
+
+@pytest.mark.parametrize("steps", [2, 30])
+def test_annealing_bounds_the_partition_function_from_both_sides(steps):
+    exact = np.log(np.sum(np.exp(ising_table()[1])))
+    schedule = linear_schedule(steps)
+    n = 20_000
+    options = {"log_partition": jnp.asarray(_LOG_Z0), "schedule": schedule}
+    forward = annealed_importance(
+        _ising_path,
+        _palindrome,
+        _ising_draws(jax.random.key(0), n, False),
+        key=jax.random.key(1),
+        **options,
+    )
+    back = reverse_annealed_importance(
+        _ising_path, _palindrome, _ising_draws(jax.random.key(2), n, True), key=jax.random.key(3), **options
+    )
+    assert abs(forward.log_partition - exact) < 4 * forward.stderr
+    assert abs(back.log_partition - exact) < 4 * back.stderr
+    # a single chain is a bound in expectation: Jensen
+    low = _LOG_Z0 + np.mean(forward.log_weights)
+    high = _LOG_Z0 - np.mean(back.log_weights)
+    assert low < exact < high
+    assert (high - low) < 10 / steps
+    # the ends of the forward chains, weighted, are draws from the target
+    mean, stderr = self_normalised_mean(forward.log_weights, forward.states)
+    states, logs = ising_table()
+    np.testing.assert_array_less(np.abs(mean - np.exp(logs - exact) @ states), 4.5 * stderr)
+
+
+def test_annealing_error_is_calibrated():
+    def run(key):
+        begin, go = jax.random.split(key)
+        found = annealed_importance(
+            _ising_path,
+            _palindrome,
+            _ising_draws(begin, 32, False),
+            log_partition=jnp.asarray(_LOG_Z0),
+            schedule=sigmoid_schedule(4),
+            key=go,
+        )
+        return found.log_partition, found.stderr, found.effective_sample_size
+
+    logs, stderr, size = jax.jit(jax.vmap(run))(jax.random.split(jax.random.key(4), 500))
+    np.testing.assert_allclose(np.sqrt(np.mean(stderr**2)), np.std(logs), rtol=0.15)
+    assert np.all((size >= 1) & (size <= 32))
+
+
+def test_sandwich_holds_the_integral_of_a_bimodal_density():
+    def target(x):
+        return -jnp.logaddexp(-((x - 2) ** 2), -2 * (x + 1) ** 2 + 1)
+
+    def base(x):
+        return x**2 / 8
+
+    exact = np.log(integrate.quad(lambda x: np.exp(-float(target(x))), -20, 20, points=[-1, 2])[0])
+    path = geometric_path(base, target)
+
+    def metropolis(beta, x, *, key):
+        propose, accept = jax.random.split(key)
+        there = x + 1.5 * jax.random.normal(propose)
+        log_ratio = path(beta, x) - path(beta, there)
+        return jnp.where(jnp.log(jax.random.uniform(accept)) < log_ratio, there, x)
+
+    found = sandwich(
+        path,
+        metropolis,
+        2 * jax.random.normal(jax.random.key(5), (400,)),
+        log_partition=jnp.asarray(0.5 * np.log(8 * np.pi)),
+        schedule=linear_schedule(200),
+        key=jax.random.key(6),
+    )
+    for side in found:
+        assert abs(side.log_partition - exact) < 4 * side.stderr
+        assert 0 < side.stderr < 0.05
+
+
+def test_schedules_rise_from_zero_to_one():
+    for schedule in (linear_schedule(10), sigmoid_schedule(10)):
+        assert schedule[0] == 0
+        assert schedule[-1] == 1
+        assert np.all(np.diff(schedule) > 0)
+        np.testing.assert_allclose(schedule + schedule[::-1], 1, atol=1e-12)
+    steps = np.diff(sigmoid_schedule(10))
+    assert steps[0] < steps[4]
+    np.testing.assert_allclose(np.diff(linear_schedule(10)), 0.1, rtol=1e-12)

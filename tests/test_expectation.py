@@ -1,12 +1,21 @@
 """Expectations and their gradients: exact where they can be, unbiased and of known variance elsewhere."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from freeenergy.distributions import Bernoulli, Diagonal, Exponential, Full, Gaussian
-from freeenergy.inference import Enumeration, Finite, Pathwise, Quadratic, ScoreFunction, binary_states
+from freeenergy.inference import (
+    Enumeration,
+    Finite,
+    Pathwise,
+    Quadratic,
+    ScoreFunction,
+    Split,
+    binary_states,
+)
 
 DRAWS = 40_000
 KEYS = jax.random.split(jax.random.key(1), DRAWS)
@@ -23,7 +32,9 @@ def _slope(mean, variance, expectation, key):
     )
 
 
-slopes = jax.jit(jax.vmap(_slope, (None, None, None, 0)))
+@eqx.filter_jit
+def slopes(mean, variance, expectation, keys):
+    return jax.vmap(lambda key: _slope(mean, variance, expectation, key))(keys)
 
 
 def gaussian_moments(function, mean, variance):
@@ -36,7 +47,7 @@ def gaussian_moments(function, mean, variance):
 
 
 @pytest.mark.parametrize(
-    "mean, variance, baseline, expected",
+    ("mean", "variance", "baseline", "expected"),
     [
         (1.0, 1.0, 0.0, 30.0),  # cho P25: μ⁴/σ² + 14μ² + 15σ²
         (0.7, 0.5, 0.0, 0.7**4 / 0.5 + 14 * 0.49 + 15 * 0.5),  # makin 8.16
@@ -139,3 +150,18 @@ def test_quadratic_is_the_expected_quadratic_form():
     # Bonnet and Price: the slope in μ is E[∇f], in Σ it is ½ E[∇²f]
     np.testing.assert_allclose(slope.mean, -2 * c.T @ a @ gap, rtol=1e-10)
     np.testing.assert_allclose(slope.covariance.value, c.T @ a @ c, rtol=1e-10)
+
+
+def test_a_part_in_closed_form_takes_its_noise_away():
+    mean, variance = jnp.array(0.7), jnp.array(0.5)
+    # all of f is known: no noise is left
+    got = np.asarray(slopes(mean, variance, Split(square), KEYS[:100]))
+    np.testing.assert_allclose(got, 1.4, rtol=1e-12)
+    # half of it: the noise of the other half, whose slope is z
+    half = np.asarray(slopes(mean, variance, Split(_half), KEYS))
+    assert abs(half.mean() - 1.4) < 5 * np.sqrt(0.5 / DRAWS)
+    assert abs(half.var() - 0.5) < 5 * 0.5 * np.sqrt(2 / DRAWS)
+
+
+def _half(z):
+    return 0.5 * jnp.sum(z**2)

@@ -218,23 +218,28 @@ def test_persistent_chains_train_a_machine_to_the_entropy_of_the_data():
     def loss(model):
         return float(np.mean(jax.vmap(model.free_energy)(jnp.asarray(patterns))) + model.log_partition())
 
-    steps = optax.adam(optax.exponential_decay(0.05, 800, 0.1))
+    steps = optax.adam(optax.exponential_decay(0.05, 2000, 0.03))
     losses = {}
-    for phase in (PersistentChains(chains=200, k=2), GibbsFromData(1)):
+    for phase in (PersistentChains(chains=100, k=5), GibbsFromData(1)):
         learner = Gradient(steps, Contrastive(phase), batch_size=None)
-        result = fit(model, learner, rows, key=jax.random.key(0), max_iter=800)
+        result = fit(model, learner, rows, key=jax.random.key(0), max_iter=2000)
         losses[type(phase)] = loss(result.model)
     assert loss(model) > 2.7
     # log 4 is the entropy of the data
-    assert np.log(4) < losses[PersistentChains] < np.log(4) + 0.05
-    assert losses[PersistentChains] <= losses[GibbsFromData] + 0.02
+    assert np.log(4) < losses[PersistentChains] < np.log(4) + 0.1
+    assert losses[PersistentChains] < losses[GibbsFromData]
 
 
 ENERGIES = jnp.array([1.0, 2.0, 3.0])
 
 
+@eqx.filter_jit
+def _loss_of(phase, energies, answer):
+    return energies[answer] - phase(energies, answer)[0]
+
+
 def loss_of(phase, energies, answer):
-    return energies[answer] - phase(energies, jnp.asarray(answer))[0]
+    return _loss_of(phase, energies, jnp.asarray(answer))
 
 
 def test_losses_over_finite_answers_have_their_known_values():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -73,9 +74,7 @@ class Data(eqx.Module):
         return self.weight.shape[0]
 
 
-def sum_over_blocks(
-    function: Callable[[Any, Array], Any], data: Data, *, block: int = 2048
-) -> Any:
+def sum_over_blocks(function: Callable[[Any, Array], Any], data: Data, *, block: int = 2048) -> Any:
     """Σ over blocks of rows of `function(x, weight)`, a tree of arrays, in bounded memory.
 
     Only blocks with real rows are visited.  Not differentiable: blocks are a loop of traced length.
@@ -114,9 +113,7 @@ def map_rows(function: Callable[..., Any], rows: Any, *args: Any, block: int = 4
         length = len(jax.tree.leaves(part)[0])
         padded = bucket(length)
         filled = jax.tree.map(
-            lambda a, p=padded, m=length: np.concatenate(
-                [a, np.zeros((p - m, *a.shape[1:]), a.dtype)]
-            ),
+            lambda a, p=padded, m=length: np.concatenate([a, np.zeros((p - m, *a.shape[1:]), a.dtype)]),
             part,
         )
         out = jax.device_get(_map_rows(function, filled, args, block))
@@ -141,7 +138,7 @@ def row_hashes(x: np.ndarray) -> np.ndarray:
     Equal rows (NaN equals NaN, −0 equals 0) have equal numbers; they order rows independently of
     how the rows were passed and seed the random numbers of a row.
     """
-    x = np.ascontiguousarray(np.asarray(x, np.float64).reshape(len(x), -1))
+    x = np.ascontiguousarray(np.asarray(x, np.float64).reshape(len(x), math.prod(np.shape(x)[1:])))
     bits = (x + 0.0).view(np.uint64)
     bits = np.where(np.isnan(x), _NAN_BITS, bits)
     state = np.full(len(x), 0x9E3779B97F4A7C15, np.uint64)
@@ -150,4 +147,3 @@ def row_hashes(x: np.ndarray) -> np.ndarray:
         state ^= state >> np.uint64(29)
     state *= np.uint64(0x94D049BB133111EB)
     return state ^ (state >> np.uint64(32))
-

@@ -68,6 +68,7 @@ class Checkpoint:
         leaves, structure = jax.tree.flatten(arrays)
         saved = [tensors.get(f"state.{i}") for i in range(len(leaves))]
         fits = header.get("format") == _FORMAT and header.get("identity") == self.identity
+        fits = fits and f"state.{len(leaves)}" not in tensors
         fits = fits and all(
             s is not None and s.shape == _as_numpy(leaf).shape
             for s, leaf in zip(saved, leaves, strict=True)
@@ -88,7 +89,7 @@ def _is_key(leaf: Any) -> bool:
 
 
 def _as_numpy(leaf: Any) -> np.ndarray:
-    return np.ascontiguousarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf)
+    return np.asarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf, order="C")
 
 
 def _like(saved: np.ndarray, leaf: Any) -> Any:

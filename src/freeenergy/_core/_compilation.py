@@ -13,11 +13,12 @@ import jax
 
 def _cache_directory() -> Path:
     if sys.platform == "darwin":
-        base = Path.home() / "Library" / "Caches"
+        chosen, usual = None, ("Library", "Caches")
     elif sys.platform == "win32":
-        base = Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local"))
+        chosen, usual = os.environ.get("LOCALAPPDATA"), ("AppData", "Local")
     else:
-        base = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
+        chosen, usual = os.environ.get("XDG_CACHE_HOME"), (".cache",)
+    base = Path(chosen) if chosen else Path.home().joinpath(*usual)
     return base / "freeenergy" / "jax"
 
 
@@ -28,8 +29,8 @@ def configure() -> None:
         try:
             directory = _cache_directory()
             directory.mkdir(parents=True, exist_ok=True)
-        except OSError:
-            return  # no place to write: every process compiles for itself
+        except (OSError, RuntimeError):
+            return  # no home, or no place to write: every process compiles for itself
         jax.config.update("jax_compilation_cache_dir", str(directory))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
         jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)

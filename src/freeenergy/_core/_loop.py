@@ -102,7 +102,8 @@ def _advance(
         kept = jax.tree.map(lambda a, b: jnp.where(finite, a, b), new, carry.state)
         values = {"objective": info.objective, **info.metrics}
         written = {k: carry.records[k].at[carry.count].set(values[k]) for k in carry.records}
-        return _Carry(kept, carry.count + finite.astype(carry.count.dtype), info.done, finite, written)
+        count = carry.count + finite.astype(carry.count.dtype)
+        return _Carry(kept, count, info.done & finite, finite, written)
 
     zero = jnp.zeros((), start.dtype)
     no = jnp.zeros((), bool)
@@ -133,31 +134,35 @@ def iterate(
         state, n_iter, history, done = checkpoint.resume(state)
     length = _FIRST_CHUNK
     with progress(max_iter) as bar:
-        bar.update(n_iter, {name: float(values[-1]) for name, values in history.items()})
-        while n_iter < max_iter and not done and finite and not interrupted:
-            steps = min(length, max_iter - n_iter)
-            started = time.perf_counter()
-            try:
-                state, *report = _advance(
-                    algorithm, state, data, loop_key, np.int32(n_iter), np.int32(steps)
-                )
-                count, done, finite, records = jax.device_get(report)
-            except KeyboardInterrupt:
-                interrupted = True
-                break
-            seconds = max(time.perf_counter() - started, 1e-6)
-            for name, values in records.items():
-                part = values[:count]
-                history[name] = np.concatenate([history[name], part]) if name in history else part
-            n_iter, done = n_iter + int(count), bool(done)
-            length = int(np.clip(_SECONDS_PER_CHUNK * steps / seconds, 1, _CHUNK))
-            bar.update(n_iter, {k: float(v[-1]) for k, v in history.items() if len(v)})
-            if checkpoint is not None:
-                checkpoint.maybe_save(state, n_iter, history, done)
+        try:
+            bar.update(n_iter, _last(history))
+            while n_iter < max_iter and not done and finite:
+                steps = min(length, max_iter - n_iter)
+                started = time.perf_counter()
+                new, *report = _advance(algorithm, state, data, loop_key, np.int32(n_iter), np.int32(steps))
+                count, ended, good, records = jax.device_get(report)
+                seconds = max(time.perf_counter() - started, 1e-6)
+                length = int(np.clip(_SECONDS_PER_CHUNK * steps / seconds, 1, _CHUNK))
+                parts = {
+                    name: np.concatenate([history.get(name, values[:0]), values[:count]])
+                    for name, values in records.items()
+                }
+                total, ended, good = n_iter + int(count), bool(ended), bool(good)
+                # no call here: Ctrl-C finds all of the chunk or nothing of it
+                state, history, n_iter, done, finite = new, parts, total, ended, good
+                bar.update(n_iter, _last(history))
+                if checkpoint is not None:
+                    checkpoint.maybe_save(state, n_iter, history, done)
+        except KeyboardInterrupt:
+            interrupted = True
         if checkpoint is not None:
             checkpoint.save(state, n_iter, history, done)
-    reason = _reason(done, bool(finite), interrupted, n_iter)
+    reason = _reason(done, finite, interrupted, n_iter)
     return Outcome(state, history, n_iter, done, interrupted, reason)
+
+
+def _last(history: dict[str, np.ndarray]) -> dict[str, float]:
+    return {name: float(values[-1]) for name, values in history.items() if len(values)}
 
 
 def _reason(done: bool, finite: bool, interrupted: bool, n_iter: int) -> str:

@@ -49,6 +49,8 @@ def boltzmann(energies: Array, temperature: Array | float = 1.0, axis: int = -1)
 def _boltzmann_warm(energies: Array, temperature: Array, axis: int) -> tuple[Array, Array]:
     low = jax.lax.stop_gradient(jnp.min(energies, axis=axis, keepdims=True))
     gap = jnp.where(jnp.isposinf(low), 0, energies - jnp.where(jnp.isfinite(low), low, 0))
+    # at temperature zero this branch is not chosen, but where both are run it must have a gradient
+    temperature = jnp.where(temperature > 0, temperature, 1)
     mass = jnp.exp(-gap / temperature)
     total = jnp.sum(mass, axis=axis, keepdims=True)
     return jnp.squeeze(low - temperature * jnp.log(total), axis), mass / total

@@ -8,6 +8,7 @@ the image under `unconstrain`, a tree of the same structure whose leaves are fre
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -28,12 +29,14 @@ class Constraint:
         to_free: maps an admissible value to free reals.
         from_free: maps free reals back into the set; `from_free(to_free(v)) == v`.
         contains: tells, entry by entry, whether a value is admissible.
+        dimension: how many numbers a value of a given shape has that vary freely.
     """
 
     name: str
     to_free: Callable[[Array], Array]
     from_free: Callable[[Array], Array]
     contains: Callable[[Array], Array]
+    dimension: Callable[[tuple[int, ...]], int] = math.prod
 
     def __repr__(self) -> str:
         return self.name
@@ -82,17 +85,20 @@ def _is_positive_definite(value: Array) -> Array:
 
 real = Constraint("real", _identity, _identity, jnp.isfinite)
 positive = Constraint("positive", _inverse_softplus, jax.nn.softplus, lambda v: v > 0)
-unit_interval = Constraint(
-    "in the open unit interval", _logit, jax.nn.sigmoid, lambda v: (v > 0) & (v < 1)
-)
+unit_interval = Constraint("in the open unit interval", _logit, jax.nn.sigmoid, lambda v: (v > 0) & (v < 1))
 simplex = Constraint(
     "non-negative with sum one along the last axis",
     _log_simplex,
     lambda free: jax.nn.softmax(free, axis=-1),
     lambda v: (v >= 0) & (jnp.abs(jnp.sum(v, axis=-1, keepdims=True) - 1) < 1e-6),
+    lambda shape: math.prod(shape[:-1]) * (shape[-1] - 1),
 )
 positive_definite = Constraint(
-    "symmetric positive definite", _log_cholesky, _from_log_cholesky, _is_positive_definite
+    "symmetric positive definite",
+    _log_cholesky,
+    _from_log_cholesky,
+    _is_positive_definite,
+    lambda shape: math.prod(shape[:-1]) * (shape[-1] + 1) // 2,
 )
 
 
@@ -108,17 +114,18 @@ def parameter(constraint: Constraint = real, **options: Any) -> Any:
 
 
 def buffer(**options: Any) -> Any:
-    """Declares an array field that belongs to the model but is never learned."""
+    """Declares a field that belongs to the model but of which nothing, at any depth, is learned."""
     return eqx.field(metadata={"buffer": True}, **options)
 
 
-def _map_fields(model: Tree, leaf: Callable[[dataclasses.Field | None, Any], Any]) -> Tree:
-    """Rebuilds `model` with `leaf(field, value)` in place of every array leaf.
+def _map_fields(model: Tree, leaf: Callable[[Constraint | None, bool, Any], Any]) -> Tree:
+    """Rebuilds `model` with `leaf(constraint, kept, value)` in place of every leaf.
 
-    `field` is the innermost dataclass field that holds the leaf (None outside any module).
+    `constraint` is that of the innermost field that holds the leaf; `kept` tells whether this field
+    or one around it is a buffer.
     """
 
-    def visit(node: Any, field: dataclasses.Field | None) -> Any:
+    def visit(node: Any, constraint: Constraint | None, kept: bool) -> Any:
         if isinstance(node, eqx.Module):
             leaves, structure = jax.tree.flatten(node, is_leaf=lambda child: child is not node)
             names = [
@@ -127,20 +134,23 @@ def _map_fields(model: Tree, leaf: Callable[[dataclasses.Field | None, Any], Any
                 if not f.metadata.get("static", False) and hasattr(node, f.name)
             ]
             return jax.tree.unflatten(
-                structure, [visit(child, f) for child, f in zip(leaves, names, strict=True)]
+                structure,
+                [
+                    visit(child, f.metadata.get("constraint"), kept or f.metadata.get("buffer", False))
+                    for child, f in zip(leaves, names, strict=True)
+                ],
             )
         inner = jax.tree.leaves(node, is_leaf=lambda child: child is not node)
         if len(inner) == 1 and inner[0] is node:
-            return leaf(field, node)
+            return leaf(constraint, kept, node)
         leaves, structure = jax.tree.flatten(node, is_leaf=lambda child: child is not node)
-        return jax.tree.unflatten(structure, [visit(child, field) for child in leaves])
+        return jax.tree.unflatten(structure, [visit(child, constraint, kept) for child in leaves])
 
-    return visit(model, None)
+    return visit(model, None, False)
 
 
 def _apply(model: Tree, direction: str) -> Tree:
-    def leaf(field: dataclasses.Field | None, value: Any) -> Any:
-        constraint = field.metadata.get("constraint") if field is not None else None
+    def leaf(constraint: Constraint | None, kept: bool, value: Any) -> Any:
         if constraint is None or not eqx.is_inexact_array(value):
             return value
         return getattr(constraint, direction)(value)
@@ -161,14 +171,9 @@ def constrain(free: Tree) -> Tree:
 def learnable(model: Tree) -> Tree:
     """A tree of booleans: True at the leaves that learning may change.
 
-    These are the floating-point arrays, except fields declared with `buffer()`.
+    These are the floating-point arrays, except inside fields declared with `buffer()`.
     """
-
-    def leaf(field: dataclasses.Field | None, value: Any) -> bool:
-        is_buffer = field is not None and field.metadata.get("buffer", False)
-        return eqx.is_inexact_array(value) and not is_buffer
-
-    return _map_fields(model, leaf)
+    return _map_fields(model, lambda _, kept, value: eqx.is_inexact_array(value) and not kept)
 
 
 def freeze(model: Tree, where: Callable[[Tree], Any]) -> Tree:
@@ -182,5 +187,17 @@ def freeze(model: Tree, where: Callable[[Tree], Any]) -> Tree:
 
 
 def parameter_count(model: Any) -> int:
-    """The number of learnable scalars in `model`."""
-    return sum(leaf.size for leaf in jax.tree.leaves(eqx.filter(model, learnable(model))))
+    """The number of learnable numbers in `model` that vary freely: K − 1 for K weights of sum one.
+
+    >>> class Weights(eqx.Module):
+    ...     value: Array = parameter(simplex)
+    >>> parameter_count(Weights(jnp.ones(4) / 4))
+    3
+    """
+
+    def leaf(constraint: Constraint | None, kept: bool, value: Any) -> int:
+        if kept or not eqx.is_inexact_array(value):
+            return 0
+        return (constraint or real).dimension(value.shape)
+
+    return sum(jax.tree.leaves(_map_fields(model, leaf)))

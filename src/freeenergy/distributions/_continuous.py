@@ -114,7 +114,7 @@ class Gamma(AbstractFactorised):
 
     def sample(self, *, key: Array) -> Array:
         # through the logarithm, because small shapes underflow
-        return jnp.exp(jax.random.loggamma(key, self.shape)) / self.rate
+        return jnp.exp(jax.random.loggamma(key, self.shape, dtype=self.shape.dtype)) / self.rate
 
 
 def gamma_shape(gap: Array) -> Array:
@@ -178,7 +178,7 @@ class Beta(AbstractFactorised):
         return self.alpha / (self.alpha + self.beta)
 
     def sample(self, *, key: Array) -> Array:
-        return jax.random.beta(key, self.alpha, self.beta)
+        return jax.random.beta(key, self.alpha, self.beta, dtype=self.alpha.dtype)
 
 
 class Dirichlet(AbstractJoint):
@@ -242,7 +242,7 @@ class Dirichlet(AbstractJoint):
 
     def complete_sample(self, x: Array, *, key: Array) -> Array:
         missing, known, left, _ = self._split(x)
-        logs = jnp.where(missing, jax.random.loggamma(key, self.concentration), -jnp.inf)
+        logs = jnp.where(missing, jax.random.loggamma(key, self.concentration, dtype=x.dtype), -jnp.inf)
         share = jnp.exp(logs - logsumexp(jnp.where(jnp.any(missing), logs, 0)))
         return jnp.where(missing, left * share, known)
 
@@ -252,7 +252,7 @@ class Dirichlet(AbstractJoint):
         return jnp.where(missing, expected, _log(known))
 
     def sample(self, *, key: Array) -> Array:
-        return jax.random.dirichlet(key, self.concentration)
+        return jax.random.dirichlet(key, self.concentration, dtype=self.concentration.dtype)
 
 
 def _log_beta(concentration: Array) -> Array:

@@ -164,7 +164,7 @@ class Full(AbstractCovariance):
     def from_precision_coefficients(self, coefficients: Array) -> Full:
         dim = self.noise_size
         rows, columns = triangle(dim)
-        halves = coefficients / np.where(rows == columns, 1.0, 2.0)
+        halves = coefficients / np.where(rows == columns, 1.0, 2.0).astype(coefficients.dtype)
         precision = -2 * from_triangle(halves, dim)
         return Full(jnp.linalg.inv(precision), self.floor)
 
@@ -181,7 +181,7 @@ class Full(AbstractCovariance):
 
 def dense_precision_coefficients(precision: Array) -> Array:
     rows, columns = triangle(precision.shape[-1])
-    return -0.5 * precision[rows, columns] * np.where(rows == columns, 1.0, 2.0)
+    return -0.5 * precision[rows, columns] * np.where(rows == columns, 1.0, 2.0).astype(precision.dtype)
 
 
 def dense_scatter(weight: Array, mean: Array, second: Array) -> Array:
@@ -361,7 +361,9 @@ class LowRank(AbstractCovariance):
 
     def from_precision_coefficients(self, coefficients: Array) -> Full:
         dim = self._values()[0].shape[-2]
-        return Full(jnp.eye(dim), self.floor).from_precision_coefficients(coefficients)
+        return Full(jnp.eye(dim, dtype=coefficients.dtype), self.floor).from_precision_coefficients(
+            coefficients
+        )
 
     def from_moments(self, weight: Array, mean: Array, second: Array) -> LowRank:
         scatter = dense_scatter(weight, mean, second)

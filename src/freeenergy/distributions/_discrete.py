@@ -127,7 +127,7 @@ class Binomial(AbstractFactorised):
 
     def sample(self, *, key: Array) -> Array:
         n = jnp.broadcast_to(self._trials(), self.probability.shape)
-        return jax.random.binomial(key, n, self.probability)
+        return jax.random.binomial(key, n, self.probability, dtype=n.dtype)
 
 
 class Categorical(AbstractFactorised):
@@ -251,7 +251,7 @@ class Multinomial(AbstractJoint):
     def complete_sample(self, x: Array, *, key: Array) -> Array:
         missing, known, left, share = self._split(x)
         safe = jnp.where(jnp.any(missing), share, self.probabilities)
-        draw = jax.random.multinomial(key, left, safe / jnp.sum(safe))
+        draw = jax.random.multinomial(key, left, safe / jnp.sum(safe), dtype=x.dtype)
         return known + jnp.where(missing, draw, 0)
 
     def expected_statistics(self, x: Array) -> Array:
@@ -259,7 +259,7 @@ class Multinomial(AbstractJoint):
 
     def sample(self, *, key: Array) -> Array:
         n = jnp.asarray(self.trials, self.probabilities.dtype)
-        return jax.random.multinomial(key, n, self.probabilities)
+        return jax.random.multinomial(key, n, self.probabilities, dtype=n.dtype)
 
 
 class Poisson(AbstractRate):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import re
 import warnings
 from typing import Any, Self
 
@@ -27,16 +28,25 @@ class Shell(BaseEstimator, metaclass=abc.ABCMeta):
         tags.input_tags.allow_nan = True
         return tags
 
+    @property
+    def _must_converge(self) -> bool:
+        """Whether stopping at the limit of iterations deserves a warning."""
+        return True
+
     def _progress(self):
         return bar(type(self).__name__) if getattr(self, "verbose", 0) else silent
 
-    def _checkpoint(self, identity: str) -> Checkpoint | None:
+    def _checkpoint(self, identity: str, part: int = 0) -> Checkpoint | None:
+        """A file for the fit called `identity`; an estimator of several fits numbers them by `part`."""
         path = getattr(self, "checkpoint", None)
         if path is None:
             return None
-        return Checkpoint(path, identity=f"{type(self).__name__} {self.get_params()} {identity}")
+        # where a function is in memory changes from process to process
+        parameters = re.sub(r" at 0x[0-9a-fA-F]+", "", repr(self.get_params()))
+        name = f"{path}.{part}" if part else path
+        return Checkpoint(name, identity=f"{type(self).__name__} {parameters} {identity}")
 
-    def _keep(self, fit: Fit, *, warn: bool = True) -> None:
+    def _keep(self, fit: Fit) -> None:
         """Stores the result of a fit; Ctrl-C is passed on only after that."""
         self.model_ = fit.model
         self.history_ = fit.history
@@ -45,8 +55,20 @@ class Shell(BaseEstimator, metaclass=abc.ABCMeta):
         if fit.interrupted:
             raise KeyboardInterrupt(fit.reason)
         failed = "non-finite" in fit.reason
-        if failed or (warn and not fit.converged):
+        if failed or (self._must_converge and not fit.converged):
             warnings.warn(f"{type(self).__name__}: {fit.reason}.", ConvergenceWarning, stacklevel=3)
+
+
+def final_objective(result: Fit) -> float:
+    """The objective at the end of a fit; infinite if no iteration was done."""
+    objective = result.history.get("objective", [])
+    return float(objective[-1]) if len(objective) else np.inf
+
+
+def best_of(results: list[Fit]) -> Fit:
+    """The fit that ended lowest; if the last one was interrupted, so is the whole."""
+    best, last = min(results, key=final_objective), results[-1]
+    return dataclasses.replace(best, interrupted=True, reason=last.reason) if last.interrupted else best
 
 
 class AbstractDensity(DensityMixin, Shell):
@@ -97,17 +119,20 @@ class AbstractDensity(DensityMixin, Shell):
         """
         self._check_parameters()
         X = check_rows(self, X, reset=True)
-        check_observed(X, getattr(self, "feature_names_in_", None))
-        X = self._prepare(X)
         weight = check_weight(X, sample_weight)
+        check_observed(X, getattr(self, "feature_names_in_", None), weight=weight)
+        X = self._prepare(X)
         self.scaling_ = self._scaling(X, weight)
         rows = canonical_rows(X, weight, self.scaling_)
         key = random_key(self.random_state)
-        self.seed_ = int(jax.random.bits(key, dtype="uint32"))
+        self.seed_ = np.asarray(jax.random.bits(key, dtype="uint32"))
         result = self._fit_rows(Rows(self.scaling_.apply(rows.x), rows.weight), key=key)
         # the history is the free energy per row in the units of the data
         offset = np.average(self.scaling_.log_det(rows.x), weights=rows.weight)
-        history = {name: values - offset for name, values in result.history.items()}
+        history = {
+            name: values - offset if name in ("objective", "validation") else values
+            for name, values in result.history.items()
+        }
         self._keep(dataclasses.replace(result, history=history))
         return self
 
@@ -138,19 +163,21 @@ class AbstractDensity(DensityMixin, Shell):
         check_is_fitted(self, "model_")
         key = random_key(random_state)
         if given is None:
-            return self._restore(self.scaling_.invert(self._draw(int(n), key=key)))
+            return self.scaling_.invert(self._draw(int(n), key=key))
         X = np.tile(self._validated(given), (int(n), 1))
         drawn = self.scaling_.invert(self._fill_sample(self.scaling_.apply(X), key=key))
-        filled = self._restore(np.where(np.isnan(X), drawn, X))
+        filled = np.where(np.isnan(X), drawn, X)
         return filled if n == 1 else filled.reshape(int(n), -1, X.shape[1])
 
     def impute(self, X: Any) -> np.ndarray:
         """`X` with each missing entry replaced by its mean given the observed ones."""
-        X = self._validated(X)
-        filled = self.scaling_.invert(self._fill_mean(self.scaling_.apply(X), row_seeds(X, self.scaling_)))
-        return self._restore(np.where(np.isnan(X), filled, X))
-
-    def _restore(self, X: np.ndarray) -> np.ndarray:
+        X = self._validated(X).copy()
+        holes = np.isnan(X).any(axis=1)
+        if holes.any():
+            rows = X[holes]
+            z = self.scaling_.apply(rows)
+            filled = self.scaling_.invert(self._fill_mean(z, row_seeds(rows, self.scaling_)))
+            X[holes] = np.where(np.isnan(rows), filled, rows)
         return X
 
 
@@ -193,6 +220,11 @@ def by_completeness(z: np.ndarray, model: Any, complete: Any, incomplete: Any) -
     return out
 
 
+def draw_rows(model: Any, n: int, key: Array) -> np.ndarray:
+    """`n` draws from `model`."""
+    return map_rows(_sample, key_data(key, n), model)
+
+
 class AbstractExactDensity(AbstractDensity):
     """A density whose model knows log p exactly, with or without missing entries."""
 
@@ -201,7 +233,7 @@ class AbstractExactDensity(AbstractDensity):
         return Evidence(nats, np.zeros_like(nats), Kind.EXACT)
 
     def _draw(self, n: int, *, key: Array) -> np.ndarray:
-        return map_rows(_sample, key_data(key, n), self.model_)
+        return draw_rows(self.model_, n, key)
 
     def _fill_mean(self, z: np.ndarray, seeds: np.ndarray) -> np.ndarray:
         return map_rows(_complete_mean, z, self.model_, block=256)

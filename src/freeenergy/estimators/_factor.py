@@ -15,7 +15,7 @@ from .._core import AbstractAlgorithm, Data, Fit, map_rows, parameter_count
 from ..distributions import AbstractCovariance, Diagonal, Spherical
 from ..learning import EM, fit
 from ..models import LinearGaussian, ppca_closed_form
-from ._base import AbstractExactDensity
+from ._base import AbstractExactDensity, final_objective
 from ._rows import Rows, Scaling
 from ._validation import check_instance, check_int, check_real
 
@@ -61,8 +61,8 @@ class AbstractFactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Abs
         self.checkpoint = checkpoint
 
     @abc.abstractmethod
-    def _noise(self, dim: int) -> AbstractCovariance:
-        """The structure of the covariance of ε."""
+    def _noise(self, variance: Array) -> AbstractCovariance:
+        """The covariance of ε to start from, given a variance per column."""
 
     def _check_parameters(self) -> None:
         check_int(self, "n_components", 0, optional=True)
@@ -78,26 +78,26 @@ class AbstractFactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Abs
             self.n_components_ = min(self.n_components, dim)
             return self._fit_size(rows, data, self.n_components_, key)
         # every dimension up to the largest that is identified, by approximate log evidence
-        results = {k: self._fit_size(rows, data, k, key) for k in range(_most_factors(dim) + 1)}
+        results = []
+        for k in range(_most_factors(dim) + 1):
+            results.append(self._fit_size(rows, data, k, key, part=k))
+            if results[-1].interrupted:
+                break
         size = rows.weight.sum()
         self.log_evidence_ = np.array(
-            [
-                -size * float(r.history["objective"][-1])
-                - 0.5 * np.log(size) * _free_parameters(r.model)
-                for r in results.values()
-            ]
+            [-size * final_objective(r) - 0.5 * np.log(size) * _free_parameters(r.model) for r in results]
         )
         self.n_components_ = int(np.argmax(self.log_evidence_))
-        return results[self.n_components_]
+        best, last = results[self.n_components_], results[-1]
+        return dataclasses.replace(best, interrupted=True, reason=last.reason) if last.interrupted else best
 
-    def _fit_size(self, rows: Rows, data: Data, k: int, key: Array) -> Fit:
+    def _fit_size(self, rows: Rows, data: Data, k: int, key: Array, part: int = 0) -> Fit:
         dim = rows.x.shape[1]
         filled = np.where(np.isnan(rows.x), 0.0, rows.x)
         scatter = (filled * rows.weight[:, None]).T @ filled / rows.weight.sum()
-        loading, variance = ppca_closed_form(jnp.asarray(scatter), k)
-        noise = self._noise(dim)
-        spread = jnp.full(dim, variance) if isinstance(noise, Diagonal) else variance
-        start = LinearGaussian(loading, jnp.zeros(dim), dataclasses.replace(noise, variance=spread))
+        closed = ppca_closed_form(jnp.zeros(dim), jnp.asarray(scatter), k)
+        noise = self._noise(jnp.diagonal(closed.noise.matrix()))
+        start = LinearGaussian(closed.loading, closed.mean, noise)
         return fit(
             start,
             EM(tol=self.tol) if self.learner is None else self.learner,
@@ -105,7 +105,7 @@ class AbstractFactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Abs
             key=key,
             max_iter=self.max_iter,
             progress=self._progress(),
-            checkpoint=self._checkpoint(f"{k} factors of {rows.x.shape}"),
+            checkpoint=self._checkpoint(f"{k} factors of {rows.identity()}", part),
         )
 
     def transform(self, X: Any) -> np.ndarray:
@@ -159,8 +159,8 @@ class FactorAnalysis(AbstractFactorModel):
     1
     """
 
-    def _noise(self, dim: int) -> AbstractCovariance:
-        return Diagonal()
+    def _noise(self, variance: Array) -> AbstractCovariance:
+        return Diagonal(variance)
 
     @property
     def noise_variance_(self) -> np.ndarray:
@@ -188,8 +188,8 @@ class PPCA(AbstractFactorModel):
     2
     """
 
-    def _noise(self, dim: int) -> AbstractCovariance:
-        return Spherical(dim=dim)
+    def _noise(self, variance: Array) -> AbstractCovariance:
+        return Spherical(variance[0], dim=len(variance))
 
     def _scaling(self, X: np.ndarray, weight: np.ndarray | None) -> Scaling:
         return Scaling.standardise(X, weight, common=True)

@@ -4,18 +4,29 @@ from __future__ import annotations
 
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from .._core import AbstractAlgorithm, Data, Fit
-from ..distributions import AbstractConjugatePrior, AbstractCovariance, Full, Gaussian
+from .._core import AbstractAlgorithm, Data, Fit, sum_over_blocks
+from ..distributions import AbstractConjugatePrior, AbstractCovariance, Full, Gaussian, LowRank
 from ..learning import EM, ClosedForm, fit
 from ..models import Density
 from ._base import AbstractExactDensity
 from ._rows import Rows
 from ._validation import check_instance, check_int, check_real
+
+
+@eqx.filter_jit
+def _start(family: Gaussian, data: Data) -> Gaussian:
+    def block(x: Array, w: Array) -> Array:
+        return w @ jax.vmap(family.covariance.second_moments)(jnp.where(jnp.isnan(x), 0, x))
+
+    weight = jnp.full(family.mean.shape, jnp.sum(data.weight))
+    second = sum_over_blocks(block, data)
+    return Gaussian(family.mean, family.covariance.from_moments(weight, family.mean, second))
 
 
 class GaussianDensity(AbstractExactDensity):
@@ -67,11 +78,11 @@ class GaussianDensity(AbstractExactDensity):
         dim = rows.x.shape[1]
         data = Data.of(rows.x, rows.weight)
         family = Gaussian(jnp.zeros(dim), Full() if self.covariance is None else self.covariance)
-        # rows are standardised: EM starts from the unit Gaussian
-        unit = jnp.sum(jax.vmap(family.covariance.second_moments)(jnp.eye(dim)), axis=0)
-        covariance = family.covariance.from_moments(jnp.ones(dim), family.mean, unit)
-        start = Density(Gaussian(family.mean, covariance), self.prior)
-        needs_em = data.incomplete and not family.masks_missing
+        # rows are standardised: what is missing starts at the mean, zero
+        start = Density(_start(family, data), self.prior)
+        # low rank has no closed form
+        iterative = isinstance(family.covariance, LowRank)
+        needs_em = iterative or (data.incomplete and not family.masks_missing)
         learner = self.learner or (EM(tol=self.tol) if needs_em else ClosedForm())
         return fit(start, learner, data, key=key, max_iter=self.max_iter, progress=self._progress())
 

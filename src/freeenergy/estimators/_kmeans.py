@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, Self
 
 import equinox as eqx
@@ -15,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._core import AbstractAlgorithm, Data, Fit, map_rows
 from ..learning import EM, expect_all, fit
 from ..models import Clusters
-from ._base import Shell
+from ._base import Shell, best_of
 from ._rows import Rows, Scaling, canonical_rows
 from ._starts import AbstractStart, PlusPlus
 from ._validation import (
@@ -102,13 +103,13 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Sh
         check_instance(self, "init", AbstractStart, np.ndarray, optional=True)
         check_instance(self, "learner", AbstractAlgorithm, optional=True)
         X = check_rows(self, X, reset=True)
-        check_observed(X, getattr(self, "feature_names_in_", None))
         if len(X) < self.n_clusters:
             raise ValueError(
                 f"The 'n_clusters' parameter of KMeans must be at most the number of rows. "
                 f"Got {self.n_clusters} for n_samples={len(X)}."
             )
         weight = check_weight(X, sample_weight)
+        check_observed(X, getattr(self, "feature_names_in_", None), weight=weight)
         self.scaling_ = Scaling.standardise(X, weight, common=True)
         rows = canonical_rows(X, weight, self.scaling_)
         scaled = Rows(self.scaling_.apply(rows.x), rows.weight)
@@ -122,29 +123,30 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Sh
         data = Data.of(rows.x, rows.weight)
         # at temperature zero the objective is the mean squared distance in units of the variance
         learner = EM(tol=self.tol, temperature=0.0) if self.learner is None else self.learner
-        results = []
-        for number, restart in enumerate(jax.random.split(key, self.n_init)):
+        results, part = [], 0
+        for restart in jax.random.split(key, self.n_init):
             start_key, fit_key = jax.random.split(restart)
             model = Clusters(self._centres(data, start_key))
-            budget = self.max_iter
-            while True:
+            rounds = []
+            while model is not None and sum(r.n_iter for r in rounds) < self.max_iter:
                 result = fit(
                     model,
                     learner,
                     data,
                     key=fit_key,
-                    max_iter=budget,
+                    max_iter=self.max_iter - sum(r.n_iter for r in rounds),
                     progress=self._progress(),
-                    checkpoint=self._checkpoint(f"start {number} of {rows.x.shape}"),
+                    checkpoint=self._checkpoint(f"part {part} of {rows.identity()}", part),
                 )
-                budget -= result.n_iter
-                model = _relocate_empty(result.model, rows, data)
-                if model is None or budget <= 0 or result.interrupted:
+                rounds.append(result)
+                part += 1
+                if result.interrupted:
                     break
-            results.append(result)
-            if result.interrupted:
-                return result
-        return min(results, key=lambda r: r.history["objective"][-1])
+                model = _relocate_empty(result.model, rows, data)
+            results.append(_joined(rounds))
+            if results[-1].interrupted:
+                break
+        return best_of(results)
 
     def _centres(self, data: Data, key: Array) -> Array:
         if isinstance(self.init, np.ndarray):
@@ -187,6 +189,15 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Sh
     @property
     def _n_features_out(self) -> int:
         return self.n_clusters
+
+
+def _joined(rounds: list[Fit]) -> Fit:
+    """Fits that each went on from the former, as one."""
+    history = {
+        name: np.concatenate([r.history[name] for r in rounds if name in r.history])
+        for name in rounds[0].history
+    }
+    return dataclasses.replace(rounds[-1], history=history, n_iter=sum(r.n_iter for r in rounds))
 
 
 def _relocate_empty(model: Clusters, rows: Rows, data: Data) -> Clusters | None:

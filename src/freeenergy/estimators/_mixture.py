@@ -20,12 +20,13 @@ from ..distributions import (
     DirichletPrior,
     Full,
     Gaussian,
+    component_axes,
 )
 from ..learning import EM, fit
 from ..models import Clusters
 from ..models import Mixture as MixtureModel
 from ..models._mixture import MixtureStatistics
-from ._base import AbstractExactDensity, by_completeness
+from ._base import AbstractExactDensity, best_of, by_completeness
 from ._rows import Rows, Scaling
 from ._starts import AbstractStart, PlusPlus
 from ._validation import check_instance, check_int, check_real
@@ -66,7 +67,13 @@ def _start_model(
     share = 1e-3 * counts.sum() / len(counts)
     features = features + share / counts.sum() * everything[None]
     weights = (counts + share) / jnp.sum(counts + share)
-    return MixtureModel(weights, prototype.from_features(features))
+    stack = jax.tree.map(
+        lambda axis, a: a if axis is None else jnp.broadcast_to(a, (len(counts), *a.shape)),
+        component_axes(prototype),
+        prototype,
+        is_leaf=lambda a: a is None,
+    )
+    return MixtureModel(weights, stack.from_features(features))
 
 
 def _responsibilities(row: Array, model: MixtureModel) -> Array:
@@ -99,14 +106,12 @@ class AbstractMixture(AbstractExactDensity):
         near = Scaling.standardise(rows.x, rows.weight)
         prototype = self._prototype(rows)
         learner = EM(tol=self.tol) if self.learner is None else self.learner
-        best = None
+        results = []
         for number, restart in enumerate(jax.random.split(key, self.n_init)):
             start_key, fit_key = jax.random.split(restart)
             centres = self._centres(rows, data, near, start_key)
             start = _start_model(prototype, data, centres, *map(jnp.asarray, near))
-            start = MixtureModel(
-                start.weights, start.components, self.weight_prior, self.component_prior
-            )
+            start = MixtureModel(start.weights, start.components, self.weight_prior, self.component_prior)
             result = fit(
                 start,
                 learner,
@@ -114,14 +119,12 @@ class AbstractMixture(AbstractExactDensity):
                 key=fit_key,
                 max_iter=self.max_iter,
                 progress=self._progress(),
-                checkpoint=self._checkpoint(f"start {number} of {rows.x.shape}"),
+                checkpoint=self._checkpoint(f"start {number} of {rows.identity()}", number),
             )
-            if best is None or _final(result) < _final(best):
-                best = result
+            results.append(result)
             if result.interrupted:
-                return result
-        assert best is not None
-        return best
+                break
+        return best_of(results)
 
     def _centres(self, rows: Rows, data: Data, near: Scaling, key: Array) -> Array:
         if isinstance(self.init, np.ndarray):
@@ -152,11 +155,6 @@ class AbstractMixture(AbstractExactDensity):
     def weights_(self) -> np.ndarray:
         """The probabilities of the components."""
         return np.asarray(self.model_.weights)
-
-
-def _final(result: Fit) -> float:
-    objective = result.history.get("objective", [])
-    return float(objective[-1]) if len(objective) else np.inf
 
 
 class Mixture(AbstractMixture):
@@ -298,9 +296,7 @@ class GaussianMixture(AbstractMixture):
         check_instance(self, "covariance", AbstractCovariance, optional=True)
 
     def _prototype(self, rows: Rows) -> AbstractExponentialFamily:
-        return Gaussian(
-            jnp.zeros(rows.x.shape[1]), Full() if self.covariance is None else self.covariance
-        )
+        return Gaussian(jnp.zeros(rows.x.shape[1]), Full() if self.covariance is None else self.covariance)
 
     @property
     def means_(self) -> np.ndarray:

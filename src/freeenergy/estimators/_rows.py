@@ -15,6 +15,11 @@ class Rows(NamedTuple):
     x: np.ndarray
     weight: np.ndarray
 
+    def identity(self) -> str:
+        """Names these rows, for a checkpoint."""
+        hashes = row_hashes(np.column_stack([self.x, self.weight]))
+        return f"{self.x.shape} {np.bitwise_xor.reduce(hashes):016x}"
+
 
 def canonical_rows(X: np.ndarray, weight: np.ndarray | None, scaling: Scaling) -> Rows:
     """The distinct rows of `X` with summed weights, complete rows first, in an order of their own.
@@ -119,4 +124,3 @@ class Scaling(NamedTuple):
     def log_det(self, x: np.ndarray) -> np.ndarray:
         """log |dz/dx| of each row, over its observed entries."""
         return -(~np.isnan(x) @ np.log(self.scale))
-

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import abc
 import math
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -95,5 +94,3 @@ def _random_rows(data: Data, n: int, key: Array) -> Array:
     index = jax.lax.top_k(race, size)[1]
     index = index[jnp.arange(n) % jnp.minimum(size, data.rows)]
     return _complete(data.x[index])
-
-

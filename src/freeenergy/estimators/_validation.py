@@ -63,9 +63,7 @@ def random_key(random_state: Any) -> Array:
 
 def check_rows(owner: BaseEstimator, X: Any, *, reset: bool) -> np.ndarray:
     """`X` as a float array; NaN is allowed and means not observed, infinity is refused."""
-    return validate_data(
-        owner, X, dtype=np.float64, ensure_all_finite="allow-nan", reset=reset, order="C"
-    )
+    return validate_data(owner, X, dtype=np.float64, ensure_all_finite="allow-nan", reset=reset, order="C")
 
 
 def check_weight(X: np.ndarray, sample_weight: Any) -> np.ndarray | None:
@@ -78,9 +76,9 @@ def check_weight(X: np.ndarray, sample_weight: Any) -> np.ndarray | None:
     return weight
 
 
-def check_observed(X: np.ndarray, feature_names: Any = None) -> None:
-    """Refuses a column in which nothing was observed."""
-    empty = np.isnan(X).all(axis=0)
+def check_observed(X: np.ndarray, feature_names: Any = None, *, weight: np.ndarray | None = None) -> None:
+    """Refuses a column in which nothing was observed (by a row that counts)."""
+    empty = np.isnan(X if weight is None else X[weight > 0]).all(axis=0)
     if empty.any():
         column = int(np.flatnonzero(empty)[0])
         name = repr(str(feature_names[column])) if feature_names is not None else str(column)

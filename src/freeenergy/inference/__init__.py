@@ -17,7 +17,7 @@ from ._enumerate import (
     log_partition_by_enumeration,
     posterior_by_enumeration,
 )
-from ._expectation import AbstractExpectation, Enumeration, Pathwise, Quadratic, ScoreFunction
+from ._expectation import AbstractExpectation, Enumeration, Pathwise, Quadratic, ScoreFunction, Split
 from ._gibbs import block_gibbs, run_chain
 from ._importance import (
     ImportanceEstimate,
@@ -55,6 +55,7 @@ __all__ = [
     "Quadratic",
     "Sandwich",
     "ScoreFunction",
+    "Split",
     "annealed_importance",
     "argmin_by_gradient",
     "argmin_over_points",

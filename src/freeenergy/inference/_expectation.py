@@ -61,6 +61,27 @@ class Pathwise(AbstractExpectation):
         return jnp.mean(jax.vmap(lambda k: f(q.sample(key=k)))(keys))
 
 
+class Split(AbstractExpectation):
+    """E_q[f] = E_q[f − g] + E_q[g], where `exact` can average g and `rest` estimates what is left.
+
+    A VAE averages the energy of its prior this way, which takes that part of the noise out of the
+    gradient.
+
+    Attributes:
+        part: g, a function of z.
+        exact: averages g.
+        rest: averages f − g.
+    """
+
+    part: Callable[[Any], Array]
+    exact: AbstractExpectation = Quadratic()
+    rest: AbstractExpectation = Pathwise()
+
+    def __call__(self, f: Callable[[Any], Array], q: AbstractDistribution, *, key: Array) -> Array:
+        left = self.rest(lambda z: f(z) - self.part(z), q, key=key)
+        return left + self.exact(self.part, q, key=key)
+
+
 class ScoreFunction(AbstractExpectation):
     """The log-derivative estimator ∇E_q f = E_q[(f − b) ∇log q], for any q.
 

@@ -106,6 +106,8 @@ class LocalGaussian(AbstractRecognition):
     def __call__(self, model: Any, x: Array) -> AbstractDistribution:
         half = jax.random.normal(jax.random.key(0), (self.samples // 2, self.dim))
         noise = jnp.concatenate([half, -half])
+        # with the first two moments right, a quadratic energy gives its exact mean and scales
+        noise = noise / jnp.sqrt(jnp.mean(noise**2, axis=0))[None]
         schedule = optax.cosine_decay_schedule(self.learning_rate, self.steps)
         optimiser = optax.adam(schedule)
 
@@ -116,7 +118,10 @@ class LocalGaussian(AbstractRecognition):
 
         def step(carry: Any, _: None) -> tuple[Any, None]:
             free, state = carry
-            updates, state = optimiser.update(jax.grad(objective)(free), state)
+            gradient = jax.grad(objective)(free)
+            # Optax mixes types, which a caller may have forbidden
+            with jax.numpy_dtype_promotion("standard"):
+                updates, state = optimiser.update(gradient, state)
             return (optax.apply_updates(free, updates), state), None
 
         start = (jnp.zeros(self.dim), jnp.zeros(self.dim))

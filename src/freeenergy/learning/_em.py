@@ -12,15 +12,24 @@ import jax.numpy as jnp
 from jax import Array
 
 from .._core import AbstractAlgorithm, Data, Info, sum_over_blocks
-from ..models import AbstractExpectationMaximisation
+from ..models import AbstractExpectationMaximisation, AbstractRegularised
 
 
 def expect_all(model: AbstractExpectationMaximisation, data: Data, temperature: Array) -> tuple[Any, Array]:
-    """Expected statistics and mean free energy of all rows, in blocks of bounded memory."""
+    """Expected statistics and mean free energy of all rows, in blocks of bounded memory.
+
+    A model with a prior adds −log p(θ) / rows, so that what is returned is what EM lowers.
+    """
     statistics, free = sum_over_blocks(
         lambda x, w: model.expect(x, w, temperature=temperature, incomplete=data.incomplete), data
     )
-    return statistics, free / jnp.sum(data.weight)
+    return statistics, _mean_free_energy(model, free, data)
+
+
+def _mean_free_energy(model: Any, free: Array, data: Data) -> Array:
+    if isinstance(model, AbstractRegularised):
+        free = free - model.log_prior()
+    return free / jnp.sum(data.weight)
 
 
 def _keep_frozen(new: Any, old: Any, learnable: Any) -> Any:
@@ -87,9 +96,7 @@ class Stepwise(AbstractSweep):
             new, _ = current.expect(x, w, temperature=temperature, incomplete=data.incomplete)
             gamma = (count + 2.0) ** (-self.decay)
             share = total / jnp.maximum(jnp.sum(w), jnp.finfo(w.dtype).tiny)
-            statistics = jax.tree.map(
-                lambda s, n: (1 - gamma) * s + gamma * share * n, statistics, new
-            )
+            statistics = jax.tree.map(lambda s, n: (1 - gamma) * s + gamma * share * n, statistics, new)
             fitted = maximise(current, statistics)
             return eqx.filter(fitted, eqx.is_array), statistics, count + 1
 
@@ -124,7 +131,7 @@ class Incremental(AbstractSweep):
         statistics, free = jax.lax.map(
             lambda part: model.expect(*part, temperature=temperature, incomplete=data.incomplete), (x, w)
         )
-        return statistics, jnp.sum(free) / jnp.sum(data.weight)
+        return statistics, _mean_free_energy(model, jnp.sum(free), data)
 
     def __call__(
         self, model: Any, state: Any, data: Data, temperature: Array, maximise: Callable, *, key: Array

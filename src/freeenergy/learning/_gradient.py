@@ -61,7 +61,8 @@ class Gradient(AbstractAlgorithm):
     def init(self, model: Any, data: Any, *, key: Array) -> _State:
         train, _ = split_data(data)
         mask = learnable(model) if self.learnable is None else self.learnable
-        free, fixed = eqx.partition(unconstrain(model), mask)
+        # what is fixed stays as it is, to the bit
+        free, fixed = unconstrain(eqx.filter(model, mask)), eqx.filter(model, mask, inverse=True)
         size = train.size if self.batch_size is None else min(self.batch_size, train.size)
         batch = Batch(jax.tree.map(lambda a: a[:size], train.x), train.weight[:size])
         state = self._objective().init(model, batch, key=key)
@@ -71,13 +72,13 @@ class Gradient(AbstractAlgorithm):
         )
 
     def _build(self, free: Any, fixed: Any) -> Any:
-        return constrain(eqx.combine(free, fixed))
+        return eqx.combine(constrain(free), fixed)
 
     def step(self, state: _State, data: Any, *, key: Array) -> tuple[_State, Info]:
         train, validation = split_data(data)
         objective = self._objective()
         size = train.size if self.batch_size is None else min(self.batch_size, train.size)
-        shuffle, noise, check = jax.random.split(key, 3)
+        shuffle, noise = jax.random.split(key)
         order = real_rows_shuffled(train, shuffle)
         rows = train.rows.astype(train.weight.dtype)
         mean_weight = jnp.sum(train.weight) / rows

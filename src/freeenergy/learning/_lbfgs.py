@@ -40,20 +40,21 @@ class LBFGS(AbstractAlgorithm):
         batch = Batch(data.x, data.weight / jnp.sum(data.weight))
 
         def loss(free: Any) -> Array:
-            return self.objective(constrain(eqx.combine(free, fixed)), batch, jax.random.key(0))
+            return self.objective(eqx.combine(constrain(free), fixed), batch, jax.random.key(0))
 
         return loss
 
     def init(self, model: Any, data: Data, *, key: Array) -> _State:
         mask = learnable(model) if self.learnable is None else self.learnable
-        free, fixed = eqx.partition(unconstrain(model), mask)
+        # what is fixed stays as it is, to the bit
+        free, fixed = unconstrain(eqx.filter(model, mask)), eqx.filter(model, mask, inverse=True)
         return _State(free, fixed, _OPTIMISER.init(free))
 
     def step(self, state: _State, data: Data, *, key: Array) -> tuple[_State, Info]:
         loss = self._loss(state.fixed, data)
         # the line search has just been here: its value and gradient are kept in the state
         value, gradient = optax.value_and_grad_from_state(loss)(state.free, state=state.optimiser)
-        # optax mixes integers of 32 and 64 bits here
+        # Optax mixes integer widths, which a caller may have forbidden
         with jax.numpy_dtype_promotion("standard"):
             updates, optimiser = _OPTIMISER.update(
                 gradient, state.optimiser, state.free, value=value, grad=gradient, value_fn=loss
@@ -63,7 +64,7 @@ class LBFGS(AbstractAlgorithm):
         return new, Info(optax.tree.get(optimiser, "value"), slope <= self.tol, {"gradient": slope})
 
     def model(self, state: _State) -> Any:
-        return constrain(eqx.combine(state.free, state.fixed))
+        return eqx.combine(constrain(state.free), state.fixed)
 
 
 _OPTIMISER = optax.lbfgs()

@@ -1,6 +1,6 @@
 """Models: energies composed of distributions, bijections and networks, written for one event."""
 
-from ._base import AbstractEnergy, AbstractExpectationMaximisation
+from ._base import AbstractEnergy, AbstractExpectationMaximisation, AbstractRegularised
 from ._clusters import Clusters
 from ._density import Density
 from ._flow import Flow, autoregressive_flow, coupling_flow
@@ -24,6 +24,7 @@ __all__ = [
     "AbstractEnergy",
     "AbstractExpectationMaximisation",
     "AbstractFiniteUnits",
+    "AbstractRegularised",
     "AbstractUnits",
     "BernoulliEmission",
     "BernoulliUnits",

@@ -37,6 +37,14 @@ class AbstractExpectationMaximisation(eqx.Module, Generic[Statistics]):
         """The parameters of least free energy for expected `statistics`."""
 
 
+class AbstractRegularised(eqx.Module):
+    """A model with a prior over its own parameters, which `maximise` heeds: EM then finds the MAP."""
+
+    @abc.abstractmethod
+    def log_prior(self) -> Array:
+        """log p(θ), zero without a prior."""
+
+
 class AbstractEnergy(eqx.Module):
     """An undirected model: p(x) ∝ exp(−F(x)), with a Markov chain that leaves p unchanged."""
 
@@ -51,5 +59,3 @@ class AbstractEnergy(eqx.Module):
     @abc.abstractmethod
     def initial(self, *, key: Array) -> Array:
         """A state to start a chain from, drawn without the interactions."""
-
-

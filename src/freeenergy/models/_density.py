@@ -6,11 +6,12 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from .._core import buffer
 from ..distributions import AbstractConjugatePrior, AbstractDistribution, AbstractExponentialFamily
-from ._base import AbstractExpectationMaximisation
+from ._base import AbstractExpectationMaximisation, AbstractRegularised
 
 
-class Density(AbstractExpectationMaximisation[Array], AbstractDistribution):
+class Density(AbstractExpectationMaximisation[Array], AbstractDistribution, AbstractRegularised):
     """p(x) = family(x): nothing is hidden but the entries that were not observed.
 
     With complete rows one M step is the maximum-likelihood (with a prior: MAP) answer; with
@@ -18,7 +19,7 @@ class Density(AbstractExpectationMaximisation[Array], AbstractDistribution):
     """
 
     family: AbstractExponentialFamily
-    prior: AbstractConjugatePrior | None = None
+    prior: AbstractConjugatePrior | None = buffer(default=None)
 
     def log_prob(self, x: Array) -> Array:
         return self.family.log_prob(x)
@@ -53,4 +54,5 @@ class Density(AbstractExpectationMaximisation[Array], AbstractDistribution):
         source = self.family if self.prior is None else self.prior
         return Density(source.from_features(statistics), self.prior)
 
-
+    def log_prior(self) -> Array:
+        return jnp.zeros(()) if self.prior is None else self.prior.log_density(self.family)

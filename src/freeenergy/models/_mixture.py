@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import NamedTuple
 
 import equinox as eqx
@@ -9,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from .._core import boltzmann, parameter, simplex
+from .._core import boltzmann, buffer, parameter, simplex
 from ..distributions import (
     AbstractConjugatePrior,
     AbstractDistribution,
@@ -19,7 +20,7 @@ from ..distributions import (
     stack_size,
 )
 from ..inference import Finite
-from ._base import AbstractExpectationMaximisation
+from ._base import AbstractExpectationMaximisation, AbstractRegularised
 
 # incomplete rows need moments per row and component; this many rows at a time keeps them small
 _INCOMPLETE_BLOCK = 32
@@ -32,7 +33,9 @@ class MixtureStatistics(NamedTuple):
     features: Array
 
 
-class Mixture(AbstractExpectationMaximisation[MixtureStatistics], AbstractDistribution):
+class Mixture(
+    AbstractExpectationMaximisation[MixtureStatistics], AbstractDistribution, AbstractRegularised
+):
     """p(x) = Σ_k π_k p(x; θ_k), with the number of the component as hidden cause.
 
     `components` is one member of a family whose arrays have a leading axis: a stack.  The E step
@@ -53,8 +56,8 @@ class Mixture(AbstractExpectationMaximisation[MixtureStatistics], AbstractDistri
 
     weights: Array = parameter(simplex)
     components: AbstractExponentialFamily
-    weight_prior: DirichletPrior | None = None
-    component_prior: AbstractConjugatePrior | None = None
+    weight_prior: DirichletPrior | None = buffer(default=None)
+    component_prior: AbstractConjugatePrior | None = buffer(default=None)
 
     def _over_components(self, function):
         axes = component_axes(self.components)
@@ -164,10 +167,12 @@ class Mixture(AbstractExpectationMaximisation[MixtureStatistics], AbstractDistri
         if self.weight_prior is None:
             weights = counts / jnp.sum(counts)
         else:
-            weights = self.weight_prior.update(jnp.sum(counts), counts).mode().probabilities
+            weights = self.weight_prior.update(jnp.sum(counts), counts[:-1]).mode().probabilities
         # a component that explains nothing, or nothing of some coordinate, keeps what it had there
         empty = counts <= 1e-10 * jnp.sum(counts)
-        features = jnp.where(empty[:, None], jnp.sum(features, axis=0)[None, :], features)
+        # (too little of the whole to matter where components share parameters)
+        whole = 1e-12 * jnp.sum(features, axis=0)
+        features = jnp.where(empty[:, None], whole[None, :], features)
         source = self.components if self.component_prior is None else self.component_prior
         components = jax.tree.map(
             lambda axis, new, old: _keep(new, old, empty if axis == 0 else None),
@@ -177,6 +182,15 @@ class Mixture(AbstractExpectationMaximisation[MixtureStatistics], AbstractDistri
             is_leaf=lambda a: a is None,
         )
         return Mixture(weights, components, self.weight_prior, self.component_prior)
+
+    def log_prior(self) -> Array:
+        total = jnp.zeros(())
+        if self.weight_prior is not None:
+            member = dataclasses.replace(self.weight_prior.family, probabilities=self.weights)
+            total = total + self.weight_prior.log_density(member)
+        if self.component_prior is not None:
+            total = total + jnp.sum(self._over_components(self.component_prior.log_density))
+        return total
 
     @property
     def size(self) -> int:

@@ -13,7 +13,7 @@ from jax import Array
 
 from .._core import LOG_2PI, parameter, positive
 from ..distributions import AbstractDistribution, Diagonal, Gaussian
-from ..inference import Amortised, Pathwise, free_energy
+from ..inference import AbstractExpectation, Amortised, Pathwise, Split, free_energy
 from ..nn import mlp
 
 
@@ -103,6 +103,10 @@ class StandardNormal(AbstractDistribution):
     def log_prob(self, x: Array) -> Array:
         return -0.5 * (jnp.sum(x**2) + self.dim * LOG_2PI)
 
+    def energy(self, x: Array) -> Array:
+        """−log p(x), at most quadratic in x."""
+        return -self.log_prob(x)
+
     def sample(self, *, key: Array) -> Array:
         return jax.random.normal(key, (self.dim,), self.dtype)
 
@@ -137,6 +141,7 @@ class VAE(eqx.Module):
         decoder: a network that makes the parameters of the emission of z.
         emission: the family of x given the output of the decoder.
         prior: p(z).
+        expectation: how E_q[e] is had; `mlp_vae` takes the part of the prior in closed form.
 
     >>> model = mlp_vae(3, 2, width=8, depth=1, emission=BernoulliEmission(), key=jax.random.key(0))
     >>> model.sample(key=jax.random.key(1)).shape
@@ -147,11 +152,12 @@ class VAE(eqx.Module):
     decoder: Callable[[Array], Array]
     emission: AbstractEmission
     prior: AbstractDistribution
+    expectation: AbstractExpectation = Pathwise()
 
     @property
     def recognition(self) -> Amortised:
-        """What makes q(z | x): the encoder, with one pathwise draw."""
-        return Amortised(self.encoder, expectation=Pathwise())
+        """What makes q(z | x): the encoder."""
+        return Amortised(self.encoder, expectation=self.expectation)
 
     def energy(self, x: Array, z: Array) -> Array:
         """e(x, z) = −log p(x, z); entries of `x` that are NaN are marginalised."""
@@ -162,7 +168,7 @@ class VAE(eqx.Module):
         return self.encoder(x)
 
     def bound(self, x: Array, *, key: Array) -> Array:
-        """An unbiased estimate, from one draw, of −F ≤ log p(x)."""
+        """An unbiased estimate of −F ≤ log p(x)."""
         return -free_energy(self, self.recognition, x, key=key)
 
     def reconstruct(self, z: Array) -> Array:
@@ -220,4 +226,5 @@ def mlp_vae(
     inputs = 2 * dim if mask_input else dim
     encoder = mlp(inputs, 2 * latent_dim, width=width, depth=depth, dtype=dtype, key=encode)
     decoder = mlp(latent_dim, dim, width=width, depth=depth, dtype=dtype, key=decode)
-    return VAE(GaussianEncoder(encoder, mask_input), decoder, emission, StandardNormal(latent_dim, dtype))
+    prior = StandardNormal(latent_dim, dtype)
+    return VAE(GaussianEncoder(encoder, mask_input), decoder, emission, prior, Split(prior.energy))

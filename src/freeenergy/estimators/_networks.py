@@ -1,0 +1,47 @@
+"""What estimators that train by gradient share."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+import optax
+
+from .._core import Data
+from ._rows import Rows
+
+
+@functools.cache
+def adam(learning_rate: float, clip: float = 10.0) -> optax.GradientTransformation:
+    """Adam after clipping the gradient's length; the same object for the same numbers.
+
+    Compiled programs are kept for an optimiser object, so a second fit compiles nothing.
+    """
+    return optax.chain(optax.clip_by_global_norm(clip), optax.adam(learning_rate))
+
+
+def cast(model: Any, dtype: Any) -> Any:
+    """`model` with its floating-point arrays in another precision."""
+    return jax.tree.map(lambda a: a.astype(dtype) if eqx.is_inexact_array(a) else a, model)
+
+
+def split_rows(rows: Rows, fraction: float, dtype: Any) -> tuple[Data, Data | None]:
+    """Training and validation rows; none of the latter if there are too few to spare.
+
+    Rows come in an order that does not depend on how they were passed, so every k-th is held out.
+    """
+    held = round(len(rows.x) * fraction)
+    if held < 5:
+        return Data.of(rows.x, rows.weight, dtype=dtype), None
+    chosen = np.zeros(len(rows.x), bool)
+    chosen[np.linspace(0, len(rows.x) - 1, held).astype(int)] = True
+    train, validation = (Data.of(rows.x[m], rows.weight[m], dtype=dtype) for m in (~chosen, chosen))
+    return train, validation
+
+
+def seeded(seed: Any, row_seed: Any) -> Any:
+    """A key that depends on the fit and on one row."""
+    return jax.random.fold_in(jax.random.key(seed), row_seed)

@@ -1,0 +1,229 @@
+"""The restricted Boltzmann machine as an estimator."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+
+from .._core import AbstractAlgorithm, Data, Evidence, Fit, Kind, map_rows
+from ..inference import run_chain
+from ..learning import AbstractNegativePhase, Contrastive, Gradient, PersistentChains, fit
+from ..models import BernoulliUnits, Harmonium
+from ._base import AbstractDensity, key_data
+from ._networks import adam, cast, seeded
+from ._rows import Rows, Scaling
+from ._validation import check_instance, check_int, check_real
+
+# up to this many units on the smaller side log Z and draws are exact
+_EXACT_UNITS = 14
+_COMPLETION_SWEEPS = 10
+
+
+def _free_energy(row: Array, model: Harmonium) -> Array:
+    return model.free_energy(row)
+
+
+def _marginal(
+    pair: tuple[Array, Array], model: Harmonium, most_missing: int, seed: Array
+) -> tuple[Array, Array]:
+    row, row_seed = pair
+    return model.marginal_free_energy(row, most_missing=most_missing, key=seeded(seed, row_seed))
+
+
+def _hidden_mean(row: Array, model: Harmonium) -> Array:
+    return model.posterior(row).mean()
+
+
+def _complete_mean(pair: tuple[Array, Array], model: Harmonium, seed: Array) -> Array:
+    row, row_seed = pair
+    return model.complete_mean(row, key=seeded(seed, row_seed))
+
+
+def _complete_sample(pair: tuple[Array, Array], model: Harmonium) -> Array:
+    row, key = pair
+    return model.complete_sample(row, steps=200, key=jax.random.wrap_key_data(key))
+
+
+def _chain(key: Array, model: Harmonium, steps: int) -> Array:
+    begin, run = jax.random.split(jax.random.wrap_key_data(key))
+    return run_chain(model.gibbs, model.initial(key=begin), steps=1, burn_in=steps - 1, key=run)[0]
+
+
+def _exact_draw(key: Array, model: Harmonium, cumulative: Array) -> Array:
+    """z from its exact marginal by inversion, then x given z."""
+    choose, emit = jax.random.split(jax.random.wrap_key_data(key))
+    index = jnp.searchsorted(cumulative, jax.random.uniform(choose, dtype=cumulative.dtype))
+    index = jnp.minimum(index, len(cumulative) - 1).astype(int)
+    z = model.hidden.state(index, model.hidden.bias.shape[0])
+    return model.emission(z).sample(key=emit)
+
+
+@eqx.filter_jit
+def _hidden_distribution(model: Harmonium) -> Array:
+    size = model.hidden.bias.shape[0]
+    energies = jax.lax.map(
+        lambda i: model.free_energy_hidden(model.hidden.state(i, size)),
+        jnp.arange(2**size),
+        batch_size=1024,
+    )
+    return jnp.cumsum(jax.nn.softmax(-energies))
+
+
+class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AbstractDensity):
+    """A restricted Boltzmann machine over binary columns: p(x) ∝ exp(−F(x)).
+
+        F(x) = −bᵀx − Σ_j log(1 + exp(c_j + w_jᵀx))
+
+    The posterior of the hidden units is exact, the normaliser Z is not: it is summed when one side has
+    at most 14 units, and otherwise estimated by annealed importance sampling with its standard error.
+
+    Args:
+        n_components: hidden units.
+        threshold: entries above it count as one, the others as zero.
+        phase: where the negative phase comes from: `PersistentChains(…)` (the default),
+            `GibbsFromData(k)` for CD-k, `LongChain(…)` or `ExactEnumeration(…)`.
+        learning_rate, batch_size, max_iter: of Adam; an iteration is an epoch.
+        learner: replaces all of these.
+        random_state, verbose, checkpoint: as everywhere.
+
+    >>> import numpy as np
+    >>> X = np.repeat([[0, 0, 1], [1, 1, 0]], 50, axis=0)
+    >>> model = RBM(2, random_state=0, max_iter=300, learning_rate=0.05).fit(X)
+    >>> bool(model.score([[1, 1, 0]]) > model.score([[1, 0, 0]]))
+    True
+    """
+
+    def __init__(
+        self,
+        n_components: int = 64,
+        *,
+        threshold: float = 0.5,
+        phase: AbstractNegativePhase | None = None,
+        learning_rate: float = 0.005,
+        batch_size: int = 64,
+        max_iter: int = 50,
+        learner: AbstractAlgorithm | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        checkpoint: str | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.threshold = threshold
+        self.phase = phase
+        self.learning_rate = learning_rate
+        self.batch_size = batch_size
+        self.max_iter = max_iter
+        self.learner = learner
+        self.random_state = random_state
+        self.verbose = verbose
+        self.checkpoint = checkpoint
+
+    @property
+    def _must_converge(self) -> bool:
+        return False
+
+    def _check_parameters(self) -> None:
+        check_int(self, "n_components")
+        check_real(self, "threshold", -np.inf)
+        check_instance(self, "phase", AbstractNegativePhase, optional=True)
+        check_real(self, "learning_rate", closed=False)
+        check_int(self, "batch_size")
+        check_int(self, "max_iter")
+        check_instance(self, "learner", AbstractAlgorithm, optional=True)
+
+    def _prepare(self, X: np.ndarray) -> np.ndarray:
+        return np.where(np.isnan(X), np.nan, (self.threshold < X).astype(float))
+
+    def _scaling(self, X: np.ndarray, weight: np.ndarray | None) -> Scaling:
+        return Scaling.identity(X.shape[1])
+
+    def _fit_rows(self, rows: Rows, *, key: Array) -> Fit:
+        self.__dict__.pop("_log_partition", None)
+        start_key, fit_key = jax.random.split(key)
+        dim = rows.x.shape[1]
+        data = Data.of(rows.x, rows.weight, dtype=np.float32)
+        known = rows.weight[:, None] * ~np.isnan(rows.x)
+        # half a count of each value keeps the log-odds of constant columns finite
+        share = (np.nansum(rows.x * rows.weight[:, None], axis=0) + 0.5) / (known.sum(axis=0) + 1)
+        self.base_rate_ = np.log(share) - np.log1p(-share)
+        start = Harmonium(
+            BernoulliUnits(jnp.asarray(self.base_rate_, jnp.float32)),
+            BernoulliUnits(jnp.zeros(self.n_components, jnp.float32)),
+            0.01 * jax.random.normal(start_key, (dim, self.n_components), jnp.float32),
+        )
+        phase = PersistentChains(self.batch_size) if self.phase is None else self.phase
+        objective = Contrastive(phase, completion=_COMPLETION_SWEEPS if data.incomplete else 0)
+        learner = self.learner or Gradient(adam(self.learning_rate), objective, batch_size=self.batch_size)
+        result = fit(
+            start,
+            learner,
+            data,
+            key=fit_key,
+            max_iter=self.max_iter,
+            progress=self._progress(),
+            checkpoint=self._checkpoint(f"{rows.x.shape}"),
+        )
+        # evidence is a difference of large numbers: it is taken in double precision
+        return dataclasses.replace(result, model=cast(result.model, np.float64))
+
+    def _exact(self) -> bool:
+        return min(self.n_components, self.n_features_in_) <= _EXACT_UNITS
+
+    def log_partition(self) -> tuple[float, float]:
+        """log Z and its standard error, which is zero where it is summed exactly."""
+        if "_log_partition" not in self.__dict__:
+            if self._exact():
+                self._log_partition = (float(self.model_.log_partition()), 0.0)
+            else:
+                annealed = self.model_.log_partition_annealed(
+                    base=jnp.asarray(self.base_rate_), key=jax.random.key(self.seed_)
+                ).lower
+                self._log_partition = (float(annealed.log_partition), float(annealed.stderr))
+        return self._log_partition
+
+    def _evidence(self, z: np.ndarray, seeds: np.ndarray) -> Evidence:
+        log_z, log_z_error = self.log_partition()
+        holes = np.isnan(z).any(axis=1)
+        free, error = np.empty(len(z)), np.zeros(len(z))
+        if (~holes).any():
+            free[~holes] = map_rows(_free_energy, z[~holes], self.model_)
+        if holes.any():
+            most = int(np.isnan(z).sum(axis=1).max())
+            most = 1 << (most - 1).bit_length()
+            free[holes], error[holes] = map_rows(
+                _marginal,
+                (z[holes], seeds[holes]),
+                self.model_,
+                min(most, z.shape[1]),
+                self.seed_,
+                block=16,
+            )
+        stderr = np.hypot(error, log_z_error)
+        return Evidence(-free - log_z, stderr, Kind.ESTIMATE if stderr.any() else Kind.EXACT)
+
+    def _draw(self, n: int, *, key: Array) -> np.ndarray:
+        if self.n_components <= _EXACT_UNITS:
+            cumulative = _hidden_distribution(self.model_)
+            return map_rows(_exact_draw, key_data(key, n), self.model_, cumulative)
+        return map_rows(_chain, key_data(key, n), self.model_, 1000)
+
+    def _fill_mean(self, z: np.ndarray, seeds: np.ndarray) -> np.ndarray:
+        return map_rows(_complete_mean, (z, seeds), self.model_, self.seed_, block=256)
+
+    def _fill_sample(self, z: np.ndarray, *, key: Array) -> np.ndarray:
+        return map_rows(_complete_sample, (z, key_data(key, len(z))), self.model_, block=256)
+
+    def transform(self, X: Any) -> np.ndarray:
+        """P(hidden unit = 1 | x); missing entries are first imputed."""
+        return map_rows(_hidden_mean, self.impute(X), self.model_)
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.n_components

@@ -1,0 +1,207 @@
+"""The variational autoencoder as an estimator."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+
+from .. import models
+from .._core import AbstractAlgorithm, Evidence, Fit, Kind, map_rows
+from ..inference import importance_estimate, importance_log_weights
+from ..learning import FreeEnergy, Gradient, fit
+from ..models import AbstractEmission, BernoulliEmission, GaussianEmission, mlp_vae
+from ._base import AbstractDensity, draw_rows, key_data
+from ._networks import adam, cast, seeded, split_rows
+from ._rows import Rows, Scaling
+from ._validation import check_instance, check_int, check_real
+
+_COMPLETION_SAMPLES = 200
+
+
+def _importance(
+    pair: tuple[Array, Array], model: models.VAE, samples: int, seed: Array
+) -> tuple[Array, Array]:
+    row, row_seed = pair
+    weights = importance_log_weights(
+        model, model.recognition, row, samples=samples, key=seeded(seed, row_seed)
+    )
+    estimate = importance_estimate(weights)
+    return estimate.log_mean, estimate.stderr
+
+
+def _code(row: Array, model: models.VAE) -> Array:
+    return model.recognise(row).mean
+
+
+def _complete_mean(pair: tuple[Array, Array], model: models.VAE, seed: Array) -> Array:
+    row, row_seed = pair
+    return model.complete_mean(row, samples=_COMPLETION_SAMPLES, key=seeded(seed, row_seed))
+
+
+def _complete_sample(pair: tuple[Array, Array], model: models.VAE) -> Array:
+    row, key = pair
+    return model.complete_sample(row, samples=_COMPLETION_SAMPLES, key=jax.random.wrap_key_data(key))
+
+
+class VAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AbstractDensity):
+    """A variational autoencoder: z ~ N(0, I), x ~ emission(decoder(z)), q(z | x) from an encoder.
+
+    Trained in single precision by lowering the free energy, with early stopping on held-out rows.
+    `evidence` is the importance-weighted lower bound with `importance_samples` draws of the encoder and
+    its standard error.  Missing entries are left out of the likelihood, and the encoder is told so.
+
+    Args:
+        latent_dim: entries of z.
+        emission: `GaussianEmission` (learned noise variance per column; the default) or
+            `BernoulliEmission`, as a class.
+        width, depth: hidden units in a layer, and layers, of both networks.
+        learning_rate, batch_size, max_iter: of Adam; an iteration is an epoch.
+        validation_fraction, patience: rows held out, and epochs without improvement before stopping.
+        importance_samples: draws for the evidence of a row.
+        threshold: with `BernoulliEmission`, entries above it count as one, the others as zero.
+        learner: replaces Adam on the free energy.
+        random_state, verbose, checkpoint: as everywhere.
+
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).normal(size=(100, 3))
+    >>> model = VAE(1, width=8, max_iter=20, importance_samples=50, random_state=0).fit(X)
+    >>> model.evidence(X[:2]).kind.value
+    'lower bound'
+    """
+
+    def __init__(
+        self,
+        latent_dim: int = 8,
+        emission: type[AbstractEmission] = GaussianEmission,
+        *,
+        width: int = 128,
+        depth: int = 1,
+        learning_rate: float = 1e-3,
+        batch_size: int = 128,
+        max_iter: int = 500,
+        validation_fraction: float = 0.1,
+        patience: int = 30,
+        importance_samples: int = 500,
+        threshold: float = 0.5,
+        learner: AbstractAlgorithm | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        checkpoint: str | None = None,
+    ) -> None:
+        self.latent_dim = latent_dim
+        self.emission = emission
+        self.width = width
+        self.depth = depth
+        self.learning_rate = learning_rate
+        self.batch_size = batch_size
+        self.max_iter = max_iter
+        self.validation_fraction = validation_fraction
+        self.patience = patience
+        self.importance_samples = importance_samples
+        self.threshold = threshold
+        self.learner = learner
+        self.random_state = random_state
+        self.verbose = verbose
+        self.checkpoint = checkpoint
+
+    @property
+    def _must_converge(self) -> bool:
+        return False
+
+    def _check_parameters(self) -> None:
+        for name in ("latent_dim", "width", "depth", "batch_size", "max_iter", "patience"):
+            check_int(self, name)
+        check_int(self, "importance_samples", 2)
+        check_real(self, "learning_rate", closed=False)
+        check_real(self, "validation_fraction", 0.0, 1.0)
+        check_real(self, "threshold", -np.inf)
+        check_instance(self, "learner", AbstractAlgorithm, optional=True)
+        if self.emission not in (GaussianEmission, BernoulliEmission):
+            raise ValueError(
+                "The 'emission' parameter of VAE must be GaussianEmission or BernoulliEmission. "
+                f"Got {self.emission!r} instead."
+            )
+
+    def _binary(self) -> bool:
+        return self.emission is BernoulliEmission
+
+    def _prepare(self, X: np.ndarray) -> np.ndarray:
+        if not self._binary():
+            return X
+        return np.where(np.isnan(X), np.nan, (self.threshold < X).astype(float))
+
+    def _scaling(self, X: np.ndarray, weight: np.ndarray | None) -> Scaling:
+        return Scaling.identity(X.shape[1]) if self._binary() else Scaling.standardise(X, weight)
+
+    def _fit_rows(self, rows: Rows, *, key: Array) -> Fit:
+        start_key, fit_key = jax.random.split(key)
+        train, validation = split_rows(rows, self.validation_fraction, np.float32)
+        dim = rows.x.shape[1]
+        emission = (
+            BernoulliEmission() if self._binary() else GaussianEmission(jnp.full(dim, 0.5, jnp.float32))
+        )
+        start = mlp_vae(
+            dim,
+            self.latent_dim,
+            width=self.width,
+            depth=self.depth,
+            emission=emission,
+            mask_input=bool(np.isnan(rows.x).any()),
+            key=start_key,
+        )
+        learner = self.learner or Gradient(
+            adam(self.learning_rate),
+            FreeEnergy(),
+            batch_size=self.batch_size,
+            patience=self.patience,
+            average=0.9,
+        )
+        result = fit(
+            start,
+            learner,
+            train,
+            validation=validation,
+            key=fit_key,
+            max_iter=self.max_iter,
+            progress=self._progress(),
+            checkpoint=self._checkpoint(f"{rows.x.shape}"),
+        )
+        # evaluation is in double precision, so that rows give the same number in any company
+        return dataclasses.replace(result, model=cast_model(result.model))
+
+    def _evidence(self, z: np.ndarray, seeds: np.ndarray) -> Evidence:
+        nats, stderr = map_rows(
+            _importance, (z, seeds), self.model_, self.importance_samples, self.seed_, block=64
+        )
+        # nothing observed: the bound is exact
+        known = ~np.isnan(z).all(axis=1)
+        return Evidence(np.where(known, nats, 0.0), np.where(known, stderr, 0.0), Kind.LOWER)
+
+    def _draw(self, n: int, *, key: Array) -> np.ndarray:
+        return draw_rows(self.model_, n, key)
+
+    def _fill_mean(self, z: np.ndarray, seeds: np.ndarray) -> np.ndarray:
+        return map_rows(_complete_mean, (z, seeds), self.model_, self.seed_, block=64)
+
+    def _fill_sample(self, z: np.ndarray, *, key: Array) -> np.ndarray:
+        return map_rows(_complete_sample, (z, key_data(key, len(z))), self.model_, block=64)
+
+    def transform(self, X: Any) -> np.ndarray:
+        """The mean of q(z | x)."""
+        return map_rows(_code, self.scaling_.apply(self._validated(X)), self.model_)
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.latent_dim
+
+
+def cast_model(model: models.VAE) -> models.VAE:
+    """`model` in double precision, its prior included."""
+    prior = dataclasses.replace(model.prior, dtype=jnp.float64)
+    return dataclasses.replace(cast(model, np.float64), prior=prior)

@@ -1,0 +1,74 @@
+"""One table: every public estimator is a row, with options that make it small enough for a test."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+import freeenergy as fe
+from freeenergy import distributions as d
+from freeenergy.bijections import Shift, ShiftScale
+from freeenergy.inference import binary_states
+from freeenergy.models import autoregressive_flow
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """An estimator under test.
+
+    Attributes:
+        estimator: unfitted.
+        density: whether it has `evidence`.
+        points: for discrete densities, every row that can occur.
+        slow: whether its contract is left to `make test-all`.
+    """
+
+    estimator: Any
+    density: bool = True
+    points: Any = None
+    slow: bool = False
+
+    def data(self) -> np.ndarray | None:
+        """Rows to fit, where the default of the contract does not serve."""
+        if self.points is None:
+            return None
+        rng = np.random.RandomState(0)
+        first = rng.rand(150, 1) < 0.4
+        flips = rng.rand(150, np.shape(self.points)[1]) < 0.15
+        return (first ^ flips).astype(float)
+
+
+_BINARY = np.asarray(binary_states(4))
+_VAE = {"latent_dim": 2, "width": 16, "max_iter": 60, "batch_size": 64}
+_FLOW = {"layers": 4, "width": 16, "depth": 1, "max_iter": 60, "batch_size": 64}
+
+CASES = {
+    "GaussianDensity": Case(fe.GaussianDensity()),
+    "GaussianDensity-diagonal": Case(fe.GaussianDensity(d.Diagonal())),
+    "GaussianMixture": Case(fe.GaussianMixture(2)),
+    "GaussianMixture-diagonal": Case(fe.GaussianMixture(2, d.Diagonal()), slow=True),
+    "GaussianMixture-spherical": Case(fe.GaussianMixture(2, d.Spherical()), slow=True),
+    "GaussianMixture-tied": Case(fe.GaussianMixture(2, d.Tied(d.Full())), slow=True),
+    "GaussianMixture-low-rank": Case(fe.GaussianMixture(2, d.LowRank(rank=1)), slow=True),
+    "Mixture": Case(fe.Mixture(2)),
+    "Mixture-bernoulli": Case(fe.Mixture(2, family=d.Bernoulli), points=_BINARY),
+    "KMeans": Case(fe.KMeans(2), density=False),
+    "FactorAnalysis": Case(fe.FactorAnalysis(1)),
+    "PPCA": Case(fe.PPCA(1)),
+    "RBM": Case(fe.RBM(3, max_iter=40), points=_BINARY),
+    "VAE": Case(fe.VAE(**_VAE, importance_samples=300)),
+    "VAE-bernoulli": Case(
+        fe.VAE(**_VAE, emission=fe.models.BernoulliEmission, importance_samples=2000),
+        points=_BINARY,
+        slow=True,
+    ),
+    "NormalizingFlow": Case(fe.NormalizingFlow(**_FLOW)),
+    "NormalizingFlow-affine": Case(fe.NormalizingFlow(ShiftScale(), **_FLOW), slow=True),
+    "NormalizingFlow-additive": Case(fe.NormalizingFlow(Shift(), **_FLOW), slow=True),
+    "NormalizingFlow-autoregressive": Case(
+        fe.NormalizingFlow(architecture=autoregressive_flow, **_FLOW), slow=True
+    ),
+    "SoftmaxRegression": Case(fe.SoftmaxRegression(), density=False),
+}

@@ -1,0 +1,70 @@
+"""Every density keeps the generative contract, and the contract notices when one does not."""
+
+import numpy as np
+import pytest
+from cases import CASES
+
+import freeenergy as fe
+from freeenergy.testing import check_generative_estimator
+
+DENSITIES = [
+    pytest.param(name, marks=[pytest.mark.slow] if case.slow else [])
+    for name, case in CASES.items()
+    if case.density
+]
+
+
+@pytest.mark.parametrize("name", DENSITIES)
+def test_contract(name):
+    case = CASES[name]
+    check_generative_estimator(case.estimator, case.data(), points=case.points)
+
+
+class Unnormalised(fe.GaussianDensity):
+    def _evidence(self, z, seeds):
+        evidence = super()._evidence(z, seeds)
+        return fe.Evidence(evidence.nats + 0.3, evidence.stderr, evidence.kind)
+
+
+class WrongDraws(fe.GaussianDensity):
+    def _draw(self, n, *, key):
+        return 1.3 * super()._draw(n, key=key)
+
+
+class ForgetsUnits(fe.GaussianDensity):
+    def evidence(self, X):
+        evidence = super().evidence(X)
+        shift = np.log(self.scaling_.scale).sum() * (self.scaling_.scale[0] > 100)
+        return fe.Evidence(evidence.nats + shift, evidence.stderr, evidence.kind)
+
+
+class LooksAtOtherRows(fe.GaussianDensity):
+    def _evidence(self, z, seeds):
+        evidence = super()._evidence(z, seeds)
+        return fe.Evidence(evidence.nats + 1e-3 * len(z) / 1e3, evidence.stderr, evidence.kind)
+
+
+class ZeroFillsMissing(fe.GaussianDensity):
+    def _evidence(self, z, seeds):
+        return super()._evidence(np.where(np.isnan(z), 0.0, z), seeds)
+
+
+class IgnoresWeights(fe.GaussianDensity):
+    def fit(self, X, y=None, sample_weight=None):
+        return super().fit(X)
+
+
+@pytest.mark.parametrize(
+    ("broken", "message"),
+    [
+        (Unnormalised, "integrates to"),
+        (WrongDraws, "do not follow|mean log-density"),
+        (ForgetsUnits, "change of units"),
+        (LooksAtOtherRows, "Not equal"),
+        (ZeroFillsMissing, "marginal density"),
+        (IgnoresWeights, "Not equal"),
+    ],
+)
+def test_contract_can_fail(broken, message):
+    with pytest.raises(AssertionError, match=message):
+        check_generative_estimator(broken())

@@ -1,0 +1,163 @@
+"""Awkward input: the right answer, or one sentence that says what is wrong and what to do."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from cases import CASES
+from scipy import sparse
+from sklearn.base import clone
+
+NAMES = [name for name, case in CASES.items() if not case.slow]
+RNG = np.random.RandomState(0)
+X = RNG.normal(size=(24, 3))
+
+
+def prepare(name, rows):
+    """Rows that the estimator can mean: zeros and ones for discrete models."""
+    if CASES[name].points is None:
+        return np.asarray(rows, float)
+    return np.where(np.isnan(rows), np.nan, (np.asarray(rows, float) > 0).astype(float))
+
+
+def fitted(name, rows):
+    estimator = clone(CASES[name].estimator)
+    if "random_state" in estimator.get_params():
+        estimator.set_params(random_state=0)
+    if name.startswith("SoftmaxRegression"):
+        return estimator.fit(rows, np.arange(len(rows)) % 2)
+    return estimator.fit(rows)
+
+
+def numbers(name, estimator, rows):
+    """A finite number per row, whatever kind of estimator it is."""
+    if CASES[name].density:
+        return estimator.score_samples(rows)
+    return estimator.predict(rows).astype(float)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "rows",
+    [
+        pytest.param(X[:, :1], id="one column"),
+        pytest.param(np.column_stack([X, np.full(24, 7.0)]), id="constant column"),
+        pytest.param(np.repeat(X[:6], 4, axis=0), id="duplicate rows"),
+        pytest.param(X * np.array([1e150, 1e-150, 1.0]), id="huge and tiny scales"),
+        pytest.param(X + 1e8, id="far from zero"),
+        pytest.param(np.where(RNG.rand(24, 3) < 0.3, np.nan, X), id="missing entries"),
+    ],
+)
+def test_survives(name, rows):
+    rows = prepare(name, rows)
+    estimator = fitted(name, rows)
+    assert np.isfinite(numbers(name, estimator, rows)).all()
+    if CASES[name].density:
+        assert np.isfinite(estimator.sample(3, random_state=0)).all()
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("name", [n for n in NAMES if CASES[n].density])
+def test_one_row(name):
+    rows = prepare(name, X[:1])
+    assert np.isfinite(fitted(name, rows).score_samples(rows)).all()
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (np.empty((0, 3)), "0 sample"),
+        (np.empty((5, 0)), "0 feature"),
+        (np.full((5, 2), np.inf), "infinity"),
+        ([["a", "b"], ["c", "d"]] * 6, "could not convert string to float"),
+        (np.zeros((4, 3, 2)), "dim 3"),
+        (np.column_stack([X, np.full(24, np.nan)]), "Column 3 of X has no observed value. Drop it"),
+        (sparse.csr_matrix(X), "[Ss]parse"),
+    ],
+)
+def test_refuses_with_a_sentence(name, rows, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        fitted(name, rows)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_wrong_width_at_prediction(name):
+    estimator = fitted(name, prepare(name, X))
+    with pytest.raises(ValueError, match=r"X has 2 features, but .* is expecting 3 features"):
+        numbers(name, estimator, X[:, :2])
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("name", NAMES)
+def test_frames_and_precision(name):
+    rows = prepare(name, X).astype(np.float32)
+    frame = pd.DataFrame(rows, columns=["a", "b", "c"])
+    estimator = fitted(name, frame)
+    assert estimator.feature_names_in_.tolist() == ["a", "b", "c"]
+    plain = fitted(name, rows.astype(float))
+    np.testing.assert_array_equal(numbers(name, estimator, frame), numbers(name, plain, rows.astype(float)))
+    with pytest.raises(ValueError, match="feature names should match"):
+        numbers(name, estimator, frame[["b", "a", "c"]])
+    other = fitted(name, pl.DataFrame(rows, schema=["a", "b", "c"]))
+    np.testing.assert_array_equal(numbers(name, other, frame), numbers(name, plain, rows.astype(float)))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_weights_are_checked(name):
+    estimator = clone(CASES[name].estimator)
+    rows = prepare(name, X)
+    target = (np.arange(24) % 2,) if name.startswith("SoftmaxRegression") else ()
+    with pytest.raises(ValueError, match=r"[Nn]egative values in data passed to `sample_weight`"):
+        estimator.fit(rows, *target, sample_weight=-np.ones(24))
+    with pytest.raises(ValueError, match="The 'sample_weight' must have a positive sum"):
+        estimator.fit(rows, *target, sample_weight=np.zeros(24))
+
+
+BAD_PARAMETERS = [
+    (
+        "GaussianMixture",
+        "n_components",
+        0,
+        r"'n_components' parameter of GaussianMixture must be an int in "
+        r"the range \[1, inf\). Got 0 instead.",
+    ),
+    ("GaussianMixture", "tol", -1.0, r"'tol' parameter of GaussianMixture must be a float in the range"),
+    (
+        "GaussianMixture",
+        "covariance",
+        "full",
+        "must be an instance of AbstractCovariance or None",
+    ),
+    ("GaussianMixture", "init", "k-means++", "must be an instance of AbstractStart or ndarray or None"),
+    ("GaussianMixture", "init", np.zeros((2, 5)), r"must have the shape \(2, 3\)"),
+    ("Mixture", "family", "poisson", "must be an exponential family"),
+    ("KMeans", "n_clusters", 2.5, "must be an int in the range"),
+    ("KMeans", "n_clusters", 100, "must be at most the number of rows"),
+    ("KMeans", "init", np.zeros((2, 5)), r"must have the shape \(2, 3\)"),
+    ("FactorAnalysis", "n_components", -1, r"must be an int in the range \[0, inf\) or None"),
+    ("RBM", "learning_rate", 0.0, r"must be a float in the range \(0, inf\)"),
+    ("RBM", "phase", "cd", "must be an instance of AbstractNegativePhase or None"),
+    ("VAE", "emission", "gaussian", "must be GaussianEmission or BernoulliEmission"),
+    ("VAE", "importance_samples", 1, r"must be an int in the range \[2, inf\)"),
+    (
+        "NormalizingFlow",
+        "architecture",
+        "coupling",
+        "must be coupling_flow, autoregressive_flow",
+    ),
+    ("NormalizingFlow", "validation_fraction", 1.0, r"must be a float in the range \[0, 1\)"),
+    ("SoftmaxRegression", "C", 0.0, r"must be a float in the range \(0, inf\) or None"),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "parameter", "value", "message"),
+    BAD_PARAMETERS,
+    ids=[f"{b[0]}-{b[1]}" for b in BAD_PARAMETERS],
+)
+def test_wrong_parameters(name, parameter, value, message):
+    estimator = clone(CASES[name].estimator).set_params(**{parameter: value})
+    with pytest.raises(ValueError, match=message):
+        estimator.fit(prepare(name, X), np.arange(24) % 2)

@@ -1,0 +1,419 @@
+"""The core: parameters, numerics, rows, records, compilation."""
+
+import itertools
+import math
+import sys
+from pathlib import Path
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import Array
+
+from freeenergy import Evidence, Kind
+from freeenergy._core import (
+    Constraint,
+    Data,
+    _compilation,
+    boltzmann,
+    bucket,
+    buffer,
+    categorical_entropy,
+    cholesky,
+    constrain,
+    count_compilations,
+    freeze,
+    learnable,
+    log_det_cholesky,
+    log_mean_exp,
+    map_rows,
+    parameter,
+    parameter_count,
+    positive,
+    positive_definite,
+    real,
+    row_hashes,
+    simplex,
+    sum_over_blocks,
+    symmetrise,
+    unconstrain,
+    unit_interval,
+)
+
+RNG = np.random.default_rng(0)
+
+
+def _matrices(n: int, dim: int) -> Array:
+    half = RNG.normal(size=(n, dim, dim))
+    return jnp.asarray(half @ half.transpose(0, 2, 1) + 0.1 * np.eye(dim))
+
+
+class Everything(eqx.Module):
+    free: Array = parameter()
+    rate: Array = parameter(positive)
+    chance: Array = parameter(unit_interval)
+    weights: Array = parameter(simplex)
+    scatter: Array = parameter(positive_definite)
+    kept: Array = buffer()
+    label: str = eqx.field(static=True, default="a")
+
+
+class Holder(eqx.Module):
+    inside: Everything
+    parts: list[Array] = parameter(positive)
+    fixed: Everything | None = buffer(default=None)
+
+
+def _everything(n: int) -> Everything:
+    return Everything(
+        jnp.asarray(RNG.normal(size=(n, 3))),
+        jnp.asarray(RNG.gamma(1.0, size=(n, 3))),
+        jnp.asarray(RNG.uniform(size=(n, 3))),
+        jnp.asarray(RNG.dirichlet(np.ones(4), size=n)),
+        _matrices(n, 3),
+        jnp.full((n, 2), -7.0),
+    )
+
+
+# ---- parameters
+
+
+def test_constraints_round_trip_through_stacks_containers_and_vmap():
+    stack = _everything(5)
+    model = Holder(stack, [jnp.array([0.3]), jnp.array(2.0)])
+    again = constrain(unconstrain(model))
+    for old, new in zip(jax.tree.leaves(model), jax.tree.leaves(again), strict=True):
+        np.testing.assert_allclose(new, old, rtol=1e-12, atol=1e-14)
+    # the same, member by member
+    free = jax.vmap(unconstrain)(stack)
+    for whole, each in zip(jax.tree.leaves(unconstrain(stack)), jax.tree.leaves(free), strict=True):
+        np.testing.assert_allclose(whole, each, rtol=1e-12, atol=1e-14)
+    for old, new in zip(jax.tree.leaves(stack), jax.tree.leaves(jax.vmap(constrain)(free)), strict=True):
+        np.testing.assert_allclose(new, old, rtol=1e-12, atol=1e-14)
+    assert free.kept.tolist() == stack.kept.tolist()
+
+
+def test_constrain_maps_any_reals_into_the_set():
+    noise = jax.tree.map(lambda a: jnp.asarray(RNG.normal(size=a.shape)), _everything(4))
+    model = constrain(noise)
+    named = {
+        "free": real,
+        "rate": positive,
+        "chance": unit_interval,
+        "weights": simplex,
+        "scatter": positive_definite,
+    }
+    for name, constraint in named.items():
+        assert bool(jnp.all(constraint.contains(getattr(model, name)))), constraint
+    assert np.linalg.eigvalsh(model.scatter).min() > 0
+    assert np.array_equal(model.kept, noise.kept)
+    assert repr(simplex) == "non-negative with sum one along the last axis"
+
+
+@pytest.mark.parametrize(
+    ("constraint", "bad"),
+    [
+        (real, [jnp.inf]),
+        (positive, [0.0, -1.0]),
+        (unit_interval, [0.0, 1.0, 1.5]),
+        (simplex, [0.5, 0.6]),
+        (positive_definite, [[1.0, 2.0], [2.0, 1.0]]),
+    ],
+)
+def test_contains_refuses(constraint, bad):
+    assert not bool(jnp.all(constraint.contains(jnp.array(bad))))
+
+
+def test_positive_keeps_tiny_and_huge_values():
+    values = jnp.array([1e-300, 1e-30, 1e-8, 1.0, 40.0, 1e10, 1e300])
+    np.testing.assert_allclose(positive.from_free(positive.to_free(values)), values, rtol=1e-12)
+    chance = jnp.array([1e-300, 1e-12, 0.5, 1 - 1e-12])
+    np.testing.assert_allclose(unit_interval.from_free(unit_interval.to_free(chance)), chance, rtol=1e-12)
+    weights = simplex.from_free(simplex.to_free(jnp.array([1.0, 0.0])))
+    np.testing.assert_allclose(weights, [1.0, 0.0], atol=1e-300)
+
+
+def test_learnable_buffers_cover_all_that_is_below_them():
+    model = Holder(_everything(2), [jnp.ones(1)], _everything(2))
+    mask = learnable(model)
+    assert (mask.inside.free, mask.inside.scatter, mask.inside.kept, mask.parts) == (
+        True,
+        True,
+        False,
+        [True],
+    )
+    assert jax.tree.leaves(mask.fixed) == [False] * 6
+    # a buffer inside is still mapped, so that a tree made by unconstrain goes back
+    back = constrain(unconstrain(model))
+    np.testing.assert_allclose(back.fixed.rate, model.fixed.rate, rtol=1e-12)
+
+
+def test_freeze():
+    model = Holder(_everything(2), [jnp.ones(1)])
+    mask = freeze(model, lambda m: (m.inside.free, m.parts))
+    assert (mask.inside.free, mask.parts, mask.inside.rate) == (False, [False], True)
+    whole = freeze(model, lambda m: m.inside)
+    assert not any(jax.tree.leaves(whole.inside))
+    assert whole.parts == [True]
+
+
+def test_parameter_count_is_the_rank_of_the_map_from_free_reals():
+    stack = _everything(2)
+    free, unravel = jax.flatten_util.ravel_pytree(eqx.filter(unconstrain(stack), learnable(stack)))
+    jacobian = jax.jacobian(lambda v: jax.flatten_util.ravel_pytree(constrain(unravel(v)))[0])(free)
+    expected = np.linalg.matrix_rank(np.asarray(jacobian), tol=1e-9)
+    assert parameter_count(stack) == expected == 2 * (3 + 3 + 3 + 3 + 6)
+    assert parameter_count(Holder(stack, [jnp.ones(4)], stack)) == expected + 4
+    assert parameter_count([jnp.ones((2, 2)), jnp.arange(3)]) == 4
+    cube = Constraint("cube", lambda v: v, lambda v: v, jnp.isfinite)
+    assert cube.dimension((2, 3, 4)) == 24
+
+
+# ---- numerics
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.5, 3.0])
+def test_boltzmann_is_the_least_free_energy(temperature):
+    e = jnp.asarray(RNG.normal(size=5))
+    free, p = boltzmann(e, temperature)
+    naive = np.exp(-np.asarray(e) / temperature)
+    np.testing.assert_allclose(p, naive / naive.sum(), rtol=1e-13)
+    np.testing.assert_allclose(free, p @ e - temperature * categorical_entropy(p), rtol=1e-13)
+    other = jnp.asarray(RNG.dirichlet(np.ones(5)))
+    assert free < other @ e - temperature * categorical_entropy(other)
+
+
+def test_boltzmann_limits_ties_and_infinite_energies():
+    e = jnp.array([2.0, 1.0, 1.0, jnp.inf])
+    cold, p = boltzmann(e, 0.0)
+    assert cold == 1.0
+    assert p.tolist() == [0.0, 0.5, 0.5, 0.0]
+    nearly, q = boltzmann(e, 1e-4)
+    np.testing.assert_allclose(q, p, atol=1e-12)
+    np.testing.assert_allclose(nearly, 1 - 1e-4 * math.log(2), rtol=1e-12)
+    np.testing.assert_allclose(boltzmann(e[:3], 1e9)[1], 1 / 3, rtol=1e-8)
+    for temperature in (1.0, 0.0, jnp.array(1.0), jnp.array(0.0)):
+        free, even = boltzmann(jnp.full(4, jnp.inf), temperature)
+        assert free == jnp.inf
+        assert even.tolist() == [0.25] * 4
+    # energies far from zero neither overflow nor vanish
+    free, p = boltzmann(jnp.array([1e6, 1e6 + 1.0]))
+    np.testing.assert_allclose(free - 1e6, -math.log(1 + math.exp(-1)), rtol=1e-9)
+    along = jnp.asarray(RNG.normal(size=(3, 4)))
+    np.testing.assert_allclose(boltzmann(along, axis=0)[1].T, boltzmann(along.T)[1], rtol=1e-14)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.5, 0.0])
+@pytest.mark.parametrize("traced", [False, True])
+def test_boltzmann_gradients_match_finite_differences(temperature, traced):
+    e = jnp.array([0.3, -0.7, 1.1])
+    mix = jnp.array([1.0, -2.0, 0.5])
+
+    def value(e):
+        free, p = boltzmann(e, jnp.asarray(temperature) if traced else temperature)
+        return free + mix @ p
+
+    step = 1e-6
+    numeric = [(value(e.at[i].add(step)) - value(e.at[i].add(-step))) / (2 * step) for i in range(3)]
+    np.testing.assert_allclose(jax.grad(value)(e), numeric, rtol=1e-7, atol=1e-8)
+
+
+def test_boltzmann_with_traced_temperatures_under_jit_and_vmap():
+    e = jnp.array([[0.3, -0.7, 1.1], [0.0, 0.0, jnp.inf]])
+    temperatures = jnp.array([0.0, 0.5, 1.0])
+    free, p = jax.jit(jax.vmap(lambda t: boltzmann(e, t)))(temperatures)
+    for i, t in enumerate([0.0, 0.5, 1.0]):
+        expected = boltzmann(e, t)
+        np.testing.assert_allclose(free[i], expected[0], rtol=1e-14)
+        np.testing.assert_allclose(p[i], expected[1], rtol=1e-14)
+    # ∂F/∂e = p, also at temperature zero beside warm ones
+    slope = jax.vmap(lambda t: jax.grad(lambda e: jnp.sum(boltzmann(e, t)[0]))(e))(temperatures)
+    np.testing.assert_allclose(slope, p, rtol=1e-12)
+
+
+def test_cholesky_takes_a_bounded_jitter_that_it_reports():
+    well = _matrices(1, 4)[0]
+    factor, jitter = cholesky(well)
+    assert jitter == 0
+    np.testing.assert_allclose(factor, np.linalg.cholesky(well), rtol=1e-12)
+    np.testing.assert_allclose(log_det_cholesky(factor), np.linalg.slogdet(well)[1], rtol=1e-12)
+    # rank one, made indefinite by rounding
+    v = jnp.array([1.0, 2.0, 3.0])
+    rounded = jnp.outer(v, v) - 1e-12 * jnp.eye(3)
+    factor, jitter = cholesky(rounded)
+    assert 0 < jitter <= 1e-6 * jnp.mean(jnp.diagonal(rounded))
+    np.testing.assert_allclose(factor @ factor.T, rounded + jitter * jnp.eye(3), rtol=1e-9, atol=1e-12)
+    hopeless = jnp.array([[1.0, 2.0], [2.0, 1.0]])
+    assert bool(jnp.isnan(cholesky(hopeless)[0]).any())
+    assert bool(jnp.isnan(cholesky(-jnp.eye(2))[0]).any())
+    # a bad matrix beside a good one does not touch it
+    factors, jitters = jax.vmap(cholesky)(jnp.stack([hopeless, 4 * jnp.eye(2)]))
+    assert factors[1].tolist() == [[2.0, 0.0], [0.0, 2.0]]
+    assert jitters[1] == 0
+
+
+def test_cholesky_is_differentiable():
+    matrix = _matrices(1, 3)[0]
+    gradient = jax.grad(lambda m: log_det_cholesky(cholesky(symmetrise(m))[0]))(matrix)
+    np.testing.assert_allclose(gradient, np.linalg.inv(matrix), rtol=1e-9)
+
+
+def test_log_mean_exp_and_entropy():
+    values = jnp.asarray(RNG.normal(size=(6, 2))) + 1000.0
+    expected = 1000 + np.log(np.mean(np.exp(np.asarray(values) - 1000), axis=0))
+    np.testing.assert_allclose(log_mean_exp(values), expected, rtol=1e-14)
+    assert categorical_entropy(jnp.array([1.0, 0.0])) == 0
+    np.testing.assert_allclose(categorical_entropy(jnp.full((2, 4), 0.25)), math.log(4))
+
+
+# ---- rows
+
+
+def test_bucket_is_monotone_and_wastes_little():
+    sizes = [*range(1, 5000), 10_000, 12_345, 99_999, 100_000, 1_000_001]
+    buckets = [bucket(n) for n in sizes]
+    assert all(a <= b for a, b in itertools.pairwise(buckets))
+    for n, b in zip(sizes, buckets, strict=True):
+        assert b >= n
+        assert bucket(b) == b
+        if n > 16:
+            assert b - n < n / (4 if n <= 4096 else 16)
+    assert len(set(buckets[:4999])) < 40
+
+
+def test_data_is_padded_with_weight_zero():
+    x = np.arange(40.0).reshape(20, 2)
+    x[3, 1] = np.nan
+    data = Data.of({"a": x, "n": np.arange(20)}, np.full(20, 2.0))
+    assert data.incomplete
+    assert data.size == bucket(20) == 20
+    data = Data.of({"a": x[:17], "n": np.arange(17)}, np.full(17, 2.0), dtype=np.dtype(np.float32))
+    assert (data.size, int(data.rows)) == (20, 17)
+    assert data.weight.tolist() == [2.0] * 17 + [0.0] * 3
+    assert data.x["a"].dtype == data.weight.dtype == jnp.float32
+    assert data.x["n"].dtype == jnp.int64
+    assert data.x["n"].tolist() == [*range(17), 0, 0, 0]
+    assert not Data.of(x[:2]).incomplete
+    assert Data.of(np.arange(3)).weight.dtype == jnp.float64
+    with pytest.raises(ValueError, match=r"must have one length. Got \[2, 3\]\."):
+        Data.of((np.ones(2), np.ones(3)))
+
+
+@pytest.mark.parametrize("n", [1, 7, 8, 9, 16, 17, 23, 24, 25, 31])
+def test_sums_over_blocks_are_plain_sums(n):
+    x = RNG.normal(size=(n, 2))
+    w = RNG.uniform(size=n)
+
+    def moments(rows, weight):
+        return {"first": weight @ rows, "count": jnp.sum(weight), "rows": jnp.sum(weight > 0)}
+
+    for block in (8, 5):
+        # 20, 24, 28, 32 are padded sizes: five divides only one of them
+        total = sum_over_blocks(moments, Data.of(x, w), block=block)
+        np.testing.assert_allclose(total["first"], w @ x, rtol=1e-12)
+        np.testing.assert_allclose(total["count"], w.sum(), rtol=1e-12)
+        assert total["rows"] == n
+
+
+def _length(row, shift):
+    return jnp.sum(row**2) + shift, row[::-1]
+
+
+@pytest.mark.parametrize("n", [0, 1, 15, 17, 100])
+def test_map_rows_for_any_number_of_rows(n):
+    x = RNG.normal(size=(n, 3))
+    squares, flipped = map_rows(_length, x, jnp.array(1.0), block=4)
+    assert squares.shape == (n,)
+    np.testing.assert_allclose(squares, (x**2).sum(1) + 1)
+    np.testing.assert_array_equal(flipped, x[:, ::-1])
+
+
+def test_row_hashes_depend_on_values_alone():
+    payload = np.array([0x7FF8000000000001, 0xFFF8000000000000], np.uint64).view(np.float64)
+    x = np.array([[0.0, 1.0], [-0.0, 1.0], [1.0, 0.0], [payload[0], 1.0], [payload[1], 1.0], [np.nan, 1.0]])
+    h = row_hashes(x)
+    assert h[0] == h[1]
+    assert h[3] == h[4] == h[5]
+    assert len({h[0], h[2], h[3]}) == 3
+    np.testing.assert_array_equal(row_hashes(x[::-1])[::-1], h)
+    many = row_hashes(RNG.normal(size=(20_000, 2)))
+    assert len(np.unique(many)) == 20_000
+    # each bit is a fair coin
+    ones = np.unpackbits(many.view(np.uint8)).reshape(20_000, 64).mean(axis=0)
+    assert np.abs(ones - 0.5).max() < 5 * 0.5 / math.sqrt(20_000)
+    assert row_hashes(np.zeros((0, 3))).shape == (0,)
+
+
+# ---- records
+
+
+def test_evidence():
+    evidence = Evidence(np.array([-1.0, -2.0, -6.0]), np.array([0.1, 0.2, 0.3]), Kind.LOWER)
+    assert len(evidence) == 3
+    assert evidence.mean == -3.0
+    np.testing.assert_allclose(evidence.mean_stderr, math.sqrt(7 / 3))
+    np.testing.assert_allclose(2.0**-evidence.bits, np.exp(evidence.nats))
+    assert Evidence(np.array([-1.0]), np.array([0.1]), Kind.ESTIMATE).mean_stderr == 0.1
+    with pytest.raises(ValueError, match=r"must have the shape of 'nats', \(2,\)\. Got \(3,\) instead"):
+        Evidence(np.zeros(2), np.zeros(3), Kind.EXACT)
+
+
+def test_kinds_combine_as_sums_do():
+    exact, lower, upper, estimate = Kind
+    for kind in Kind:
+        assert kind.combine(exact) is exact.combine(kind) is kind.combine(kind) is kind
+        assert kind.combine(estimate) is estimate.combine(kind) is estimate
+    assert lower.combine(upper) is upper.combine(lower) is estimate
+
+
+# ---- compilation
+
+
+def test_count_compilations():
+    @jax.jit
+    def double(x):
+        return 2 * x
+
+    three, four = jnp.ones(3), jnp.ones(4)
+    with count_compilations() as outer:
+        double(three)
+        with count_compilations() as inner:
+            double(three)
+        double(four)
+    assert (outer.count, inner.count) == (2, 0)
+    double(jnp.ones(5))
+    assert outer.count == 2
+
+
+@pytest.mark.parametrize("platform", ["linux", "darwin", "win32"])
+def test_no_home_directory_is_no_error(monkeypatch, platform):
+    def nowhere():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", nowhere)
+    monkeypatch.setattr(sys, "platform", platform)
+    for name in ("XDG_CACHE_HOME", "LOCALAPPDATA"):
+        monkeypatch.delenv(name, raising=False)
+    chosen = jax.config.jax_compilation_cache_dir
+    try:
+        jax.config.update("jax_compilation_cache_dir", None)
+        _compilation.configure()
+        assert jax.config.jax_compilation_cache_dir is None
+    finally:
+        jax.config.update("jax_compilation_cache_dir", chosen)
+
+
+def test_cache_directory(monkeypatch, tmp_path):
+    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    assert _compilation._cache_directory() == tmp_path / ".cache" / "freeenergy" / "jax"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "x"))
+    assert _compilation._cache_directory() == tmp_path / "x" / "freeenergy" / "jax"
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert _compilation._cache_directory() == tmp_path / "Library" / "Caches" / "freeenergy" / "jax"
+    monkeypatch.setattr(sys, "platform", "win32")
+    monkeypatch.setenv("LOCALAPPDATA", str(tmp_path / "y"))
+    assert _compilation._cache_directory() == tmp_path / "y" / "freeenergy" / "jax"

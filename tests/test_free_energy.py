@@ -1,0 +1,317 @@
+"""The identities that tie the library together, checked by enumeration and dense algebra."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import Array
+from scipy.special import logsumexp
+from scipy.stats import multivariate_normal
+
+from freeenergy._core import boltzmann
+from freeenergy.distributions import Bernoulli, Diagonal, Full, Gaussian
+from freeenergy.inference import (
+    Amortised,
+    Enumeration,
+    Exact,
+    Finite,
+    LocalGaussian,
+    Pathwise,
+    Point,
+    Quadratic,
+    binary_states,
+    free_energy,
+    importance_log_weights,
+    importance_weighted_bound,
+)
+from freeenergy.models import BernoulliUnits, Harmonium, LinearGaussian, Mixture
+
+KEY = jax.random.key(0)
+RNG = np.random.default_rng(0)
+
+
+def always(q, expectation):
+    """A recognition that gives `q` whatever is observed."""
+    return Amortised(lambda x: q, expectation=expectation)
+
+
+def mixture():
+    rng = np.random.default_rng(1)
+    roots = rng.normal(size=(3, 2, 2))
+    covariances = roots @ roots.transpose(0, 2, 1) + 0.5 * np.eye(2)
+    members = Gaussian(jnp.asarray(rng.normal(size=(3, 2))), Full(jnp.asarray(covariances)))
+    return Mixture(jnp.array([0.2, 0.5, 0.3]), members)
+
+
+def linear(orthogonal=False):
+    rng = np.random.default_rng(2)
+    loading = rng.normal(size=(4, 2))
+    variance = rng.uniform(0.3, 1, 4)
+    if orthogonal:
+        # columns orthogonal under Ψ⁻¹ make the posterior covariance diagonal
+        loading = np.sqrt(variance)[:, None] * np.linalg.qr(loading)[0] * np.array([2.0, 0.7])
+    return LinearGaussian(
+        jnp.asarray(loading), jnp.asarray(rng.normal(size=4)), Diagonal(jnp.asarray(variance))
+    )
+
+
+def rbm():
+    rng = np.random.default_rng(3)
+    units = (BernoulliUnits(jnp.asarray(rng.normal(size=n))) for n in (4, 3))
+    return Harmonium(*units, jnp.asarray(rng.normal(size=(4, 3))))
+
+
+class Table(eqx.Module):
+    """A joint distribution over two finite variables, by its logits."""
+
+    logits: Array
+
+    def energy(self, x: Array, z: Array) -> Array:
+        return -jax.nn.log_softmax(self.logits.ravel()).reshape(self.logits.shape)[x, z]
+
+
+def gaussian_kl(m0, s0, m1, s1):
+    trace = np.trace(np.linalg.solve(s1, s0))
+    length = (m1 - m0) @ np.linalg.solve(s1, m1 - m0)
+    return 0.5 * (trace + length - len(m0) + np.linalg.slogdet(s1)[1] - np.linalg.slogdet(s0)[1])
+
+
+def test_free_energy_of_a_mixture_is_evidence_plus_divergence():
+    model, x = mixture(), jnp.array([0.3, -0.8])
+    joint = np.array(
+        [
+            np.log(model.weights[k])
+            + multivariate_normal(model.components.mean[k], model.components.covariance.value[k]).logpdf(x)
+            for k in range(3)
+        ]
+    )
+    log_p = logsumexp(joint)
+    everything = Enumeration(jnp.arange(3))
+    value = jax.jit(lambda p: free_energy(model, always(Finite(p), everything), x, key=KEY))
+    for p in RNG.dirichlet(np.ones(3), 5):
+        divergence = p @ (np.log(p) - (joint - log_p))
+        assert float(value(p)) == pytest.approx(-log_p + divergence, rel=1e-12)
+    # a point: no entropy, all of the energy (hard assignment)
+    assert float(value(jnp.array([0.0, 1.0, 0.0]))) == pytest.approx(-joint[1], rel=1e-12)
+    assert float(free_energy(model, Exact(everything), x, key=KEY)) == pytest.approx(-log_p, rel=1e-12)
+    nearest = Point(lambda energy: jnp.argmin(jax.vmap(energy)(jnp.arange(3))))
+    assert float(free_energy(model, nearest, x, key=KEY)) == pytest.approx(-joint.max(), rel=1e-12)
+
+
+def test_free_energy_of_a_linear_gaussian_is_evidence_plus_divergence():
+    model, x = linear(), jnp.array([0.3, jnp.nan, -1.0, 0.5])
+    w, psi, gap = np.asarray(model.loading), np.asarray(model.noise.variance), np.asarray(x - model.mean)
+    seen = ~np.isnan(gap)
+    cov = w @ w.T + np.diag(psi)
+    log_p = multivariate_normal(np.zeros(3), cov[np.ix_(seen, seen)]).logpdf(gap[seen])
+    sigma = np.linalg.inv(np.eye(2) + w[seen].T / psi[seen] @ w[seen])
+    mu = sigma @ (w[seen].T / psi[seen]) @ gap[seen]
+    value = jax.jit(lambda m, s: free_energy(model, always(Gaussian(m, Full(s)), Quadratic()), x, key=KEY))
+    for _ in range(5):
+        root = RNG.normal(size=(2, 2))
+        m, s = RNG.normal(size=2), root @ root.T + 0.1 * np.eye(2)
+        assert float(value(m, s)) == pytest.approx(-log_p + gaussian_kl(m, s, mu, sigma), rel=1e-11)
+    assert float(free_energy(model, Exact(Quadratic()), x, key=KEY)) == pytest.approx(-log_p, rel=1e-12)
+
+
+def test_free_energy_of_a_harmonium_is_evidence_plus_divergence_minus_log_z():
+    model, x = rbm(), jnp.array([1.0, 0.0, 1.0, 1.0])
+    visible, hidden = np.asarray(binary_states(4)), np.asarray(binary_states(3))
+    w, b, c = np.asarray(model.coupling), np.asarray(model.visible.bias), np.asarray(model.hidden.bias)
+    log_joint = visible @ w @ hidden.T + (visible @ b)[:, None] + (hidden @ c)[None]
+    log_z = logsumexp(log_joint)
+    row = log_joint[next(i for i, v in enumerate(visible) if (v == np.asarray(x)).all())]
+    log_p, log_posterior = logsumexp(row) - log_z, row - logsumexp(row)
+    value = jax.jit(
+        lambda p: free_energy(model, always(Bernoulli(p), Enumeration(binary_states(3))), x, key=KEY)
+    )
+    for p in RNG.uniform(0.05, 0.95, (5, 3)):
+        log_q = np.log(np.where(hidden == 1, p, 1 - p)).sum(1)
+        divergence = np.exp(log_q) @ (log_q - log_posterior)
+        assert float(value(p)) == pytest.approx(-log_p - log_z + divergence, rel=1e-11)
+    exact = free_energy(model, Exact(Enumeration(binary_states(3))), x, key=KEY)
+    assert float(exact) == pytest.approx(float(model.free_energy(x)), rel=1e-12)
+    assert float(exact) == pytest.approx(-log_p - log_z, rel=1e-11)
+
+
+def entropy(p):
+    return -np.sum(p * np.log(p))
+
+
+def test_the_faces_of_the_joint_relative_entropy():
+    """makin 6.06–6.12, 8.14 and 8.15, on a table of 4 observations and 3 causes."""
+    logits = RNG.normal(size=(4, 3))
+    data = RNG.dirichlet(np.ones(4))
+    q = RNG.dirichlet(np.ones(3), 4)  # q(z | x)
+    model = np.exp(logits) / np.exp(logits).sum()  # p(x, z)
+    marginal, prior = model.sum(1), model.sum(0)
+    posterior, emission = model / marginal[:, None], model / prior[None]
+    hybrid = q * data[:, None]
+    aggregated = hybrid.sum(0)
+
+    def mean_free_energy(table, mass):
+        def one(x, p):
+            return free_energy(table, always(Finite(p), Enumeration(jnp.arange(3))), x, key=KEY)
+
+        return jnp.asarray(data) @ jax.vmap(one)(jnp.arange(4), mass)
+
+    table = Table(jnp.asarray(logits))
+    free, slope = jax.value_and_grad(mean_free_energy)(table, jnp.asarray(q))
+    jre = float(free) - entropy(data)
+    near = lambda value: pytest.approx(value, rel=1e-11)  # noqa: E731
+
+    assert jre == near(np.sum(hybrid * np.log(hybrid / model)))
+    mre = np.sum(data * np.log(data / marginal))
+    pre = np.sum(hybrid * np.log(q / posterior))
+    assert jre == near(mre + pre)  # 6.07
+    # 6.06: free energy, relative entropy and cross entropy have one gradient in θ
+    cross = jax.grad(
+        lambda t: jnp.sum(
+            jnp.asarray(hybrid)
+            * jax.vmap(lambda x: jax.vmap(lambda z: t.energy(x, z))(jnp.arange(3)))(jnp.arange(4))
+        )
+    )(table)
+    np.testing.assert_allclose(slope.logits, cross.logits, atol=1e-12)
+    # and it is the model minus the hybrid, the negative minus the positive phase
+    np.testing.assert_allclose(slope.logits, model - hybrid, atol=1e-12)
+    # 6.09: −log p(x) = joint cross entropy minus that of the posterior, under any q
+    joint_cross = -np.sum(hybrid * np.log(model))
+    assert -data @ np.log(marginal) == near(joint_cross + np.sum(hybrid * np.log(posterior)))
+    # 6.11, 6.12: the sender pays code and reconstruction, and gets H[z | x] back
+    code = -aggregated @ np.log(prior)
+    reconstruction = -np.sum(hybrid * np.log(emission))
+    spread = -np.sum(hybrid * np.log(q))
+    joint_cost = code + reconstruction - entropy(data)
+    assert joint_cost == near(pre + spread + mre)
+    assert joint_cost - spread == near(jre)
+    # 8.14: the autoencoder;  8.15: the aggregated posterior and the information
+    assert jre == near(np.sum(hybrid * np.log(q / prior[None])) + reconstruction - entropy(data))
+    to_prior = aggregated @ np.log(aggregated / prior)
+    information = np.sum(hybrid * np.log(q / aggregated[None]))
+    assert jre == near(to_prior + information + reconstruction - entropy(data))
+    # 6.08: the exact posterior is the best q, and makes it the marginal relative entropy
+    best = float(mean_free_energy(table, jnp.asarray(posterior))) - entropy(data)
+    assert best == near(mre)
+
+
+class Rescaled(eqx.Module):
+    """The same model with its cause measured in other units."""
+
+    model: LinearGaussian
+    factor: float
+
+    def energy(self, x: Array, z: Array) -> Array:
+        return self.model.energy(x, z / self.factor) + self.model.latent_dim * jnp.log(self.factor)
+
+
+def test_units_of_the_cause_move_the_cross_entropy_and_not_the_free_energy():
+    # makin 6.10
+    model, x, factor = linear(), jnp.zeros(4), 3.0
+    m, s = RNG.normal(size=2), np.diag(RNG.uniform(0.2, 1, 2))
+    q = Gaussian(jnp.asarray(m), Full(jnp.asarray(s)))
+    wide = Gaussian(jnp.asarray(factor * m), Full(jnp.asarray(factor**2 * s)))
+    a = free_energy(model, always(q, Quadratic()), x, key=KEY)
+    b = free_energy(Rescaled(model, factor), always(wide, Quadratic()), x, key=KEY)
+    assert float(a) == pytest.approx(float(b), rel=1e-12)
+    cross = [
+        Quadratic()(lambda z, e=e: e.energy(x, z), d, key=KEY)
+        for e, d in ((model, q), (Rescaled(model, factor), wide))
+    ]
+    assert float(cross[1] - cross[0]) == pytest.approx(2 * np.log(factor), rel=1e-11)
+
+
+@pytest.mark.parametrize(
+    ("model", "expectation", "x", "where"),
+    [
+        (mixture(), Enumeration(jnp.arange(3)), jnp.array([0.3, -0.8]), lambda m: m.components.mean),
+        (linear(), Quadratic(), jnp.array([0.3, -0.2, jnp.nan, 1.0]), lambda m: m.loading),
+    ],
+)
+def test_slope_of_the_evidence_is_the_expected_slope_of_the_energy(model, expectation, x, where):
+    # makin 6.03, against central differences of the marginal
+    value = where(model)
+
+    def surprise(v):
+        return -eqx.tree_at(where, model, v).log_prob(x)
+
+    step = 1e-5
+    differences = np.zeros(value.shape)
+    run = jax.jit(surprise)
+    for index in np.ndindex(*value.shape):
+        up, down = value.at[index].add(step), value.at[index].add(-step)
+        differences[index] = (run(up) - run(down)) / (2 * step)
+    posterior = model.posterior(x)
+
+    def hybrid(v, recognition):
+        return free_energy(eqx.tree_at(where, model, v), recognition, x, key=KEY)
+
+    fixed = jax.grad(hybrid)(value, always(posterior, expectation))
+    np.testing.assert_allclose(fixed, differences, atol=1e-8)
+    # at the best q the slope through q vanishes, so the exact free energy has the same
+    np.testing.assert_allclose(jax.grad(hybrid)(value, Exact(expectation)), fixed, atol=1e-10)
+
+
+def test_temperature_runs_from_the_argmin_to_the_uniform():
+    # cho §1.4 and C9
+    energies = jnp.array([1.0, 2.0, 3.0])
+    temperatures = np.array([0.0, 0.01, 0.1, 0.5, 1.0, 4.0, 1e6])
+    free, p = jax.vmap(lambda t: boltzmann(energies, t))(temperatures)
+    np.testing.assert_allclose(p[0], [1, 0, 0])
+    np.testing.assert_allclose(p[-1], np.full(3, 1 / 3), atol=1e-6)
+    uncertainty = [entropy(np.maximum(row, 1e-300)) for row in np.asarray(p)]
+    assert np.all(np.diff(uncertainty) > -1e-12)
+    assert float(free[0]) == 1.0
+    np.testing.assert_allclose(free, np.asarray(p @ energies) - temperatures * uncertainty, atol=1e-9)
+    perceptron = 3.0 - 1.0
+    soft = 3.0 - np.asarray(free)
+    assert np.all(soft >= perceptron - 1e-12)
+    assert np.all(soft <= perceptron + temperatures * np.log(3) + 1e-12)
+    # a mixture in the same way: responsibilities are hard at zero and even when hot
+    model, x = mixture(), jnp.array([[0.3, -0.8]])
+    expect = jax.jit(lambda t: model.expect(x, jnp.ones(1), temperature=t, incomplete=False))
+    cold, hot = expect(jnp.array(0.0)), expect(jnp.array(1e8))
+    assert np.sort(cold[0].counts).tolist() == [0, 0, 1]
+    assert float(cold[1]) == pytest.approx(-float(model.log_joint(x[0]).max()), rel=1e-12)
+    np.testing.assert_allclose(hot[0].counts, np.full(3, 1 / 3), atol=1e-6)
+    assert float(expect(jnp.array(1.0))[1]) == pytest.approx(-float(model.log_prob(x[0])), rel=1e-12)
+
+
+def test_importance_weighting_tightens_the_bound():
+    model, x = linear(), jnp.array([0.3, -0.2, 0.8, 1.0])
+    q = Gaussian(model.posterior(x).mean + 0.3, Diagonal(jnp.array([0.5, 0.6])))
+    recognition = always(q, Pathwise())
+    log_p = float(model.log_prob(x))
+    keys = jax.random.split(KEY, 4000)
+    means, errors = [], []
+    for samples in (1, 4, 16):
+        bounds = jax.jit(
+            jax.vmap(
+                lambda k, s=samples: importance_weighted_bound(model, recognition, x, samples=s, key=k)
+            )
+        )(keys)
+        means.append(float(bounds.mean()))
+        errors.append(float(bounds.std()) / np.sqrt(len(keys)))
+    assert means[0] == pytest.approx(
+        -float(free_energy(model, always(q, Quadratic()), x, key=KEY)), abs=5 * errors[0]
+    )
+    assert means[0] + 5 * errors[0] < means[1]
+    assert means[1] + 5 * errors[1] < means[2]
+    assert means[2] < log_p + 5 * errors[2]
+    weights = np.exp(
+        np.asarray(importance_log_weights(model, recognition, x, samples=50_000, key=KEY)) - log_p
+    )
+    assert abs(weights.mean() - 1) < 5 * weights.std() / np.sqrt(len(weights))
+
+
+def test_a_gaussian_for_each_datum_recovers_a_diagonal_posterior():
+    # makin 8.02
+    model, x = linear(orthogonal=True), jnp.array([0.3, -0.2, 0.8, 1.0])
+    exact = model.posterior(x)
+    assert abs(float(exact.covariance.matrix()[0, 1])) < 1e-12
+    recognition = LocalGaussian(2)
+    q = recognition(model, x)
+    np.testing.assert_allclose(q.mean, exact.mean, atol=1e-3)
+    np.testing.assert_allclose(q.covariance.variance, jnp.diagonal(exact.covariance.matrix()), rtol=1e-2)
+    bound = free_energy(model, always(q, Quadratic()), x, key=KEY)
+    assert float(bound) == pytest.approx(-float(model.log_prob(x)), abs=1e-4)

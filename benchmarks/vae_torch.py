@@ -42,9 +42,7 @@ class Peer(torch.nn.Module):
 def main() -> None:
     x = (np.random.default_rng(0).random((ROWS, DIM)) < 0.3).astype(np.float32)
 
-    model = mlp_vae(
-        DIM, LATENT, width=WIDTH, depth=1, emission=BernoulliEmission(), key=jax.random.key(0)
-    )
+    model = mlp_vae(DIM, LATENT, width=WIDTH, depth=1, emission=BernoulliEmission(), key=jax.random.key(0))
     data = Data.of(x)
     learner = Gradient(optax.adam(1e-3), FreeEnergy(), batch_size=BATCH)
 

@@ -11,21 +11,40 @@ from importlib.metadata import version as _version  # noqa: E402
 
 from . import bijections, distributions, inference, learning, models, testing  # noqa: E402
 from ._core import Checkpoint, Evidence, Fit, Kind, bar, freeze  # noqa: E402
-from .estimators import *  # noqa: E402, F403
+from .estimators import (  # noqa: E402
+    PPCA,
+    RBM,
+    VAE,
+    FactorAnalysis,
+    GaussianDensity,
+    GaussianMixture,
+    KMeans,
+    Mixture,
+    NormalizingFlow,
+    PlusPlus,
+    RandomRows,
+    SoftmaxRegression,
+)
 
 __version__ = _version("freeenergy")
 
 __all__ = [
+    "PPCA",
+    "RBM",
+    "VAE",
     "Checkpoint",
     "Evidence",
+    "FactorAnalysis",
     "Fit",
     "GaussianDensity",
     "GaussianMixture",
     "KMeans",
     "Kind",
     "Mixture",
+    "NormalizingFlow",
     "PlusPlus",
     "RandomRows",
+    "SoftmaxRegression",
     "bar",
     "bijections",
     "distributions",

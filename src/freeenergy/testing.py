@@ -61,7 +61,7 @@ def _default_data(rng: np.random.RandomState) -> np.ndarray:
 
 
 def _fitted(estimator: Any, X: np.ndarray, **options: Any) -> Any:
-    fresh = clone(estimator)
+    fresh: Any = clone(estimator)
     if "random_state" in fresh.get_params():
         fresh.set_params(random_state=0)
     return fresh.fit(X, **options)
@@ -89,7 +89,9 @@ def _tolerance(kind: Kind) -> float:
     return 2e-3 if kind is Kind.EXACT else 6e-2
 
 
-def _grid(fitted: Any, X: np.ndarray, kind: Kind, rng: np.random.RandomState) -> tuple[np.ndarray, np.ndarray]:
+def _grid(
+    fitted: Any, X: np.ndarray, kind: Kind, rng: np.random.RandomState
+) -> tuple[np.ndarray, np.ndarray]:
     """Two axes that hold nearly all mass of the model."""
     draws = np.concatenate([fitted.sample(1000, random_state=rng), X])
     low, high = draws.min(axis=0), draws.max(axis=0)
@@ -109,7 +111,9 @@ def _check_continuous(fitted: Any, X: np.ndarray, samples: int, rng: np.random.R
     density = np.exp(fitted.score_samples(mesh)).reshape(len(first), len(second))
     cell = (first[1] - first[0]) * (second[1] - second[0])
     mass = density.sum() * cell
-    _require(abs(mass - 1) < max(_tolerance(kind), 5e-3), f"The density integrates to {mass:.4f}, not to one.")
+    _require(
+        abs(mass - 1) < max(_tolerance(kind), 5e-3), f"The density integrates to {mass:.4f}, not to one."
+    )
 
     draws = fitted.sample(samples, random_state=rng)
     _require(draws.shape == (samples, 2), f"sample({samples}) must have the shape ({samples}, 2).")
@@ -153,7 +157,10 @@ def _compare_counts(
     parts = 8
     edges = [np.linspace(a[0], a[-1], parts + 1) for a in (first, second)]
     counts, *_ = np.histogram2d(draws[:, 0], draws[:, 1], bins=edges)
-    which = [np.clip(np.searchsorted(e, a, side="right") - 1, 0, parts - 1) for e, a in zip(edges, (first, second), strict=True)]
+    which = [
+        np.clip(np.searchsorted(e, a, side="right") - 1, 0, parts - 1)
+        for e, a in zip(edges, (first, second), strict=True)
+    ]
     expected = np.zeros((parts, parts))
     np.add.at(expected, (which[0][:, None], which[1][None, :]), mass * samples)
     # a grid point near an edge stands for a cell on both sides: allow for one step of blur
@@ -237,7 +244,9 @@ def check_imputation(fitted: Any, X: np.ndarray, kind: Kind) -> None:
     _require(np.isfinite(filled).all(), "impute() must leave no NaN.")
     np.testing.assert_array_equal(filled[known], rows[known])
     draws = fitted.sample(200, random_state=5, given=rows)
-    _require(draws.shape == (200, 4, X.shape[1]), "sample(n, given=X) must have the shape (n, rows, columns).")
+    _require(
+        draws.shape == (200, 4, X.shape[1]), "sample(n, given=X) must have the shape (n, rows, columns)."
+    )
     np.testing.assert_array_equal(draws[7][known], rows[known])
     error = draws.std(axis=0) / np.sqrt(200)
     gap = np.abs(draws.mean(axis=0) - filled)

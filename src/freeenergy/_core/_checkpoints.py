@@ -78,7 +78,7 @@ class Checkpoint:
                 f"The checkpoint '{path}' belongs to another fit. Remove it or name another file."
             )
         arrays = jax.tree.unflatten(
-            structure, [_like(s, leaf) for s, leaf in zip(saved, leaves, strict=True)]
+            structure, [_like(s, leaf) for s, leaf in zip(saved, leaves, strict=True) if s is not None]
         )
         history = {k.removeprefix("history."): v for k, v in tensors.items() if k.startswith("history.")}
         return eqx.combine(arrays, static), header["n_iter"], history, header["done"]
@@ -94,5 +94,5 @@ def _as_numpy(leaf: Any) -> np.ndarray:
 
 def _like(saved: np.ndarray, leaf: Any) -> Any:
     if _is_key(leaf):
-        return jax.random.wrap_key_data(saved, impl=jax.random.key_impl(leaf))
+        return jax.random.wrap_key_data(jax.numpy.asarray(saved), impl=jax.random.key_impl(leaf))
     return jax.numpy.asarray(saved, leaf.dtype)

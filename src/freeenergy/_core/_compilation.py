@@ -25,7 +25,7 @@ def _cache_directory() -> Path:
 def configure() -> None:
     """Turns JAX's 64-bit mode on and, unless the user chose one, sets up a persistent cache."""
     jax.config.update("jax_enable_x64", True)
-    if jax.config.jax_compilation_cache_dir is None:
+    if jax.config.values["jax_compilation_cache_dir"] is None:
         try:
             directory = _cache_directory()
             directory.mkdir(parents=True, exist_ok=True)
@@ -54,7 +54,7 @@ def count_compilations() -> Iterator[CompilationCounter]:
     """
     counter = CompilationCounter()
 
-    def listen(event: str, duration: float, **_: object) -> None:
+    def listen(event: str, duration_secs: float, **kwargs: str | int) -> None:
         if event == "/jax/core/compile/backend_compile_duration":
             counter.count += 1
 

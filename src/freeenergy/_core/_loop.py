@@ -78,7 +78,7 @@ def _init(algorithm: AbstractAlgorithm, model: Any, data: Any, key: Array) -> An
 
 @eqx.filter_jit
 def _advance(
-    algorithm: AbstractAlgorithm, state: Any, data: Any, key: Array, start: Array, steps: Array
+    algorithm: AbstractAlgorithm, state: Any, data: Any, key: Array, start: Any, steps: Any
 ) -> tuple[Any, Array, Array, Array, dict[str, Array]]:
     """Runs up to `steps` (at most `_CHUNK`) iterations; stops early when done or non-finite."""
     arrays, static = eqx.partition(state, eqx.is_array)
@@ -128,7 +128,7 @@ def iterate(
     """
     init_key, loop_key = jax.random.split(key)
     state = _init(algorithm, model, data, init_key)
-    n_iter, history = 0, {}
+    n_iter, history = 0, dict[str, np.ndarray]()
     done, finite, interrupted = False, True, False
     if checkpoint is not None:
         state, n_iter, history, done = checkpoint.resume(state)
@@ -144,7 +144,7 @@ def iterate(
                 seconds = max(time.perf_counter() - started, 1e-6)
                 length = int(np.clip(_SECONDS_PER_CHUNK * steps / seconds, 1, _CHUNK))
                 parts = {
-                    name: np.concatenate([history.get(name, values[:0]), values[:count]])
+                    name: np.append(history.get(name, values[:0]), values[:count])
                     for name, values in records.items()
                 }
                 total, ended, good = n_iter + int(count), bool(ended), bool(good)

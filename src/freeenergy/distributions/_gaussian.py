@@ -25,7 +25,7 @@ class Gaussian(AbstractExponentialFamily, AbstractShaped):
     """
 
     mean: Array = parameter()
-    covariance: AbstractCovariance
+    covariance: AbstractCovariance  # pyright: ignore[reportGeneralTypeIssues]
 
     @classmethod
     def prototype(cls, x: np.ndarray) -> Gaussian:

@@ -78,6 +78,9 @@ class AbstractDensity(DensityMixin, Shell):
     of an event.  Everything here is in the units of the data that the user passed.
     """
 
+    random_state: Any
+    n_features_in_: int
+
     @abc.abstractmethod
     def _check_parameters(self) -> None:
         """Refuses wrong parameters before any work."""

@@ -225,9 +225,10 @@ class NormalizingFlow(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Abstrac
             progress=self._progress(),
             checkpoint=self._checkpoint(f"{rows.x.shape}"),
         )
-        fitted = result.model.flow if incomplete else result.model
+        fitted = result.model
+        flow = fitted.flow if isinstance(fitted, FlowWithMissing) else fitted
         # evaluation is in double precision, so that rows give the same number in any company
-        model = FlowWithMissing(cast(fitted, np.float64), proposal)
+        model = FlowWithMissing(cast(flow, np.float64), proposal)
         return dataclasses.replace(result, model=model)
 
     def _evidence(self, z: np.ndarray, seeds: np.ndarray) -> Evidence:

@@ -50,7 +50,7 @@ def _start_model(
             cold = jnp.zeros(())
             return clusters.expect(z, w, temperature=cold, incomplete=data.incomplete)[0]
 
-        return clusters.maximise(sum_over_blocks(block, data))
+        return clusters.maximise(sum_over_blocks(block, data, block=Clusters.rows_at_once))
 
     clusters = jax.lax.fori_loop(0, _LLOYD_STEPS, lloyd, Clusters(centres))
 
@@ -86,6 +86,15 @@ def _responsibilities_complete(row: Array, model: MixtureModel) -> Array:
 
 class AbstractMixture(AbstractExactDensity):
     """What mixtures share, whatever the family of their components."""
+
+    n_components: int
+    n_init: int
+    init: AbstractStart | np.ndarray | None
+    max_iter: int
+    tol: float
+    weight_prior: DirichletPrior | None
+    component_prior: AbstractConjugatePrior | None
+    learner: AbstractAlgorithm | None
 
     @abc.abstractmethod
     def _prototype(self, rows: Rows) -> AbstractExponentialFamily:

@@ -13,7 +13,7 @@ from jax import Array
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from .._core import AbstractAlgorithm, Data, Evidence, Fit, Kind, map_rows
-from ..inference import run_chain
+from ..inference import binary_state, run_chain
 from ..learning import AbstractNegativePhase, Contrastive, Gradient, PersistentChains, fit
 from ..models import BernoulliUnits, Harmonium
 from ._base import AbstractDensity, key_data
@@ -38,7 +38,7 @@ def _marginal(
 
 
 def _hidden_mean(row: Array, model: Harmonium) -> Array:
-    return model.posterior(row).mean()
+    return model.hidden_mean(row)
 
 
 def _complete_mean(pair: tuple[Array, Array], model: Harmonium, seed: Array) -> Array:
@@ -61,18 +61,18 @@ def _exact_draw(key: Array, model: Harmonium, cumulative: Array) -> Array:
     choose, emit = jax.random.split(jax.random.wrap_key_data(key))
     index = jnp.searchsorted(cumulative, jax.random.uniform(choose, dtype=cumulative.dtype))
     index = jnp.minimum(index, len(cumulative) - 1).astype(int)
-    z = model.hidden.state(index, model.hidden.bias.shape[0])
+    z = binary_state(index, model.hidden.bias.shape[0], cumulative.dtype)
     return model.emission(z).sample(key=emit)
 
 
 @eqx.filter_jit
 def _hidden_distribution(model: Harmonium) -> Array:
     size = model.hidden.bias.shape[0]
-    energies = jax.lax.map(
-        lambda i: model.free_energy_hidden(model.hidden.state(i, size)),
-        jnp.arange(2**size),
-        batch_size=1024,
-    )
+
+    def energy(index: Array) -> Array:
+        return model.free_energy_hidden(binary_state(index, size, model.coupling.dtype))
+
+    energies = jax.lax.map(energy, jnp.arange(2**size), batch_size=1024)
     return jnp.cumsum(jax.nn.softmax(-energies))
 
 
@@ -145,7 +145,7 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AbstractDensity):
         return Scaling.identity(X.shape[1])
 
     def _fit_rows(self, rows: Rows, *, key: Array) -> Fit:
-        self.__dict__.pop("_log_partition", None)
+        self._log_partition = None
         start_key, fit_key = jax.random.split(key)
         dim = rows.x.shape[1]
         data = Data.of(rows.x, rows.weight, dtype=np.float32)
@@ -178,7 +178,7 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AbstractDensity):
 
     def log_partition(self) -> tuple[float, float]:
         """log Z and its standard error, which is zero where it is summed exactly."""
-        if "_log_partition" not in self.__dict__:
+        if self._log_partition is None:
             if self._exact():
                 self._log_partition = (float(self.model_.log_partition()), 0.0)
             else:

@@ -39,7 +39,7 @@ def canonical_rows(X: np.ndarray, weight: np.ndarray | None, scaling: Scaling) -
     if tied.any():
         # rows that agree to three digits: order them by all their digits, and merge equal ones
         hashes = row_hashes(X)
-        order = np.lexsort((hashes, unit_free_hashes(X, scaling)))
+        order = order[np.lexsort((hashes[order], places))]
         first = np.ones(len(X), bool)
         first[1:] = hashes[order[1:]] != hashes[order[:-1]]
         starts = np.flatnonzero(first)

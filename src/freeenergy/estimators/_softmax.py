@@ -104,8 +104,8 @@ class SoftmaxRegression(ClassifierMixin, Shell):
         check_observed(X, getattr(self, "feature_names_in_", None))
         check_classification_targets(y)
         encoder = LabelEncoder().fit(y)
-        self.classes_ = encoder.classes_
-        answers = encoder.transform(y)
+        self.classes_: np.ndarray = np.asarray(encoder.classes_)
+        answers = np.asarray(encoder.transform(y))
         weight = check_weight(X, sample_weight)
         key = random_key(self.random_state)
         self.seed_ = int(jax.random.bits(key, dtype="uint32"))

@@ -13,6 +13,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from .. import models
 from .._core import AbstractAlgorithm, Evidence, Fit, Kind, map_rows
+from ..distributions import Gaussian
 from ..inference import importance_estimate, importance_log_weights
 from ..learning import FreeEnergy, Gradient, fit
 from ..models import AbstractEmission, BernoulliEmission, GaussianEmission, mlp_vae
@@ -36,7 +37,9 @@ def _importance(
 
 
 def _code(row: Array, model: models.VAE) -> Array:
-    return model.recognise(row).mean
+    q = model.recognise(row)
+    assert isinstance(q, Gaussian)
+    return q.mean
 
 
 def _complete_mean(pair: tuple[Array, Array], model: models.VAE, seed: Array) -> Array:

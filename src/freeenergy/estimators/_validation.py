@@ -42,7 +42,8 @@ def check_real(
     if optional and value is None:
         return
     good = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    if not good or not (low <= value if closed else low < value) or not value < high:
+    number = float(value) if good else np.nan
+    if not (low <= number if closed else low < number) or not number < high:
         expected = f"a float in the range {'[' if closed else '('}{low:g}, {high:g})"
         _refuse(owner, name, expected + (" or None" if optional else ""), value)
 
@@ -63,7 +64,8 @@ def random_key(random_state: Any) -> Array:
 
 def check_rows(owner: BaseEstimator, X: Any, *, reset: bool) -> np.ndarray:
     """`X` as a float array; NaN is allowed and means not observed, infinity is refused."""
-    return validate_data(owner, X, dtype=np.float64, ensure_all_finite="allow-nan", reset=reset, order="C")
+    options = {"dtype": np.float64, "ensure_all_finite": "allow-nan", "order": "C"}
+    return np.asarray(validate_data(owner, X, reset=reset, **options))
 
 
 def check_weight(X: np.ndarray, sample_weight: Any) -> np.ndarray | None:

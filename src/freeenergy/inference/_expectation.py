@@ -57,6 +57,8 @@ class Pathwise(AbstractExpectation):
     samples: int = eqx.field(static=True, default=1)
 
     def __call__(self, f: Callable[[Any], Array], q: AbstractDistribution, *, key: Array) -> Array:
+        if self.samples == 1:  # a batch of one would cost a key and an axis in every layer
+            return f(q.sample(key=key))
         keys = jax.random.split(key, self.samples)
         return jnp.mean(jax.vmap(lambda k: f(q.sample(key=k)))(keys))
 

@@ -21,7 +21,9 @@ def expect_all(model: AbstractExpectationMaximisation, data: Data, temperature: 
     A model with a prior adds −log p(θ) / rows, so that what is returned is what EM lowers.
     """
     statistics, free = sum_over_blocks(
-        lambda x, w: model.expect(x, w, temperature=temperature, incomplete=data.incomplete), data
+        lambda x, w: model.expect(x, w, temperature=temperature, incomplete=data.incomplete),
+        data,
+        block=model.rows_at_once,
     )
     return statistics, _mean_free_energy(model, free, data)
 
@@ -94,7 +96,7 @@ class Stepwise(AbstractSweep):
             x, w = take_batch(data, order, i, size)
             current = eqx.combine(arrays, static)
             new, _ = current.expect(x, w, temperature=temperature, incomplete=data.incomplete)
-            gamma = (count + 2.0) ** (-self.decay)
+            gamma = (count.astype(w.dtype) + 2) ** (-self.decay)
             share = total / jnp.maximum(jnp.sum(w), jnp.finfo(w.dtype).tiny)
             statistics = jax.tree.map(lambda s, n: (1 - gamma) * s + gamma * share * n, statistics, new)
             fitted = maximise(current, statistics)
@@ -181,6 +183,10 @@ class _State(NamedTuple):
     iteration: Array
 
 
+def _array_unless_callable(value: Any) -> Any:
+    return value if callable(value) else jnp.asarray(value, float)
+
+
 class EM(AbstractAlgorithm):
     """Expectation–maximisation for models with `expect` and `maximise`.
 
@@ -195,9 +201,7 @@ class EM(AbstractAlgorithm):
     """
 
     tol: float | Array = eqx.field(converter=jnp.asarray, default=1e-6)
-    temperature: Array | Callable[[Array], Array] = eqx.field(
-        converter=lambda t: t if callable(t) else jnp.asarray(t, float), default=1.0
-    )
+    temperature: Any = eqx.field(converter=_array_unless_callable, default=1.0)
     sweep: AbstractSweep = Batch()
     learnable: Any = None
 

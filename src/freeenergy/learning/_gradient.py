@@ -118,7 +118,7 @@ class Gradient(AbstractAlgorithm):
             model = self._build(shown, state.fixed)
             judged, _ = objective(model, held, carried, key=jax.random.key(0))
             metrics["validation"] = judged
-        better = judged < state.best_value.astype(judged.dtype) - self.tol.astype(judged.dtype)
+        better = judged < state.best_value.astype(judged.dtype) - jnp.asarray(self.tol, judged.dtype)
         best_source = average if self.average is not None else free
         best = jax.tree.map(lambda a, b: jnp.where(better, a, b), best_source, state.best)
         best_value = jnp.where(better, judged.astype(state.best_value.dtype), state.best_value)

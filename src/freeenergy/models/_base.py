@@ -8,7 +8,7 @@ abstract classes the methods that recognitions use have fixed names: `energy(x, 
 from __future__ import annotations
 
 import abc
-from typing import Generic, Self, TypeVar
+from typing import ClassVar, Generic, Self, TypeVar
 
 import equinox as eqx
 from jax import Array
@@ -17,7 +17,13 @@ Statistics = TypeVar("Statistics")
 
 
 class AbstractExpectationMaximisation(eqx.Module, Generic[Statistics]):
-    """A model whose free energy has a closed-form minimum in q and, given q, in θ."""
+    """A model whose free energy has a closed-form minimum in q and, given q, in θ.
+
+    Attributes:
+        rows_at_once: how many rows `expect` is best given, where there are many.
+    """
+
+    rows_at_once: ClassVar[int] = 2048
 
     @abc.abstractmethod
     def expect(

@@ -174,6 +174,10 @@ class Harmonium(AbstractEnergy):
         """p(z | x)."""
         return self.hidden.given(self._to_hidden(x))
 
+    def hidden_mean(self, x: Array) -> Array:
+        """E[z | x]."""
+        return self.hidden.mean(self._to_hidden(x))
+
     def emission(self, z: Array) -> AbstractDistribution:
         """p(x | z)."""
         return self.visible.given(self._to_visible(z))

@@ -65,7 +65,7 @@ class LinearGaussian(
 
     loading: Array = parameter()
     mean: Array = parameter()
-    noise: AbstractCovariance
+    noise: AbstractCovariance  # pyright: ignore[reportGeneralTypeIssues]
 
     def __check_init__(self) -> None:
         if not self.noise.separable:

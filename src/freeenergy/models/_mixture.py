@@ -55,7 +55,7 @@ class Mixture(
     """
 
     weights: Array = parameter(simplex)
-    components: AbstractExponentialFamily
+    components: AbstractExponentialFamily  # pyright: ignore[reportGeneralTypeIssues]
     weight_prior: DirichletPrior | None = buffer(default=None)
     component_prior: AbstractConjugatePrior | None = buffer(default=None)
 

@@ -1,85 +1,79 @@
-"""One epoch of a VAE 784-400-20 with Adam, beside the same network in PyTorch.
-
-Both in 32 bit, in one process, warm, in turn; the ratio is of the median seconds.
-
-    python benchmarks/vae_torch.py
-"""
-
 from __future__ import annotations
-
-import statistics
-import time
 
 import jax
 import numpy as np
 import optax
-import torch
 
 from freeenergy._core import Data
 from freeenergy.learning import FreeEnergy, Gradient, fit
 from freeenergy.models import BernoulliEmission, mlp_vae
 
-ROWS, DIM, WIDTH, LATENT, BATCH, REPEATS = 20_000, 784, 400, 20, 128, 3
+from ._race import Outcome, Skipped, Workload, race
+
+try:
+    import torch
+except ImportError:
+    torch = None
+
+DIM, WIDTH, LATENT, BATCH, RATE = 784, 400, 20, 128, 1e-3
+LEARNER = Gradient(optax.adam(RATE), FreeEnergy(), batch_size=BATCH)
 
 
-class Peer(torch.nn.Module):
-    """The same network and the same objective."""
+def run(quick: bool) -> Outcome | Skipped:
+    if torch is None:
+        return Skipped("PyTorch is not installed")
+    from torch import Tensor, nn
 
-    def __init__(self) -> None:
-        super().__init__()
-        linear, relu = torch.nn.Linear, torch.nn.ReLU
-        self.encoder = torch.nn.Sequential(linear(DIM, WIDTH), relu(), linear(WIDTH, 2 * LATENT))
-        self.decoder = torch.nn.Sequential(linear(LATENT, WIDTH), relu(), linear(WIDTH, DIM))
+    class Peer(nn.Module):
+        """The same network and the same objective."""
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        mean, log_variance = self.encoder(x).chunk(2, dim=1)
-        z = mean + torch.exp(0.5 * log_variance) * torch.randn_like(mean)
-        misfit = torch.nn.functional.binary_cross_entropy_with_logits(self.decoder(z), x, reduction="sum")
-        divergence = 0.5 * torch.sum(mean**2 + log_variance.exp() - 1 - log_variance)
-        return (misfit + divergence) / len(x)
+        def __init__(self) -> None:
+            super().__init__()
+            relu = nn.ReLU
+            self.encoder = nn.Sequential(nn.Linear(DIM, WIDTH), relu(), nn.Linear(WIDTH, 2 * LATENT))
+            self.decoder = nn.Sequential(nn.Linear(LATENT, WIDTH), relu(), nn.Linear(WIDTH, DIM))
 
+        def forward(self, x: Tensor) -> Tensor:
+            mean, log_variance = self.encoder(x).chunk(2, dim=1)
+            z = mean + torch.exp(0.5 * log_variance) * torch.randn_like(mean)
+            misfit = nn.functional.binary_cross_entropy_with_logits(self.decoder(z), x, reduction="sum")
+            divergence = 0.5 * torch.sum(mean**2 + log_variance.exp() - 1 - log_variance)
+            return (misfit + divergence) / len(x)
 
-def main() -> None:
-    x = (np.random.default_rng(0).random((ROWS, DIM)) < 0.3).astype(np.float32)
-
+    rows = 2_000 if quick else 20_000
+    x = (np.random.default_rng(0).random((rows, DIM)) < 0.3).astype(np.float32)
     model = mlp_vae(DIM, LATENT, width=WIDTH, depth=1, emission=BernoulliEmission(), key=jax.random.key(0))
     data = Data.of(x)
-    learner = Gradient(optax.adam(1e-3), FreeEnergy(), batch_size=BATCH)
-
-    def ours(seed: int) -> float:
-        result = fit(model, learner, data, key=jax.random.key(seed), max_iter=1)
-        return float(result.history["objective"][-1])
-
     tensor = torch.from_numpy(x)
 
-    def theirs(seed: int) -> float:
-        torch.manual_seed(seed)
+    def ours() -> float:
+        result = fit(model, LEARNER, data, key=jax.random.key(0), max_iter=1)
+        return float(result.history["objective"][-1])
+
+    def theirs() -> float:
+        torch.manual_seed(0)
         peer = Peer()
-        optimiser = torch.optim.Adam(peer.parameters(), lr=1e-3)
+        optimiser = torch.optim.Adam(peer.parameters(), lr=RATE)
         total = 0.0
-        order = torch.randperm(ROWS)
-        for start in range(0, ROWS, BATCH):
-            batch = tensor[order[start : start + BATCH]]
+        order = torch.randperm(rows)
+        for first in range(0, rows, BATCH):
+            batch = tensor[order[first : first + BATCH]]
             optimiser.zero_grad()
             loss = peer(batch)
             loss.backward()
             optimiser.step()
             total += loss.item() * len(batch)
-        return total / ROWS
+        return total / rows
 
-    seconds: dict[str, list[float]] = {"freeenergy": [], "torch": []}
-    values = {}
-    for seed in range(REPEATS + 1):
-        for name, epoch in (("freeenergy", ours), ("torch", theirs)):
-            started = time.perf_counter()
-            values[name] = epoch(seed)
-            if seed > 0:  # the first is warming up
-                seconds[name].append(time.perf_counter() - started)
-    for name, times in seconds.items():
-        print(f"{name:12s} {statistics.median(times):7.3f} s   mean free energy {values[name]:.1f} nats")
-    ratio = statistics.median(seconds["torch"]) / statistics.median(seconds["freeenergy"])
-    print(f"ratio        {ratio:7.2f}   (at least 1.7 wanted)")
+    def judge(a: float, b: float) -> tuple[bool, str]:
+        return abs(a - b) < 0.01 * b, f"free energy {a:.1f} and {b:.1f} nats on average"
+
+    return race(ours, theirs, judge)
 
 
-if __name__ == "__main__":
-    main()
+WORKLOAD = Workload(
+    f"VAE {DIM}-{WIDTH}-{LATENT}, one epoch of Adam in batches of {BATCH}, 20,000 rows",
+    "PyTorch, same network",
+    1.7,
+    run,
+)

@@ -140,13 +140,11 @@ def iterate(
                 steps = min(length, max_iter - n_iter)
                 started = time.perf_counter()
                 new, *report = _advance(algorithm, state, data, loop_key, np.int32(n_iter), np.int32(steps))
-                count, ended, good, records = jax.device_get(report)
+                fetched: Any = jax.device_get(report)
+                count, ended, good, records = fetched
                 seconds = max(time.perf_counter() - started, 1e-6)
                 length = int(np.clip(_SECONDS_PER_CHUNK * steps / seconds, 1, _CHUNK))
-                parts = {
-                    name: np.append(history.get(name, values[:0]), values[:count])
-                    for name, values in records.items()
-                }
+                parts = {name: _extended(history.get(name), part[:count]) for name, part in records.items()}
                 total, ended, good = n_iter + int(count), bool(ended), bool(good)
                 # no call here: Ctrl-C finds all of the chunk or nothing of it
                 state, history, n_iter, done, finite = new, parts, total, ended, good
@@ -159,6 +157,10 @@ def iterate(
             checkpoint.save(state, n_iter, history, done)
     reason = _reason(done, finite, interrupted, n_iter)
     return Outcome(state, history, n_iter, done, interrupted, reason)
+
+
+def _extended(past: np.ndarray | None, part: np.ndarray) -> np.ndarray:
+    return part if past is None else np.concatenate([past, part])
 
 
 def _last(history: dict[str, np.ndarray]) -> dict[str, float]:

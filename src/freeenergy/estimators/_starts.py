@@ -92,5 +92,5 @@ def _random_rows(data: Data, n: int, key: Array) -> Array:
     race = jnp.log(data.weight) + jax.random.gumbel(key, data.weight.shape, data.weight.dtype)
     size = min(n, data.size)
     index = jax.lax.top_k(race, size)[1]
-    index = index[jnp.arange(n) % jnp.minimum(size, data.rows)]
+    index = index[jnp.arange(n, dtype=data.rows.dtype) % jnp.minimum(size, data.rows)]
     return _complete(data.x[index])

@@ -190,10 +190,10 @@ def _array_unless_callable(value: Any) -> Any:
 class EM(AbstractAlgorithm):
     """Expectation–maximisation for models with `expect` and `maximise`.
 
-    Stops when a pass lowers the mean free energy per row by less than `tol` nats.
+    Stops when a pass lowers the mean free energy per row by no more than `tol` nats.
 
     Attributes:
-        tol: the least improvement that counts.
+        tol: an improvement that is no longer worth a pass; zero goes on while there is any.
         temperature: T of q ∝ exp(−e/T): 1 is ordinary EM, 0 hard EM (k-means, iterative PCA); a
             function of the iteration number gives annealing, which ends at what it tends to.
         sweep: `Batch()`, `Stepwise(…)` or `Incremental(…)`.
@@ -225,7 +225,7 @@ class EM(AbstractAlgorithm):
         )
         settled = temperature == self._temperature(state.iteration)
         # at a new temperature the free energies are not comparable
-        done = settled & (state.objective - free < self.tol)
+        done = settled & (state.objective - free <= self.tol)
         new = _State(model, sweep, free, state.iteration + 1)
         return new, Info(free, done, {})
 

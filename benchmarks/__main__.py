@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+
+from rich.console import Console
+
+from ._report import RESULTS, Row, reached, show, write
+
+NAMES = (
+    "mixture",
+    "mixture_small",
+    "kmeans",
+    "factor",
+    "rbm",
+    "vae_torch",
+    "same_process",
+    "second_process",
+    "memory",
+)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Speed beside the peers.")
+    parser.add_argument("--only", choices=NAMES, action="append", help="one workload; may be repeated")
+    parser.add_argument("--quick", action="store_true", help="small sizes, to see that everything runs")
+    parser.add_argument("--write", action="store_true", help=f"write the table to {RESULTS.name}")
+    options = parser.parse_args()
+    console = Console()
+    rows: list[Row] = []
+    for name in options.only or NAMES:
+        workload = importlib.import_module(f".{name}", __package__).WORKLOAD
+        with console.status(f"{name}: {workload.what}"):
+            rows.append((name, workload, workload.run(options.quick)))
+        show(rows[-1:], console)
+    show(rows, console)
+    if options.write:
+        write(rows)
+    return 0 if options.quick or all(map(reached, rows)) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

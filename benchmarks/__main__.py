@@ -31,9 +31,9 @@ def main() -> int:
     rows: list[Row] = []
     for name in options.only or NAMES:
         workload = importlib.import_module(f".{name}", __package__).WORKLOAD
-        with console.status(f"{name}: {workload.what}"):
-            rows.append((name, workload, workload.run(options.quick)))
-        show(rows[-1:], console)
+        # no spinner: it would take time from the contestants
+        console.print(f"{name}: {workload.what} …")
+        rows.append((name, workload, workload.run(options.quick)))
     show(rows, console)
     if options.write:
         write(rows)

@@ -61,7 +61,7 @@ def run(quick: bool) -> Outcome:
 
 
 WORKLOAD = Workload(
-    f"RBM, {HIDDEN} hidden units, one epoch of PCD in batches of {BATCH} on binary Fashion-MNIST (or digits)",
+    f"RBM, {HIDDEN} hidden units, one epoch of PCD in batches of {BATCH}, binary Fashion-MNIST or digits",
     "scikit-learn",
     5,
     run,

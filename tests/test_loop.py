@@ -16,7 +16,7 @@ from safetensors import safe_open
 from safetensors.numpy import save_file
 from sklearn.exceptions import ConvergenceWarning
 
-from freeenergy import PPCA, Checkpoint, GaussianMixture, KMeans, bar
+from freeenergy import PPCA, Checkpoint, Fit, GaussianMixture, KMeans, bar
 from freeenergy._core import AbstractAlgorithm, AbstractProgress, Info, iterate, silent
 from freeenergy.learning import EM, Gradient, fit, negative_log_likelihood
 from freeenergy.models import Clusters
@@ -296,6 +296,7 @@ def test_fit_passes_the_outcome_on(key):
     x = np.array([[0.0], [1.0], [10.0], [11.0]])
     start = Clusters(jnp.array([[0.0], [1.0]]))
     result = fit(start, EM(temperature=0.0), x, key=key, weight=[1.0, 1.0, 1.0, 3.0])
+    assert isinstance(result, Fit)
     assert result.converged
     assert not result.interrupted
     assert result.n_iter == len(result.history["objective"])

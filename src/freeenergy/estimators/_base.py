@@ -184,11 +184,11 @@ class AbstractDensity(DensityMixin, Shell):
         return X
 
 
-def _log_prob(row: Array, model: Any) -> Array:
+def log_prob_of(row: Array, model: Any) -> Array:
     return model.log_prob(row)
 
 
-def _log_prob_complete(row: Array, model: Any) -> Array:
+def log_prob_complete_of(row: Array, model: Any) -> Array:
     return model.log_prob_complete(row)
 
 
@@ -232,7 +232,7 @@ class AbstractExactDensity(AbstractDensity):
     """A density whose model knows log p exactly, with or without missing entries."""
 
     def _evidence(self, z: np.ndarray, seeds: np.ndarray) -> Evidence:
-        nats = by_completeness(z, self.model_, _log_prob_complete, _log_prob)
+        nats = by_completeness(z, self.model_, log_prob_complete_of, log_prob_of)
         return Evidence(nats, np.zeros_like(nats), Kind.EXACT)
 
     def _draw(self, n: int, *, key: Array) -> np.ndarray:

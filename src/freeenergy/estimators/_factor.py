@@ -64,6 +64,10 @@ class AbstractFactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Abs
     def _noise(self, variance: Array) -> AbstractCovariance:
         """The covariance of ε to start from, given a variance per column."""
 
+    @abc.abstractmethod
+    def _most_components(self, dim: int) -> int:
+        """The largest number of factors that `dim` columns identify."""
+
     def _check_parameters(self) -> None:
         check_int(self, "n_components", 0, optional=True)
         check_int(self, "max_iter")
@@ -79,7 +83,7 @@ class AbstractFactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Abs
             return self._fit_size(rows, data, self.n_components_, key)
         # every dimension up to the largest that is identified, by approximate log evidence
         results = []
-        for k in range(_most_factors(dim) + 1):
+        for k in range(self._most_components(dim) + 1):
             results.append(self._fit_size(rows, data, k, key, part=k))
             if results[-1].interrupted:
                 break
@@ -128,12 +132,6 @@ class AbstractFactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Abs
         return self.n_components_
 
 
-def _most_factors(dim: int) -> int:
-    """The largest k with ((dim − k)² − dim − k) / 2 ≥ 0 (Ledermann's bound), at least one."""
-    fitting = [k for k in range(dim) if (dim - k) ** 2 >= dim + k]
-    return max(fitting, default=0) if dim < 3 else max([1, *fitting])
-
-
 def _free_parameters(model: LinearGaussian) -> int:
     """Learnable numbers less the rotations of the factors, which change nothing."""
     k = model.loading.shape[1]
@@ -161,6 +159,10 @@ class FactorAnalysis(AbstractFactorModel):
 
     def _noise(self, variance: Array) -> AbstractCovariance:
         return Diagonal(variance)
+
+    def _most_components(self, dim: int) -> int:
+        # Ledermann's bound: ((dim − k)² − dim − k) / 2 ≥ 0
+        return max((k for k in range(dim) if (dim - k) ** 2 >= dim + k), default=0)
 
     @property
     def noise_variance_(self) -> np.ndarray:
@@ -190,6 +192,9 @@ class PPCA(AbstractFactorModel):
 
     def _noise(self, variance: Array) -> AbstractCovariance:
         return Spherical(variance[0], dim=len(variance))
+
+    def _most_components(self, dim: int) -> int:
+        return dim - 1
 
     def _scaling(self, X: np.ndarray, weight: np.ndarray | None) -> Scaling:
         return Scaling.standardise(X, weight, common=True)

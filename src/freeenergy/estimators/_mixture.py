@@ -26,13 +26,15 @@ from ..learning import EM, fit
 from ..models import Clusters
 from ..models import Mixture as MixtureModel
 from ..models._mixture import MixtureStatistics
-from ._base import AbstractExactDensity, best_of, by_completeness
+from ._base import AbstractExactDensity, best_of, by_completeness, log_prob_complete_of, log_prob_of
 from ._rows import Rows, Scaling
 from ._starts import AbstractStart, PlusPlus
 from ._validation import check_instance, check_int, check_real
 
 _LLOYD_STEPS = 10
+# how often components that hold less than a row and a half are given something else to explain
 _REPAIRS = 3
+_LEAST_ROWS = 1.5
 
 
 @eqx.filter_jit
@@ -74,6 +76,34 @@ def _start_model(
         is_leaf=lambda a: a is None,
     )
     return MixtureModel(weights, stack.from_features(features))
+
+
+@eqx.filter_jit
+def _reseeded(
+    model: MixtureModel, prototype: AbstractExponentialFamily, data: Data, chosen: Array, broken: Array
+) -> MixtureModel:
+    """`model` with its `broken` components fitted to the rows of weight `chosen`."""
+
+    def block(x: Array, w: Array) -> Array:
+        rows, share = x
+        # missing entries are set to zero here: EM has the exact answer from the next step on
+        filled = rows if prototype.masks_missing else jnp.where(jnp.isnan(rows), 0, rows)
+        features = jax.vmap(prototype.features, out_axes=1)(filled)
+        return features @ (w * (share + 1e-3))
+
+    total = sum_over_blocks(block, Data((data.x, chosen), data.weight, data.rows, data.incomplete))
+    fresh = model.components.from_features(jnp.broadcast_to(total, (model.size, len(total))))
+    components = jax.tree.map(
+        lambda axis, new, old: (
+            jnp.where(broken.reshape((-1,) + (1,) * (new.ndim - 1)), new, old) if axis == 0 else old
+        ),
+        component_axes(model.components),
+        fresh,
+        model.components,
+        is_leaf=lambda a: a is None,
+    )
+    weights = jnp.where(broken, 1 / model.size, model.weights)
+    return eqx.tree_at(lambda m: (m.weights, m.components), model, (weights / weights.sum(), components))
 
 
 def _responsibilities(row: Array, model: MixtureModel) -> Array:
@@ -121,19 +151,42 @@ class AbstractMixture(AbstractExactDensity):
             centres = self._centres(rows, data, near, start_key)
             start = _start_model(prototype, data, centres, *map(jnp.asarray, near))
             start = MixtureModel(start.weights, start.components, self.weight_prior, self.component_prior)
-            result = fit(
-                start,
-                learner,
-                data,
-                key=fit_key,
-                max_iter=self.max_iter,
-                progress=self._progress(),
-                checkpoint=self._checkpoint(f"start {number} of {rows.identity()}", number),
-            )
+            for attempt in range(1 + _REPAIRS):
+                result = fit(
+                    start,
+                    learner,
+                    data,
+                    key=fit_key,
+                    max_iter=self.max_iter,
+                    progress=self._progress(),
+                    checkpoint=self._checkpoint(
+                        f"start {number}, repair {attempt} of {rows.identity()}",
+                        number * (1 + _REPAIRS) + attempt,
+                    ),
+                )
+                broken = np.asarray(result.model.weights) * rows.weight.sum() < _LEAST_ROWS
+                if result.interrupted or not broken.any() or len(rows.x) < 2 * self.n_components:
+                    break
+                start = self._repaired(result.model, prototype, rows, data, broken)
             results.append(result)
             if result.interrupted:
                 break
         return best_of(results)
+
+    def _repaired(
+        self,
+        model: MixtureModel,
+        prototype: AbstractExponentialFamily,
+        rows: Rows,
+        data: Data,
+        broken: np.ndarray,
+    ) -> MixtureModel:
+        """Empty and collapsed components moved to the rows that the others explain worst."""
+        nats = by_completeness(rows.x, model, log_prob_complete_of, log_prob_of)
+        worst = np.argsort(nats)[: max(len(nats) // (2 * self.n_components), 2)]
+        chosen = np.zeros(data.size)
+        chosen[worst] = 1.0
+        return _reseeded(model, prototype, data, jnp.asarray(chosen), jnp.asarray(broken))
 
     def _centres(self, rows: Rows, data: Data, near: Scaling, key: Array) -> Array:
         if isinstance(self.init, np.ndarray):

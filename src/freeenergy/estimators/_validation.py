@@ -72,10 +72,7 @@ def check_weight(X: np.ndarray, sample_weight: Any) -> np.ndarray | None:
     """Weights as a float array, or None when every row counts once."""
     if sample_weight is None:
         return None
-    weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-    if not weight.sum() > 0:
-        raise ValueError("The 'sample_weight' must have a positive sum. Got all zeros instead.")
-    return weight
+    return _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
 
 
 def check_observed(X: np.ndarray, feature_names: Any = None, *, weight: np.ndarray | None = None) -> None:

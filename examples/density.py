@@ -27,7 +27,9 @@ def main(picture: str | None = None, *, epochs: int = 150) -> dict[str, fe.Evide
     X = load_iris().data
     models = {
         "GaussianDensity": fe.GaussianDensity(),
-        "GaussianMixture(3)": fe.GaussianMixture(3, fe.distributions.Tied(fe.distributions.Full()), n_init=3),
+        "GaussianMixture(3)": fe.GaussianMixture(
+            3, fe.distributions.Tied(fe.distributions.Full()), n_init=3
+        ),
         "VAE(2)": fe.VAE(2, width=32, learning_rate=3e-3, max_iter=epochs, importance_samples=200),
     }
     for model in models.values():
@@ -39,7 +41,9 @@ def main(picture: str | None = None, *, epochs: int = 150) -> dict[str, fe.Evide
         print(f"{name:20s} {e.mean:8.3f} ± {e.mean_stderr:.3f} {bits:8.3f}   {e.kind.value}")
     # rows are the same, so the difference is known better than either number
     gain = evidence["GaussianMixture(3)"].nats - evidence["GaussianDensity"].nats
-    print(f"mixture − Gaussian: {gain.mean():.3f} ± {gain.std(ddof=1) / np.sqrt(len(gain)):.3f} nats per row")
+    print(
+        f"mixture − Gaussian: {gain.mean():.3f} ± {gain.std(ddof=1) / np.sqrt(len(gain)):.3f} nats per row"
+    )
     if picture is not None:
         draw(models["GaussianMixture(3)"], X, picture)
     return evidence

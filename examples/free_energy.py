@@ -41,7 +41,7 @@ def objective(pair: Pair, batch, key):
     return batch.mean(jax.vmap(lambda x: free_energy(pair.model, recognition, x, key=key))(batch.x))
 
 
-def main(*, epochs: int = 300) -> dict[str, float]:
+def main(*, epochs: int = 200) -> dict[str, float]:
     # two factors that are correlated in the posterior, so that independent coordinates lose something
     loading = jnp.array([[1.0, 0.8], [0.9, 1.0], [1.0, 1.2]])
     model = LinearGaussian(loading, jnp.zeros(3), Diagonal(jnp.full(3, 0.5)))
@@ -58,7 +58,7 @@ def main(*, epochs: int = 300) -> dict[str, float]:
 
     recognitions = {
         "exact": Exact(Quadratic()),
-        "local Gaussian": LocalGaussian(2, expectation=Quadratic()),
+        "local Gaussian": LocalGaussian(2, samples=512, expectation=Quadratic()),
         "amortised": Amortised(encoder, expectation=Quadratic()),
         "point": Point(lambda energy: argmin_by_gradient(energy, jnp.zeros(2)).point),
     }

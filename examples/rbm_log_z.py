@@ -9,7 +9,6 @@ that is too low on average; the way back gives one that is too high.  For a larg
 from __future__ import annotations
 
 import jax
-import jax.numpy as jnp
 
 from freeenergy.inference import Sandwich
 from freeenergy.models import BernoulliUnits, Harmonium
@@ -24,7 +23,7 @@ def machine(visible: int, hidden: int, *, strength: float = 1.0, key: jax.Array)
     )
 
 
-def main(*, chains: int = 200, steps: tuple[int, ...] = (10, 100, 1000)) -> tuple[float, list[Sandwich]]:
+def main(*, chains: int = 100, steps: tuple[int, ...] = (10, 500)) -> tuple[float, list[Sandwich]]:
     small = machine(20, 10, key=jax.random.key(0))
     exact = float(small.log_partition())
     print(f"20 visible × 10 hidden units, summed over 2¹⁰ states: log Z = {exact:.4f}")
@@ -40,8 +39,9 @@ def main(*, chains: int = 200, steps: tuple[int, ...] = (10, 100, 1000)) -> tupl
     large = machine(60, 40, strength=0.3, key=jax.random.key(2))
     bounds = large.log_partition_annealed(chains=chains, steps=steps[-1], key=jax.random.key(3))
     gap = bounds.upper.log_partition - bounds.lower.log_partition
-    print(f"60 × 40 units, too many to sum: {bounds.lower.log_partition:.3f}, gap of the sandwich {gap:.3f}")
-    assert bool(jnp.isfinite(gap))
+    print(
+        f"60 × 40 units, too many to sum: {bounds.lower.log_partition:.3f}, gap of the sandwich {gap:.3f}"
+    )
     return exact, found
 
 

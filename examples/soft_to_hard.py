@@ -32,7 +32,9 @@ def clusters(temperatures: tuple[float, ...]) -> dict[float, np.ndarray]:
             softness = jnp.mean(jnp.min(jax.nn.softmax(-energies / temperature), axis=1))
         else:
             softness = jnp.zeros(())
-        print(f"  T = {temperature:<6g} centres {found[temperature].round(4)}, least responsibility {softness:.4f}")
+        print(
+            f"  T = {temperature:<6g} centres {found[temperature].round(4)}, least responsibility {softness:.4f}"
+        )
     hard = fe.KMeans(2, init=np.array([[-0.1], [0.1]])).fit(X)
     print(f"  KMeans     centres {np.sort(hard.cluster_centers_[:, 0]).round(4)}")
     found["KMeans"] = np.sort(hard.cluster_centers_[:, 0])

@@ -16,7 +16,7 @@ from safetensors import safe_open
 from safetensors.numpy import save_file
 from sklearn.exceptions import ConvergenceWarning
 
-from freeenergy import PPCA, Checkpoint, Fit, GaussianMixture, KMeans, bar
+from freeenergy import PPCA, Checkpoint, Fit, GaussianMixture, KMeans, progress_bar
 from freeenergy._core import AbstractAlgorithm, AbstractProgress, Info, iterate, silent
 from freeenergy.learning import EM, Gradient, fit, negative_log_likelihood
 from freeenergy.models import Clusters
@@ -137,7 +137,7 @@ def test_progress_is_told(key, capsys):
     assert [n for n, _ in told][1] == 8
     assert told[-1][0] == 20
     np.testing.assert_allclose(told[-1][1]["objective"], 2.5 * 0.81**20)
-    run(descent(), 20, key, progress=bar("Descent"))
+    run(descent(), 20, key, progress=progress_bar("Descent"))
     shown = capsys.readouterr()
     assert "Descent" in shown.err
     assert "20/20" in shown.err

@@ -10,7 +10,7 @@ _configure()
 from importlib.metadata import version as _version  # noqa: E402
 
 from . import bijections, distributions, inference, learning, models, testing  # noqa: E402
-from ._core import Checkpoint, Evidence, Fit, Kind, bar, freeze  # noqa: E402
+from ._core import Checkpoint, Evidence, Fit, Kind, freeze, progress_bar  # noqa: E402
 from .estimators import (  # noqa: E402
     PPCA,
     RBM,
@@ -45,12 +45,12 @@ __all__ = [
     "PlusPlus",
     "RandomRows",
     "SoftmaxRegression",
-    "bar",
     "bijections",
     "distributions",
     "freeze",
     "inference",
     "learning",
     "models",
+    "progress_bar",
     "testing",
 ]

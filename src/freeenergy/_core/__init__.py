@@ -28,7 +28,7 @@ from ._parameters import (
     unconstrain,
     unit_interval,
 )
-from ._progress import AbstractProgress, bar, silent
+from ._progress import AbstractProgress, progress_bar, silent
 from ._records import Evidence, Fit, Kind
 
 __all__ = [
@@ -43,7 +43,6 @@ __all__ = [
     "Info",
     "Kind",
     "Outcome",
-    "bar",
     "boltzmann",
     "bucket",
     "buffer",
@@ -62,6 +61,7 @@ __all__ = [
     "parameter_count",
     "positive",
     "positive_definite",
+    "progress_bar",
     "real",
     "row_hashes",
     "silent",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
@@ -71,6 +72,6 @@ def silent(total: int) -> AbstractProgress:
     return _Silent()
 
 
-def bar(label: str):
+def progress_bar(label: str) -> Callable[[int], AbstractProgress]:
     """Makes a progress bar with `label` for `iterate(progress=…)`."""
     return lambda total: _Bar(total, label)

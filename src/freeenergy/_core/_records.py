@@ -35,6 +35,8 @@ class Evidence:
         nats: log p(x) for each sample, in the units of the data.
         stderr: Monte Carlo standard error of each entry of `nats` (zero if none was used).
         kind: exact, lower bound, upper bound or estimate.
+        shared: the part of `stderr` that is one and the same error in every entry, such as that of an
+            estimated log Z; it does not average out.
 
     >>> Evidence(np.array([-1.0, -3.0]), np.zeros(2), Kind.EXACT).mean
     -2.0
@@ -43,6 +45,7 @@ class Evidence:
     nats: np.ndarray
     stderr: np.ndarray
     kind: Kind
+    shared: float = 0.0
 
     def __post_init__(self) -> None:
         if np.shape(self.nats) != np.shape(self.stderr):
@@ -61,15 +64,15 @@ class Evidence:
 
     @property
     def mean_stderr(self) -> float:
-        """Standard error of `mean`, from the spread over samples and the Monte Carlo error.
+        """Standard error of `mean`, from the spread over samples and the shared Monte Carlo error.
 
-        The spread over samples already contains independent Monte Carlo noise of each entry;
+        The spread over samples already contains the independent Monte Carlo noise of each entry;
         with a single sample only the Monte Carlo error is known.
         """
         n = len(self.nats)
         if n < 2:
             return float(self.stderr[0])
-        return float(np.std(self.nats, ddof=1) / math.sqrt(n))
+        return math.hypot(float(np.std(self.nats, ddof=1)) / math.sqrt(n), self.shared)
 
     @property
     def bits(self) -> np.ndarray:

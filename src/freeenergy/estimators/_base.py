@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from .._core import Checkpoint, Evidence, Fit, Kind, bar, map_rows, silent
+from .._core import Checkpoint, Evidence, Fit, Kind, map_rows, progress_bar, silent
 from ._rows import Rows, Scaling, canonical_rows, row_seeds
 from ._validation import check_observed, check_rows, check_weight, random_key
 
@@ -34,7 +34,7 @@ class Shell(BaseEstimator, metaclass=abc.ABCMeta):
         return True
 
     def _progress(self):
-        return bar(type(self).__name__) if getattr(self, "verbose", 0) else silent
+        return progress_bar(type(self).__name__) if getattr(self, "verbose", 0) else silent
 
     def _checkpoint(self, identity: str, part: int = 0) -> Checkpoint | None:
         """A file for the fit called `identity`; an estimator of several fits numbers them by `part`."""
@@ -147,7 +147,7 @@ class AbstractDensity(DensityMixin, Shell):
         """log p(x) of each row with its standard error and kind; NaN is marginalised."""
         X = self._validated(X)
         inner = self._evidence(self.scaling_.apply(X), row_seeds(X, self.scaling_))
-        return Evidence(inner.nats + self.scaling_.log_det(X), inner.stderr, inner.kind)
+        return dataclasses.replace(inner, nats=inner.nats + self.scaling_.log_det(X))
 
     def score_samples(self, X: Any) -> np.ndarray:
         """log p(x) of each row, in nats."""

@@ -206,7 +206,8 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AbstractDensity):
                 block=16,
             )
         stderr = np.hypot(error, log_z_error)
-        return Evidence(-free - log_z, stderr, Kind.ESTIMATE if stderr.any() else Kind.EXACT)
+        kind = Kind.ESTIMATE if stderr.any() else Kind.EXACT
+        return Evidence(-free - log_z, stderr, kind, shared=log_z_error)
 
     def _draw(self, n: int, *, key: Array) -> np.ndarray:
         if self.n_components <= _EXACT_UNITS:

@@ -34,7 +34,7 @@ def fit(
         weight: a non-negative number per row.
         validation: rows held out for early stopping, as `data`.
         max_iter: the most iterations (EM steps, epochs) to do.
-        progress: makes the display; `freeenergy.progress("label")` is a bar.
+        progress: makes the display; `freeenergy.progress_bar("label")` is a bar.
         checkpoint: keeps the state in a file, so that a killed fit goes on where it was.
 
     Returns:

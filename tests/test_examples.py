@@ -1,0 +1,209 @@
+"""The examples run and say what they are meant to say; the code in the documentation runs and prints what is shown."""
+
+import contextlib
+import io
+import re
+import runpy
+
+import numpy as np
+import pytest
+
+import freeenergy as fe
+
+
+def load(root, name):
+    """The names that an example defines, without running it as a script."""
+    return runpy.run_path(str(root / "examples" / f"{name}.py"), run_name="example")
+
+
+# ---------------------------------------------------------------------------------------------
+# examples
+# ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_density(root, capsys, tmp_path):
+    picture = tmp_path / "draws.png"
+    evidence = load(root, "density")["main"](str(picture), epochs=5)
+    kinds = [e.kind for e in evidence.values()]
+    assert kinds == [fe.Kind.EXACT, fe.Kind.EXACT, fe.Kind.LOWER]
+    assert evidence["GaussianMixture(3)"].mean > evidence["GaussianDensity"].mean
+    assert f"{evidence['GaussianDensity'].mean:.3f} ± " in capsys.readouterr().out
+    assert picture.stat().st_size > 1000
+
+
+def test_missing(root, capsys):
+    errors = load(root, "missing")["main"]()
+    assert max(errors["GaussianDensity"], errors["FactorAnalysis(2)"]) < errors["column means"]
+    # binomial standard error of the coverage with about 210 hidden entries
+    assert abs(errors["coverage"] - 0.9) < 4 * np.sqrt(0.09 / 210)
+    assert f"{errors['coverage']:.0%} of the hidden values" in capsys.readouterr().out
+
+
+def test_soft_to_hard(root, capsys):
+    centres, losses = load(root, "soft_to_hard")["main"]()
+    np.testing.assert_allclose(centres[0.0], centres["KMeans"], atol=1e-9)
+    gaps = [np.ptp(centres[t]) for t in (4.0, 1.0, 0.1)]
+    assert gaps == sorted(gaps)
+    assert losses["Boltzmann(1)"] == pytest.approx(1 + np.log(np.exp([-1.0, -0.4, -3.0]).sum()))
+    assert losses["Boltzmann(0)"] == losses["Argmin()"] == pytest.approx(0.6)
+    assert losses["Margin()"] == pytest.approx(1.6)
+    assert "Argmin()        0.6000" in capsys.readouterr().out
+
+
+def test_own_family(root, capsys):
+    from scipy import stats
+
+    model = load(root, "own_family")["main"]()
+    success = np.asarray(model.model_.components.success)
+    order = np.argsort(success[:, 0])
+    np.testing.assert_allclose(success[order], [[0.1, 0.2, 0.1], [0.7, 0.6, 0.8]], atol=0.06)
+    rows = np.array([[0.0, 2.0, 1.0], [7.0, 4.0, 12.0]])
+    terms = stats.geom.pmf(rows[:, None] + 1, success).prod(axis=2)
+    np.testing.assert_allclose(model.score_samples(rows), np.log(terms @ model.weights_), rtol=1e-10)
+    assert "exact" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_rbm_log_z(root, capsys):
+    exact, found = load(root, "rbm_log_z")["main"](chains=50, steps=(10, 100))
+    last = found[-1]
+    for side in last:
+        assert abs(float(side.log_partition) - exact) < 5 * float(side.stderr)
+    assert float(found[0].lower.stderr) > float(last.lower.stderr)
+    assert f"log Z = {exact:.4f}" in capsys.readouterr().out
+
+
+def test_free_energy(root, capsys):
+    lost = load(root, "free_energy")["main"](epochs=50)
+    assert abs(lost["exact"]) < 1e-9
+    assert 0 < lost["local Gaussian"] < lost["amortised"]
+    # the best independent Gaussians lose ½(Σ log Λ_ii − log |Λ|), Λ the precision of the posterior
+    W = np.array([[1.0, 0.8], [0.9, 1.0], [1.0, 1.2]])
+    precision = np.eye(2) + W.T @ W / 0.5
+    best = 0.5 * (np.log(np.diag(precision)).sum() - np.linalg.slogdet(precision)[1])
+    assert lost["local Gaussian"] == pytest.approx(best, abs=5e-3)
+    assert f"F + log p(x) = {lost['local Gaussian']:.4f}" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_checkpoint(root, capsys):
+    assert load(root, "checkpoint")["main"](epochs=8)
+    assert "refused: The checkpoint" in capsys.readouterr().out
+
+
+# ---------------------------------------------------------------------------------------------
+# the documentation: a python block may be followed by a text block with what it prints
+# ---------------------------------------------------------------------------------------------
+
+BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```)?", re.MULTILINE | re.DOTALL)
+
+PAGES = [
+    "docs/families/gaussian.md",
+    "docs/families/mixture.md",
+    "docs/families/factor.md",
+    "docs/families/rbm.md",
+    pytest.param("docs/families/vae.md", marks=pytest.mark.slow),
+    pytest.param("docs/families/flow.md", marks=pytest.mark.slow),
+    "docs/families/softmax.md",
+    "docs/extend.md",
+    "docs/inference.md",
+    "docs/learning.md",
+]
+
+CONTRIBUTING_NAMES = """
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+from jax import Array
+from jax.scipy.special import gammaln
+
+from freeenergy._core import Data, parameter, positive
+from freeenergy.bijections import AbstractBijection, AbstractTransformer
+from freeenergy.distributions import (
+    AbstractCovariance, AbstractDistribution, AbstractFactorised, Diagonal, Full, Gaussian
+)
+from freeenergy.estimators._base import AbstractExactDensity
+from freeenergy.estimators._rows import Scaling
+from freeenergy.estimators._validation import check_int
+from freeenergy.inference import AbstractExpectation, AbstractRecognition, Pathwise
+from freeenergy.learning import AbstractNegativePhase, ClosedForm, fit
+from freeenergy.models import Density
+"""
+
+
+def run(text, names):
+    """Runs the python blocks of a page in turn; returns what each printed and what it should have."""
+    pairs = []
+    for code, expected in BLOCK.findall(text):
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(compile(code, "page", "exec"), names)
+        pairs.append((printed.getvalue(), expected))
+    return pairs
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_code_of_a_page(root, page):
+    pairs = run((root / page).read_text("utf-8"), {"__name__": "page"})
+    assert pairs
+    for printed, expected in pairs:
+        assert printed == expected
+
+
+def test_every_family_is_run(root):
+    listed = {getattr(page, "values", (page,))[0] for page in PAGES}
+    there = {str(p.relative_to(root)) for p in (root / "docs" / "families").glob("*.md")}
+    assert there <= listed
+
+
+def test_every_example_is_run(root):
+    tests = {name.removeprefix("test_") for name in globals() if name.startswith("test_")}
+    # the demonstration has a test of its own
+    assert {p.stem for p in (root / "examples").glob("*.py")} - {"digits"} <= tests
+
+
+def test_skeletons_of_contributing_work(root):
+    import jax
+    import jax.numpy as jnp
+
+    names = {"__name__": "contributing"}
+    exec(CONTRIBUTING_NAMES, names)
+    run((root / "CONTRIBUTING.md").read_text("utf-8"), names)
+    key = jax.random.key(0)
+
+    from scipy import stats
+
+    poisson = names["Poisson"](jnp.array([2.0, 5.0]))
+    x = jnp.array([3.0, 4.0])
+    assert float(poisson.log_prob(x)) == pytest.approx(stats.poisson.logpmf([3, 4], [2, 5]).sum())
+    counts = np.random.default_rng(0).poisson([2.0, 5.0], (200, 2))
+    model = names["PoissonDensity"]().fit(counts)
+    np.testing.assert_allclose(model.model_.family.rate, counts.mean(axis=0))
+    np.testing.assert_allclose(model.impute([[np.nan, 1.0]])[0, 0], counts[:, 0].mean())
+
+    normal = names["Gaussian"](jnp.array([1.0, -1.0]), names["Identity"](2))
+    assert float(normal.log_prob(x)) == pytest.approx(stats.norm.logpdf([2.0, 5.0]).sum())
+    y, log_det = names["Translation"](jnp.ones(2)).forward(x)
+    assert (y.tolist(), float(log_det)) == ([4.0, 5.0], 0.0)
+    back, slope = names["Scale"]().inverse(jnp.array(np.e), jnp.array([1.0]))
+    assert (float(back), float(slope)) == (pytest.approx(1.0), -1.0)
+
+    from freeenergy.inference import Quadratic, argmin_by_gradient, free_energy
+    from freeenergy.learning._objectives import Batch
+    from freeenergy.models import LinearGaussian
+
+    rows = Batch(jnp.zeros((4, 2)), jnp.full(4, 0.25))
+    negative, weight, _ = names["Noise"](poisson)(None, rows, (), key=key)
+    assert negative.shape == (4, 2)
+    assert float(weight.sum()) == pytest.approx(1.0)
+    # at x = 0: ½‖μ‖² − dim
+    assert float(names["score_matching"](normal, rows, key)) == pytest.approx(0.5 * 2 - 2)
+    factors = LinearGaussian(jnp.ones((2, 1)), jnp.zeros(2), names["Diagonal"](jnp.ones(2)))
+    laplace = names["Laplace"](
+        lambda energy: argmin_by_gradient(energy, jnp.zeros(1)).point, expectation=Quadratic()
+    )
+    assert float(free_energy(factors, laplace, x, key=key)) == pytest.approx(-float(factors.log_prob(x)))

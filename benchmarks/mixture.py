@@ -24,7 +24,7 @@ def sample(rows: int, seed: int = 0) -> np.ndarray:
     X = rng.normal(size=(rows, DIM))
     label = rng.integers(COMPONENTS, size=rows)
     for k in range(COMPONENTS):
-        mixing = rng.normal(size=(DIM, DIM)) / np.sqrt(DIM)
+        mixing = np.eye(DIM) + 0.2 * rng.normal(size=(DIM, DIM)) / np.sqrt(DIM)
         X[label == k] = 0.5 * rng.normal(size=DIM) + X[label == k] @ mixing
     return X
 

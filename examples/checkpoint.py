@@ -2,8 +2,8 @@
 
     python examples/checkpoint.py
 
-The state of a fit (model, optimiser, chains, history) is written to one file now and then, and at the end.  The same call
-with the same file goes on from there; a file of another fit is refused.
+The state of a fit (model, optimiser, chains, history) is written to one file now and then, and at the
+end.  The same call with the same file goes on from there; a file of another fit is refused.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     python examples/density.py [picture.png]
 
-Every density reports the same quantity, log p(x) of a held-out row in the units of the data, and says how it
-is known: exact, a bound or an estimate.
+Every density reports the same quantity, log p(x) of a held-out row in the units of the data, and says
+how it is known: exact, a bound or an estimate.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from sklearn.datasets import load_iris
 from sklearn.model_selection import train_test_split
 
 import freeenergy as fe
+from freeenergy.distributions import Full, Tied
 
 
 def held_out(models: dict, X: np.ndarray, *, seed: int = 0) -> dict[str, fe.Evidence]:
@@ -27,9 +28,7 @@ def main(picture: str | None = None, *, epochs: int = 150) -> dict[str, fe.Evide
     X = load_iris().data
     models = {
         "GaussianDensity": fe.GaussianDensity(),
-        "GaussianMixture(3)": fe.GaussianMixture(
-            3, fe.distributions.Tied(fe.distributions.Full()), n_init=3
-        ),
+        "GaussianMixture(3)": fe.GaussianMixture(3, Tied(Full()), n_init=3),
         "VAE(2)": fe.VAE(2, width=32, learning_rate=3e-3, max_iter=epochs, importance_samples=200),
     }
     for model in models.values():
@@ -41,9 +40,8 @@ def main(picture: str | None = None, *, epochs: int = 150) -> dict[str, fe.Evide
         print(f"{name:20s} {e.mean:8.3f} ± {e.mean_stderr:.3f} {bits:8.3f}   {e.kind.value}")
     # rows are the same, so the difference is known better than either number
     gain = evidence["GaussianMixture(3)"].nats - evidence["GaussianDensity"].nats
-    print(
-        f"mixture − Gaussian: {gain.mean():.3f} ± {gain.std(ddof=1) / np.sqrt(len(gain)):.3f} nats per row"
-    )
+    error = gain.std(ddof=1) / np.sqrt(len(gain))
+    print(f"mixture − Gaussian: {gain.mean():.3f} ± {error:.3f} nats per row")
     if picture is not None:
         draw(models["GaussianMixture(3)"], X, picture)
     return evidence

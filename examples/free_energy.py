@@ -2,8 +2,8 @@
 
     python examples/free_energy.py
 
-F(q) = E_q[e(x, z)] − H[q] = −log p(x) + KL(q ‖ p(z|x)).  The model is a linear-Gaussian one, where −log p(x) is known, so
-that what each recognition loses can be read off: it is its KL from the posterior.
+F(q) = E_q[e(x, z)] − H[q] = −log p(x) + KL(q ‖ p(z|x)).  The model is a linear-Gaussian one, where −log
+p(x) is known, so that what each recognition loses can be read off: it is its KL from the posterior.
 """
 
 from __future__ import annotations

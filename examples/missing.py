@@ -2,8 +2,8 @@
 
     python examples/missing.py
 
-A fifth of the entries of the wine table is hidden.  Each model is fitted to what is left and asked for the mean of
-the hidden entries; draws of them show how sure it is.
+A fifth of the entries of the wine table is hidden.  Each model is fitted to what is left and asked for
+the mean of the hidden entries; draws of them show how sure it is.
 """
 
 from __future__ import annotations

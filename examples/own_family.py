@@ -2,9 +2,9 @@
 
     python examples/own_family.py
 
-The geometric distribution counts failures before the first success.  It says only what is its own: statistics,
-natural parameter, log-partition, base measure, fit and draw.  Missing values, EM, evidence, imputation and the
-scikit-learn protocol come with `fe.Mixture`.
+The geometric distribution counts failures before the first success.  It says only what is its own:
+statistics, natural parameter, log-partition, base measure, fit and draw.  Missing values, EM, evidence,
+imputation and the scikit-learn protocol come with `fe.Mixture`.
 """
 
 from __future__ import annotations

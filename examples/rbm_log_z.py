@@ -2,8 +2,9 @@
 
     python examples/rbm_log_z.py
 
-log Z of a small machine can be summed over one side.  Annealed importance sampling from independent units gives a number
-that is too low on average; the way back gives one that is too high.  For a large machine only these two are had.
+log Z of a small machine can be summed over one side.  Annealed importance sampling from independent
+units gives a number that is too low on average; the way back gives one that is too high.  For a large
+machine only these two are had.
 """
 
 from __future__ import annotations
@@ -39,9 +40,7 @@ def main(*, chains: int = 100, steps: tuple[int, ...] = (10, 500)) -> tuple[floa
     large = machine(60, 40, strength=0.3, key=jax.random.key(2))
     bounds = large.log_partition_annealed(chains=chains, steps=steps[-1], key=jax.random.key(3))
     gap = bounds.upper.log_partition - bounds.lower.log_partition
-    print(
-        f"60 × 40 units, too many to sum: {bounds.lower.log_partition:.3f}, gap of the sandwich {gap:.3f}"
-    )
+    print(f"60 × 40 units, too many to sum: {bounds.lower.log_partition:.3f}, the gap is {gap:.3f}")
     return exact, found
 
 

@@ -2,8 +2,8 @@
 
     python examples/soft_to_hard.py
 
-q ∝ exp(−e/T) runs from uniform (T → ∞) through the posterior (T = 1) to the argmin (T = 0).  Only the number changes;
-model, data and learner stay.
+q ∝ exp(−e/T) runs from uniform (T → ∞) through the posterior (T = 1) to the argmin (T = 0).  Only the
+number changes; model, data and learner stay.
 """
 
 from __future__ import annotations
@@ -32,9 +32,8 @@ def clusters(temperatures: tuple[float, ...]) -> dict[float, np.ndarray]:
             softness = jnp.mean(jnp.min(jax.nn.softmax(-energies / temperature), axis=1))
         else:
             softness = jnp.zeros(())
-        print(
-            f"  T = {temperature:<6g} centres {found[temperature].round(4)}, least responsibility {softness:.4f}"
-        )
+        centres = found[temperature].round(4)
+        print(f"  T = {temperature:<6g} centres {centres}, least responsibility {softness:.4f}")
     hard = fe.KMeans(2, init=np.array([[-0.1], [0.1]])).fit(X)
     print(f"  KMeans     centres {np.sort(hard.cluster_centers_[:, 0]).round(4)}")
     found["KMeans"] = np.sort(hard.cluster_centers_[:, 0])

@@ -1,4 +1,4 @@
-"""The examples run and say what they are meant to say; the code in the documentation runs and prints what is shown."""
+"""The examples say what they are meant to say; the code in the documentation prints what is shown."""
 
 import contextlib
 import io

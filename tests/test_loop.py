@@ -17,7 +17,7 @@ from safetensors.numpy import save_file
 from sklearn.exceptions import ConvergenceWarning
 
 from freeenergy import PPCA, Checkpoint, Fit, GaussianMixture, KMeans, progress_bar
-from freeenergy._core import AbstractAlgorithm, AbstractProgress, Info, iterate, silent
+from freeenergy._core import AbstractAlgorithm, AbstractProgress, Data, Info, iterate, silent
 from freeenergy.learning import EM, Gradient, fit, negative_log_likelihood
 from freeenergy.models import Clusters
 
@@ -386,3 +386,12 @@ def test_an_estimator_warns_with_the_reason():
         ConvergenceWarning, match=r"the objective became non-finite at iteration \d+; the last good"
     ):
         GaussianMixture(2, learner=learner, random_state=0).fit(ROWS)
+
+
+def test_fit_refuses_what_it_would_ignore(key):
+    model = Clusters(jnp.zeros((1, 2)))
+    rows = np.zeros((4, 2))
+    with pytest.raises(ValueError, match="The 'weight' of fit must be None for Data"):
+        fit(model, EM(), Data.of(rows), key=key, weight=np.ones(4))
+    with pytest.raises(ValueError, match="Got the learner EM instead"):
+        fit(model, EM(), rows, key=key, validation=rows)

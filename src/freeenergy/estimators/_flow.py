@@ -223,7 +223,7 @@ class NormalizingFlow(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Abstrac
             key=fit_key,
             max_iter=self.max_iter,
             progress=self._progress(),
-            checkpoint=self._checkpoint(f"{rows.x.shape}"),
+            checkpoint=self._checkpoint(rows.identity()),
         )
         fitted = result.model
         flow = fitted.flow if isinstance(fitted, FlowWithMissing) else fitted

@@ -168,7 +168,7 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AbstractDensity):
             key=fit_key,
             max_iter=self.max_iter,
             progress=self._progress(),
-            checkpoint=self._checkpoint(f"{rows.x.shape}"),
+            checkpoint=self._checkpoint(rows.identity()),
         )
         # evidence is a difference of large numbers: it is taken in double precision
         return dataclasses.replace(result, model=cast(result.model, np.float64))

@@ -58,7 +58,9 @@ def canonical_rows(X: np.ndarray, weight: np.ndarray | None, scaling: Scaling) -
 
 def unit_free_hashes(X: np.ndarray, scaling: Scaling) -> np.ndarray:
     """A 64-bit number for each row that is the same in whichever units the row is given."""
-    return row_hashes(np.rint(scaling.apply(X) * 1024))
+    z = scaling.apply(X)
+    z *= 1024
+    return row_hashes(np.rint(z, out=z))
 
 
 def row_seeds(X: np.ndarray, scaling: Scaling) -> np.ndarray:
@@ -116,7 +118,9 @@ class Scaling(NamedTuple):
         return Scaling(shift, scale)
 
     def apply(self, x: np.ndarray) -> np.ndarray:
-        return (x - self.shift) / self.scale
+        z = x - self.shift
+        z /= self.scale
+        return z
 
     def invert(self, z: np.ndarray) -> np.ndarray:
         return z * self.scale + self.shift

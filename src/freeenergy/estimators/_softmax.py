@@ -17,11 +17,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from .._core import AbstractAlgorithm, Data, Evidence, Fit, Kind, map_rows
 from ..learning import LBFGS, AbstractAnswerPhase, Boltzmann, ConditionalContrastive, Gradient, fit
 from ..learning._objectives import Batch
-from ..models import SoftmaxModel
+from ..models import Density, SoftmaxModel
 from ._base import Shell
 from ._gaussian import GaussianDensity
-from ._networks import adam
-from ._rows import Rows, Scaling, canonical_rows
+from ._networks import adam, seeded
+from ._rows import Rows, Scaling, canonical_rows, row_seeds
 from ._validation import (
     check_instance,
     check_int,
@@ -48,6 +48,17 @@ class RidgeContrastive(eqx.Module):
 
 def _scores(row: Array, model: SoftmaxModel) -> Array:
     return -model.energies(row)
+
+
+def _averaged(
+    pair: tuple[Array, Array], inputs: Density, model: SoftmaxModel, seed: Array
+) -> tuple[Array, Array]:
+    """p(y | x) averaged over completions of a row, and the standard error of that."""
+    row, row_seed = pair
+    keys = jax.random.split(seeded(seed, row_seed), _IMPUTATIONS)
+    draws = jax.vmap(lambda k: inputs.complete_sample(row, key=k))(keys)
+    p = jax.vmap(lambda x: model.posterior(x).probabilities)(draws)
+    return jnp.mean(p, axis=0), jnp.std(p, axis=0) / jnp.sqrt(_IMPUTATIONS - 1)
 
 
 class SoftmaxRegression(ClassifierMixin, Shell):
@@ -101,14 +112,14 @@ class SoftmaxRegression(ClassifierMixin, Shell):
         check_real(self, "tol")
         check_instance(self, "learner", AbstractAlgorithm, optional=True)
         X, y = validate_data(self, X, y, dtype=np.float64, ensure_all_finite="allow-nan")
-        check_observed(X, getattr(self, "feature_names_in_", None))
         check_classification_targets(y)
         encoder = LabelEncoder().fit(y)
         self.classes_: np.ndarray = np.asarray(encoder.classes_)
         answers = np.asarray(encoder.transform(y))
         weight = check_weight(X, sample_weight)
+        check_observed(X, getattr(self, "feature_names_in_", None), weight=weight)
         key = random_key(self.random_state)
-        self.seed_ = int(jax.random.bits(key, dtype="uint32"))
+        self.seed_ = np.asarray(jax.random.bits(key, dtype="uint32"))
         self.scaling_ = Scaling.standardise(X, weight)
         self.inputs_ = GaussianDensity().fit(X, sample_weight=sample_weight)
         # the answer is one more column, so that rows keep theirs when they are sorted and merged
@@ -121,7 +132,8 @@ class SoftmaxRegression(ClassifierMixin, Shell):
         X, answers = rows.x[:, :-1], rows.x[:, -1].astype(np.int32)
         weight = rows.weight
         if np.isnan(X).any():
-            X = self._completed(X).reshape(-1, X.shape[1])
+            seed = int(self.seed_) % 2**31
+            X = self.inputs_.sample(_IMPUTATIONS, random_state=seed, given=X).reshape(-1, X.shape[1])
             answers = np.tile(answers, _IMPUTATIONS)
             weight = np.tile(weight, _IMPUTATIONS) / _IMPUTATIONS
         data = Data.of((self.scaling_.apply(X), answers), weight)
@@ -135,56 +147,52 @@ class SoftmaxRegression(ClassifierMixin, Shell):
             key=key,
             max_iter=self.max_iter,
             progress=self._progress(),
-            checkpoint=self._checkpoint(f"{X.shape}"),
+            checkpoint=self._checkpoint(rows.identity()),
         )
-
-    def _completed(self, X: np.ndarray) -> np.ndarray:
-        """`X` with missing entries drawn, as often as there are imputations."""
-        return self.inputs_.sample(_IMPUTATIONS, random_state=self.seed_ % 2**31, given=X)
 
     def _validated(self, X: Any) -> np.ndarray:
         check_is_fitted(self, "model_")
         return check_rows(self, X, reset=False)
 
     def decision_function(self, X: Any) -> np.ndarray:
-        """−e(x, y) of each answer; for two answers the difference that favours the second."""
-        scores = self._scores(self._validated(X))
-        return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
-
-    def _scores(self, X: np.ndarray) -> np.ndarray:
-        """−e(x, y); for incomplete rows the log of the probability averaged over completions."""
+        """log p(y | x) of each answer up to a constant; for two answers how much favours the second."""
+        X = self._validated(X)
         holes = np.isnan(X).any(axis=1)
         scores = np.empty((len(X), len(self.classes_)))
         if (~holes).any():
             scores[~holes] = map_rows(_scores, self.scaling_.apply(X[~holes]), self.model_)
-        for i in np.flatnonzero(holes):
-            # row by row: the draws for a row must not depend on the rows beside it
-            draws = self._completed(X[i : i + 1])[:, 0]
-            logits = map_rows(_scores, self.scaling_.apply(draws), self.model_)
-            scores[i] = np.log(_softmax(logits).mean(axis=0))
-        return scores
+        if holes.any():
+            scores[holes] = np.log(self._predictive(X[holes])[0])
+        return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
+
+    def _predictive(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """p(y | x) of each answer, averaged over draws of what is missing, and its standard error."""
+        pairs = (self.scaling_.apply(X), row_seeds(X, self.scaling_))
+        mean, error = map_rows(_averaged, pairs, self.inputs_.model_, self.model_, self.seed_, block=256)
+        return mean, np.where(np.isnan(X).any(axis=1, keepdims=True), error, 0.0)
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """p(y | x) of each answer."""
-        return _softmax(self._scores(self._validated(X)))
+        return self._predictive(self._validated(X))[0]
 
     def predict(self, X: Any) -> np.ndarray:
         """The answer of least energy."""
-        return self.classes_[np.argmax(self._scores(self._validated(X)), axis=1)]
+        return self.classes_[np.argmax(self.predict_proba(X), axis=1)]
 
     def evidence(self, X: Any, y: Any) -> Evidence:
         """log p(y | x) of each row."""
         X = self._validated(X)
-        log_p = np.log(np.maximum(_softmax(self._scores(X)), np.finfo(float).tiny))
-        column = {label: i for i, label in enumerate(self.classes_.tolist())}
-        unknown = [label for label in np.asarray(y).tolist() if label not in column]
-        if unknown:
+        answers = np.asarray(y)
+        place = np.searchsorted(self.classes_, answers).clip(max=len(self.classes_) - 1)
+        unknown = answers[self.classes_[place] != answers]
+        if len(unknown):
             raise ValueError(
-                f"The labels 'y' must be among those that were fitted. Got {unknown[0]!r} instead."
+                f"The labels 'y' must be among those that were fitted. Got {unknown.tolist()[0]!r} instead."
             )
-        index = np.array([column[label] for label in np.asarray(y).tolist()], int)
+        mean, error = (part[np.arange(len(X)), place] for part in self._predictive(X))
+        mean = np.maximum(mean, np.finfo(float).tiny)
         kind = Kind.ESTIMATE if np.isnan(X).any() else Kind.EXACT
-        return Evidence(log_p[np.arange(len(X)), index], np.zeros(len(X)), kind)
+        return Evidence(np.log(mean), error / mean, kind)
 
     @property
     def coef_(self) -> np.ndarray:
@@ -202,8 +210,3 @@ def _learner(phase: AbstractAnswerPhase, penalty: float, tol: float) -> Abstract
     if isinstance(phase, Boltzmann):
         return LBFGS(objective, tol)
     return Gradient(adam(0.01), objective, batch_size=None, average=0.99, patience=50, tol=tol)
-
-
-def _softmax(scores: np.ndarray) -> np.ndarray:
-    mass = np.exp(scores - scores.max(axis=1, keepdims=True))
-    return mass / mass.sum(axis=1, keepdims=True)

@@ -173,7 +173,7 @@ class VAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AbstractDensity):
             key=fit_key,
             max_iter=self.max_iter,
             progress=self._progress(),
-            checkpoint=self._checkpoint(f"{rows.x.shape}"),
+            checkpoint=self._checkpoint(rows.identity()),
         )
         # evaluation is in double precision, so that rows give the same number in any company
         return dataclasses.replace(result, model=cast_model(result.model))

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from jax import Array
 
 from .._core import AbstractAlgorithm, AbstractProgress, Checkpoint, Data, Fit, iterate, silent
+from ._gradient import Gradient
 
 Model = TypeVar("Model")
 
@@ -40,6 +41,13 @@ def fit(
     Returns:
         The fitted model with its history.
     """
+    if isinstance(data, Data) and weight is not None:
+        raise ValueError("The 'weight' of fit must be None for Data, which has its own. Got both.")
+    if validation is not None and not isinstance(learner, Gradient):
+        raise ValueError(
+            "The 'validation' rows of fit are for early stopping by Gradient. "
+            f"Got the learner {type(learner).__name__} instead."
+        )
     rows = data if isinstance(data, Data) else Data.of(data, weight)
     if validation is not None:
         held = validation if isinstance(validation, Data) else Data.of(validation)

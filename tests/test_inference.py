@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from scipy import integrate, optimize, stats
 
+from freeenergy import inference
 from freeenergy._core import boltzmann
+from freeenergy.distributions import entropy
 from freeenergy.inference import (
     annealed_importance,
     argmin_by_gradient,
@@ -28,6 +30,7 @@ from freeenergy.inference import (
     self_normalised_mean,
     sigmoid_schedule,
 )
+from freeenergy.models import BernoulliUnits, Harmonium
 
 COUPLING = np.array([[0.0, 1.2, -0.7], [1.2, 0.0, 0.9], [-0.7, 0.9, 0.0]])
 FIELD = np.array([0.3, -0.8, 0.5])
@@ -326,3 +329,34 @@ def test_schedules_rise_from_zero_to_one():
     steps = np.diff(sigmoid_schedule(10))
     assert steps[0] < steps[4]
     np.testing.assert_allclose(np.diff(linear_schedule(10)), 0.1, rtol=1e-12)
+
+
+def test_records_say_what_they_hold():
+    found = argmin_over_points(lambda z: (z - 2.0) ** 2, jnp.arange(4.0))
+    assert isinstance(found, inference.Minimum)
+    assert found == inference.Minimum(jnp.array(2.0), jnp.array(0.0), jnp.array(True))
+    estimate = importance_estimate(jnp.log(jnp.array([1.0, 3.0])))
+    assert isinstance(estimate, inference.ImportanceEstimate)
+    np.testing.assert_allclose(estimate.log_mean, np.log(2.0))
+    np.testing.assert_allclose(estimate.effective_sample_size, 16 / 10)
+
+
+def test_point_mass():
+    mass = inference.PointMass(jnp.array([1.0, 2.0]))
+    np.testing.assert_array_equal(mass.sample(key=jax.random.key(0)), [1.0, 2.0])
+    assert mass.log_prob(jnp.array([1.0, 2.0])) == 0
+    assert mass.log_prob(jnp.array([1.0, 2.5])) == -jnp.inf
+    assert entropy(mass) == 0
+
+
+def test_annealing_of_independent_units_is_exact_in_both_directions():
+    # with no coupling every intermediate model factorises: all weights are equal
+    bias = jnp.array([0.5, -1.0, 2.0])
+    rbm = Harmonium(BernoulliUnits(bias), BernoulliUnits(jnp.zeros(2)), jnp.zeros((3, 2)))
+    both = rbm.log_partition_annealed(chains=8, steps=10, key=jax.random.key(0))
+    assert isinstance(both, inference.Sandwich)
+    exact = np.sum(np.log1p(np.exp(np.asarray(bias)))) + 2 * np.log(2)
+    for side in both:
+        assert isinstance(side, inference.Annealed)
+        np.testing.assert_allclose(side.log_partition, exact, rtol=1e-12)
+        np.testing.assert_allclose(side.stderr, 0, atol=1e-12)

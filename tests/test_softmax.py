@@ -55,5 +55,5 @@ def test_missing_inputs_are_averaged_over():
 
 def test_unknown_label_is_refused():
     model = fe.SoftmaxRegression().fit(X, y)
-    with pytest.raises(ValueError, match="must be among those that were fitted. Got 7 instead"):
+    with pytest.raises(ValueError, match=r"must be among those that were fitted. Got 7 instead"):
         model.evidence(X[:1], [7])

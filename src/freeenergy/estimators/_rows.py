@@ -91,9 +91,10 @@ class Scaling(NamedTuple):
         """
         weight = np.ones(len(x)) if weight is None else weight
         holes = np.isnan(x)
-        anchor = x[np.argmax(~holes, axis=0), np.arange(x.shape[1])]
+        incomplete = holes.any()
+        anchor = x[np.argmax(~holes, axis=0), np.arange(x.shape[1])] if incomplete else x[0]
         gap = x - anchor
-        if holes.any():
+        if incomplete:
             gap[holes] = 0.0
             total = weight @ ~holes
         else:
@@ -103,7 +104,7 @@ class Scaling(NamedTuple):
         gap /= size
         offset = weight @ gap / total
         gap -= offset
-        if holes.any():
+        if incomplete:
             gap[holes] = 0.0
         np.square(gap, out=gap)
         spread = size * np.sqrt(weight @ gap / total)

@@ -209,4 +209,4 @@ def _learner(phase: AbstractAnswerPhase, penalty: float, tol: float) -> Abstract
     objective = RidgeContrastive(phase, penalty)
     if isinstance(phase, Boltzmann):
         return LBFGS(objective, tol)
-    return Gradient(adam(0.01), objective, batch_size=None, average=0.99, patience=50, tol=tol)
+    return Gradient(adam(0.02), objective, batch_size=None, average=0.95, patience=50, tol=max(tol, 1e-4))

@@ -176,6 +176,7 @@ class VAE(eqx.Module):
         return self.emission.mean(self.decoder(z))
 
     def sample(self, *, key: Array) -> Array:
+        """One draw of x."""
         latent, emit = jax.random.split(key)
         return self.emission.sample(self.decoder(self.prior.sample(key=latent)), key=emit)
 

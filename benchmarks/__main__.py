@@ -27,6 +27,8 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="small sizes, to see that everything runs")
     parser.add_argument("--write", action="store_true", help=f"write the table to {RESULTS.name}")
     options = parser.parse_args()
+    if options.write and (options.quick or options.only):
+        parser.error("--write is for all workloads at full size")
     console = Console()
     rows: list[Row] = []
     for name in options.only or NAMES:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import statistics
-from importlib.metadata import version
+from importlib.metadata import distributions
 from pathlib import Path
 
 from rich.console import Console
@@ -51,7 +51,8 @@ def show(rows: list[Row], console: Console) -> None:
 def write(rows: list[Row]) -> None:
     """Writes the table, with the machine and the versions it belongs to, to `RESULTS`."""
     machine = f"{os.cpu_count()} cores, {platform.machine()}, {platform.system()}"
-    versions = ", ".join(f"{package} {version(package)}" for package in _PACKAGES)
+    found = {distribution.name: distribution.version for distribution in distributions()}
+    versions = ", ".join(f"{package} {found[package]}" for package in _PACKAGES if package in found)
     lines = [
         "# Speed beside the peers",
         "",

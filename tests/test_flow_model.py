@@ -8,8 +8,8 @@ import pytest
 from scipy import stats
 
 from freeenergy.bijections import Exp, GeneralAffine, Inverse, Shift, ShiftScale, Spline
-from freeenergy.distributions import AbstractDistribution, Diagonal, Gaussian
-from freeenergy.models import Flow, autoregressive_flow, coupling_flow
+from freeenergy.distributions import AbstractDistribution, Diagonal, Gaussian, Transformed
+from freeenergy.models import autoregressive_flow, coupling_flow
 
 TRANSFORMERS = [Shift(), ShiftScale(), Spline(bins=5, bound=2.5)]
 KINDS = [coupling_flow, autoregressive_flow]
@@ -31,7 +31,7 @@ def shaken(flow, seed, scale):
             return leaf
         return jnp.asarray(np.asarray(leaf) + scale * rng.normal(size=leaf.shape))
 
-    return Flow(flow.base, jax.tree.map(shake, flow.bijection))
+    return Transformed(flow.base, jax.tree.map(shake, flow.bijection))
 
 
 @eqx.filter_jit
@@ -39,7 +39,7 @@ def _evaluate(flow, grid, keys):
     noise = jax.vmap(lambda key: flow.base.sample(key=key))(keys)
     draws = jax.vmap(lambda key: flow.sample(key=key))(keys)
     log_p = jax.vmap(flow.log_prob)(jnp.concatenate([grid, draws]))
-    return log_p[: len(grid)], log_p[len(grid) :], draws, jax.vmap(flow.to_latent)(draws), noise
+    return log_p[: len(grid)], log_p[len(grid) :], draws, jax.vmap(flow.to_base)(draws), noise
 
 
 def evaluate(flow, dim):
@@ -81,7 +81,7 @@ def test_untrained_flow_is_its_base(case):
 @pytest.mark.parametrize("dim", [2, 3, 5])
 def test_two_coupling_layers_transform_every_entry(dim):
     flow = shaken(small(coupling_flow, dim, Shift(), layers=2), 5, 0.5)
-    latent = eqx.filter_jit(lambda flow, x: flow.to_latent(x))(flow, jnp.zeros(dim))
+    latent = eqx.filter_jit(lambda flow, x: flow.to_base(x))(flow, jnp.zeros(dim))
     assert (np.asarray(latent) != 0).all()
 
 
@@ -115,7 +115,7 @@ def test_single_precision_throughout(case):
 
 
 def test_exponential_of_a_gaussian_is_log_normal():
-    flow = Flow(Gaussian(jnp.array([0.5]), Diagonal(jnp.array([4.0]))), Exp())
+    flow = Transformed(Gaussian(jnp.array([0.5]), Diagonal(jnp.array([4.0]))), Exp())
     wanted = stats.lognorm(s=2, scale=np.exp(0.5)).logpdf(3.0)
     assert float(flow.log_prob(jnp.array([3.0]))) == pytest.approx(wanted, rel=1e-12)
 
@@ -135,7 +135,7 @@ def test_linear_flow_with_logistic_sources_has_the_infomax_gradient():
     rows, unmixing = rng.laplace(size=(30, 2)), rng.normal(size=(2, 2))
 
     def loss(matrix):
-        flow = Flow(_Logistic(), Inverse(GeneralAffine(jnp.zeros(2), matrix)))
+        flow = Transformed(_Logistic(), Inverse(GeneralAffine(jnp.zeros(2), matrix)))
         return -jnp.mean(jax.vmap(flow.log_prob)(jnp.asarray(rows)))
 
     outputs = 1 / (1 + np.exp(-rows @ unmixing.T))

@@ -118,7 +118,14 @@ def _split(vector: Array, sizes: tuple[int, ...] | list[int]) -> list[Array]:
 
 
 class Transformed(AbstractDistribution):
-    """The law of y = f(x) for x from `base`:  log p(y) = log p_base(f⁻¹(y)) + log |∂f⁻¹/∂y|.
+    """The law of x = f(z) for z from `base`:  log p(x) = log p_base(f⁻¹(x)) + log |det ∂f⁻¹/∂x|.
+
+    With learnable layers in f this is a normalising flow: the hidden z is recognised exactly, by the
+    inverse, so that the free energy is −log p(x) itself.
+
+    Attributes:
+        base: the distribution of z.
+        bijection: f, whose `forward` makes data of noise.
 
     >>> from freeenergy.bijections import Exp
     >>> from freeenergy.distributions import Diagonal, Gaussian
@@ -136,3 +143,7 @@ class Transformed(AbstractDistribution):
 
     def sample(self, *, key: Array) -> Array:
         return self.bijection.forward(self.base.sample(key=key))[0]
+
+    def to_base(self, x: Array) -> Array:
+        """The only z that makes `x`."""
+        return self.bijection.inverse(x)[0]

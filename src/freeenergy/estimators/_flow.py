@@ -15,7 +15,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from .._core import AbstractAlgorithm, Evidence, Fit, Kind, buffer, map_rows
 from ..bijections import AbstractTransformer, Spline
-from ..distributions import AbstractDistribution, Full
+from ..distributions import AbstractDistribution, Full, Transformed
 from ..inference import (
     AbstractExpectation,
     AbstractRecognition,
@@ -24,8 +24,8 @@ from ..inference import (
     importance_log_weights,
 )
 from ..learning import Gradient, ImportanceWeighted, fit, negative_log_likelihood
-from ..models import Flow, coupling_flow
 from ..models import Mixture as MixtureModel
+from ..models import coupling_flow
 from ._base import AbstractDensity, draw_rows, key_data
 from ._mixture import GaussianMixture
 from ._networks import adam, cast, seeded, split_rows
@@ -65,7 +65,7 @@ class _FromMixture(AbstractRecognition):
 class FlowWithMissing(eqx.Module):
     """A flow in which the missing entries of x are the hidden cause: e(x, z) = −log p(x with z put in)."""
 
-    flow: Flow
+    flow: Transformed
     proposal: MixtureModel = buffer()
 
     def energy(self, x: Array, z: Array) -> Array:
@@ -120,7 +120,7 @@ def _complete_sample(pair: tuple[Array, Array], model: FlowWithMissing) -> Array
 
 
 def _to_latent(row: Array, model: FlowWithMissing) -> Array:
-    return model.flow.to_latent(row)
+    return model.flow.to_base(row)
 
 
 class NormalizingFlow(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AbstractDensity):
@@ -150,7 +150,7 @@ class NormalizingFlow(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Abstrac
     def __init__(
         self,
         transformer: AbstractTransformer | None = None,
-        architecture: Callable[..., Flow] = coupling_flow,
+        architecture: Callable[..., Transformed] = coupling_flow,
         *,
         layers: int = 6,
         width: int = 64,

@@ -3,7 +3,7 @@
 from ._base import AbstractEnergy, AbstractExpectationMaximisation, AbstractRegularised
 from ._clusters import Clusters
 from ._density import Density
-from ._flow import Flow, autoregressive_flow, coupling_flow
+from ._flow import autoregressive_flow, coupling_flow
 from ._harmonium import AbstractFiniteUnits, AbstractUnits, BernoulliUnits, GaussianUnits, Harmonium
 from ._linear_gaussian import LinearGaussian, ppca_closed_form
 from ._mixture import Mixture
@@ -30,7 +30,6 @@ __all__ = [
     "BernoulliUnits",
     "Clusters",
     "Density",
-    "Flow",
     "GaussianEmission",
     "GaussianEncoder",
     "GaussianUnits",

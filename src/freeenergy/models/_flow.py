@@ -9,7 +9,6 @@ import numpy as np
 from jax import Array
 
 from ..bijections import (
-    AbstractBijection,
     AbstractTransformer,
     Coupling,
     Elementwise,
@@ -18,38 +17,7 @@ from ..bijections import (
     MaskedMLP,
     Repeated,
 )
-from ..distributions import AbstractDistribution, Diagonal, Gaussian
-
-
-class Flow(AbstractDistribution):
-    """x = f(z) with z drawn from a base distribution:  log p(x) = log p_base(f⁻¹(x)) + log |det ∂f⁻¹/∂x|.
-
-    The recognition distribution of z is a point, the exact inverse, so the free energy is −log p(x)
-    itself.
-
-    Attributes:
-        base: the distribution of z.
-        bijection: f, whose `forward` makes data of noise.
-
-    >>> from freeenergy.bijections import Exp
-    >>> log_normal = Flow(Gaussian(jnp.zeros(1), Diagonal(jnp.ones(1))), Exp())
-    >>> round(float(log_normal.log_prob(jnp.array([1.0]))), 6)
-    -0.918939
-    """
-
-    base: AbstractDistribution
-    bijection: AbstractBijection
-
-    def log_prob(self, x: Array) -> Array:
-        z, log_det = self.bijection.inverse(x)
-        return self.base.log_prob(z) + log_det
-
-    def sample(self, *, key: Array) -> Array:
-        return self.bijection.forward(self.base.sample(key=key))[0]
-
-    def to_latent(self, x: Array) -> Array:
-        """The only z that makes `x`."""
-        return self.bijection.inverse(x)[0]
+from ..distributions import Diagonal, Gaussian, Transformed
 
 
 def coupling_flow(
@@ -61,7 +29,7 @@ def coupling_flow(
     depth: int = 2,
     dtype=jnp.float32,
     key: Array,
-) -> Flow:
+) -> Transformed:
     """A flow of coupling layers from a Gaussian with learnable mean and scales; it starts as N(0, I).
 
     Layers come in pairs that exchange what is passive, so that two layers transform every entry; each
@@ -85,9 +53,9 @@ def coupling_flow(
     _check(dim=dim, layers=layers, width=width, depth=depth)
     if dim == 1:
         parameters = jnp.zeros((layers, 1, transformer.size), dtype)
-        return Flow(_standard_normal(dim, dtype), Repeated(Elementwise(transformer, parameters)))
+        return Transformed(_standard_normal(dim, dtype), Repeated(Elementwise(transformer, parameters)))
     stack = _couplings(dim, transformer, layers, width, depth, dtype, key)
-    return Flow(_standard_normal(dim, dtype), Repeated(stack))
+    return Transformed(_standard_normal(dim, dtype), Repeated(stack))
 
 
 @eqx.filter_jit
@@ -117,7 +85,7 @@ def autoregressive_flow(
     depth: int = 2,
     dtype=jnp.float32,
     key: Array,
-) -> Flow:
+) -> Transformed:
     """A masked autoregressive flow from a Gaussian with learnable mean and scales; it starts as N(0, I).
 
     `log_prob` is one pass through each network and `sample` one a dimension.  The order of the
@@ -130,7 +98,7 @@ def autoregressive_flow(
     """
     _check(dim=dim, layers=layers, width=width, depth=depth)
     stack = _autoregressions(dim, transformer, layers, width, depth, dtype, key)
-    return Flow(_standard_normal(dim, dtype), Repeated(stack))
+    return Transformed(_standard_normal(dim, dtype), Repeated(stack))
 
 
 @eqx.filter_jit

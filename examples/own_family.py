@@ -15,7 +15,7 @@ import numpy as np
 from jax import Array
 
 import freeenergy as fe
-from freeenergy._core import parameter, unit_interval
+from freeenergy import parameter, unit_interval
 from freeenergy.distributions import AbstractFactorised
 
 

@@ -31,7 +31,7 @@ from freeenergy.distributions import (
 from freeenergy.learning import (
     EM,
     MAP,
-    Batch,
+    AllRows,
     ClosedForm,
     Gradient,
     Incremental,
@@ -220,7 +220,7 @@ def test_the_tempered_free_energy_never_rises(key):
 
 
 def test_sweeps_reach_the_same_optimum(key):
-    batch = fit(FULL, EM(tol=1e-12, sweep=Batch()), X, key=key, max_iter=500)
+    batch = fit(FULL, EM(tol=1e-12, sweep=AllRows()), X, key=key, max_iter=500)
     assert batch.converged
     # 320 padded rows do not divide by seven
     parts = fit(FULL, EM(tol=1e-12, sweep=Incremental(7)), X, key=key, max_iter=500)

@@ -194,7 +194,7 @@ def test_skeletons_of_contributing_work(root):
     assert (float(back), float(slope)) == (pytest.approx(1.0), -1.0)
 
     from freeenergy.inference import Quadratic, argmin_by_gradient, free_energy
-    from freeenergy.learning._objectives import Batch
+    from freeenergy.learning import Batch
     from freeenergy.models import LinearGaussian
 
     rows = Batch(jnp.zeros((4, 2)), jnp.full(4, 0.25))

@@ -15,6 +15,7 @@ from freeenergy.learning import (
     AbstractAnswerPhase,
     AbstractNegativePhase,
     Argmin,
+    Batch,
     Boltzmann,
     ConditionalContrastive,
     Contrastive,
@@ -26,7 +27,6 @@ from freeenergy.learning import (
     PersistentChains,
     fit,
 )
-from freeenergy.learning._objectives import Batch
 from freeenergy.models import BernoulliUnits, Harmonium, SoftmaxModel
 
 STATES = np.array(list(itertools.product([0.0, 1.0], repeat=3)))

@@ -12,13 +12,13 @@ from freeenergy.learning import (
     LBFGS,
     MAP,
     Argmin,
+    Batch,
     Boltzmann,
     ConditionalContrastive,
     Gradient,
     Margin,
     fit,
 )
-from freeenergy.learning._objectives import Batch
 from freeenergy.models import SoftmaxModel
 
 X = np.array([[1.0, 2.0]])

@@ -10,8 +10,7 @@ from scipy.stats import bernoulli, multivariate_normal, norm
 
 from freeenergy.distributions import Diagonal
 from freeenergy.inference import Split, importance_log_weights
-from freeenergy.learning import FreeEnergy, Gradient, ImportanceWeighted, fit
-from freeenergy.learning._objectives import Batch
+from freeenergy.learning import Batch, FreeEnergy, Gradient, ImportanceWeighted, fit
 from freeenergy.models import (
     VAE,
     BernoulliEmission,

@@ -9,8 +9,26 @@ _configure()
 
 from importlib.metadata import version as _version  # noqa: E402
 
-from . import bijections, distributions, inference, learning, models, testing  # noqa: E402
-from ._core import Checkpoint, Evidence, Fit, Kind, freeze, progress_bar  # noqa: E402
+from . import bijections, distributions, estimators, inference, learning, models, testing  # noqa: E402
+from ._core import (  # noqa: E402
+    AbstractAlgorithm,
+    Checkpoint,
+    Constraint,
+    Data,
+    Evidence,
+    Fit,
+    Info,
+    Kind,
+    buffer,
+    freeze,
+    parameter,
+    positive,
+    positive_definite,
+    progress_bar,
+    real,
+    simplex,
+    unit_interval,
+)
 from .estimators import (  # noqa: E402
     PPCA,
     RBM,
@@ -32,12 +50,16 @@ __all__ = [
     "PPCA",
     "RBM",
     "VAE",
+    "AbstractAlgorithm",
     "Checkpoint",
+    "Constraint",
+    "Data",
     "Evidence",
     "FactorAnalysis",
     "Fit",
     "GaussianDensity",
     "GaussianMixture",
+    "Info",
     "KMeans",
     "Kind",
     "Mixture",
@@ -46,11 +68,19 @@ __all__ = [
     "RandomRows",
     "SoftmaxRegression",
     "bijections",
+    "buffer",
     "distributions",
+    "estimators",
     "freeze",
     "inference",
     "learning",
     "models",
+    "parameter",
+    "positive",
+    "positive_definite",
     "progress_bar",
+    "real",
+    "simplex",
     "testing",
+    "unit_interval",
 ]

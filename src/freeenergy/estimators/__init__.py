@@ -1,5 +1,6 @@
 """Estimators: the scikit-learn shell."""
 
+from ._base import AbstractDensity, AbstractExactDensity
 from ._factor import PPCA, FactorAnalysis
 from ._flow import NormalizingFlow
 from ._gaussian import GaussianDensity
@@ -14,6 +15,8 @@ __all__ = [
     "PPCA",
     "RBM",
     "VAE",
+    "AbstractDensity",
+    "AbstractExactDensity",
     "AbstractStart",
     "FactorAnalysis",
     "GaussianDensity",

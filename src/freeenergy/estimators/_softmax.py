@@ -15,8 +15,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._core import AbstractAlgorithm, Data, Evidence, Fit, Kind, map_rows
-from ..learning import LBFGS, AbstractAnswerPhase, Boltzmann, ConditionalContrastive, Gradient, fit
-from ..learning._objectives import Batch
+from ..learning import LBFGS, AbstractAnswerPhase, Batch, Boltzmann, ConditionalContrastive, Gradient, fit
 from ..models import Density, SoftmaxModel
 from ._base import Shell
 from ._gaussian import GaussianDensity

@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import optax
 from jax import Array
+from jax.scipy.linalg import solve_triangular
 
 from .._core import categorical_entropy, log_mean_exp
 from ..distributions import AbstractDistribution, Diagonal, Gaussian, entropy
@@ -81,13 +82,27 @@ class Exact(AbstractRecognition):
 
 
 class Point(AbstractRecognition):
-    """q = all mass on the z of least energy, found by `search(energy, model, x)`."""
+    """q = all mass on the z of least energy, found by `search(energy)`."""
 
     search: Callable[..., Array]
     expectation: AbstractExpectation = eqx.field(default=Pathwise(), kw_only=True)
 
     def __call__(self, model: Any, x: Array) -> AbstractDistribution:
         return PointMass(jax.lax.stop_gradient(self.search(lambda z: model.energy(x, z))))
+
+
+def _balanced_noise(samples: int, dim: int) -> Array:
+    """Standard normal draws in opposite pairs whose covariance, given enough of them, is exactly I.
+
+    With the first two moments right, a quadratic energy gives the best mean and scales exactly.
+    """
+    half = jax.random.normal(jax.random.key(0), (samples // 2, dim))
+    if samples // 2 < dim:
+        half = half / jnp.sqrt(jnp.mean(half**2, axis=0))[None]
+    else:
+        factor = jnp.linalg.cholesky(half.T @ half / len(half))
+        half = solve_triangular(factor, half.T, lower=True).T
+    return jnp.concatenate([half, -half])
 
 
 class LocalGaussian(AbstractRecognition):
@@ -104,10 +119,7 @@ class LocalGaussian(AbstractRecognition):
     expectation: AbstractExpectation = eqx.field(default=Pathwise(32), kw_only=True)
 
     def __call__(self, model: Any, x: Array) -> AbstractDistribution:
-        half = jax.random.normal(jax.random.key(0), (self.samples // 2, self.dim))
-        noise = jnp.concatenate([half, -half])
-        # with the first two moments right, a quadratic energy gives its exact mean and scales
-        noise = noise / jnp.sqrt(jnp.mean(noise**2, axis=0))[None]
+        noise = _balanced_noise(self.samples, self.dim)
         schedule = optax.cosine_decay_schedule(self.learning_rate, self.steps)
         optimiser = optax.adam(schedule)
 

@@ -1,6 +1,6 @@
 """Learning: one loop, learners and objectives."""
 
-from ._em import EM, AbstractSweep, Batch, ClosedForm, Incremental, Stepwise, expect_all
+from ._em import EM, AbstractSweep, AllRows, ClosedForm, Incremental, Stepwise, expect_all
 from ._fit import fit
 from ._gradient import Gradient, decay_weights
 from ._lbfgs import LBFGS
@@ -20,6 +20,7 @@ from ._negative import (
 from ._objectives import (
     MAP,
     AbstractObjective,
+    Batch,
     FreeEnergy,
     ImportanceWeighted,
     negative_log_likelihood,
@@ -33,6 +34,7 @@ __all__ = [
     "AbstractNegativePhase",
     "AbstractObjective",
     "AbstractSweep",
+    "AllRows",
     "Argmin",
     "Batch",
     "Boltzmann",

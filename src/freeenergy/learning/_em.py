@@ -54,7 +54,7 @@ class AbstractSweep(eqx.Module):
         """The model after a pass, the state, and the mean free energy."""
 
 
-class Batch(AbstractSweep):
+class AllRows(AbstractSweep):
     """All rows, then one M step: the free energy never rises."""
 
     def init(self, model: Any, data: Data, temperature: Array) -> tuple[Any, Array]:
@@ -112,7 +112,7 @@ class Incremental(AbstractSweep):
     """A partial E step: `parts` of the rows in turn, each followed by an M step.
 
     The statistics of every part are kept, so that after each M step only one part is renewed and the
-    free energy of the whole still never rises.  Faster per pass than `Batch`, at `parts` times the
+    free energy of the whole still never rises.  Faster per pass than `AllRows`, at `parts` times the
     memory for statistics.
     """
 
@@ -196,13 +196,13 @@ class EM(AbstractAlgorithm):
         tol: an improvement that is no longer worth a pass; zero goes on while there is any.
         temperature: T of q ∝ exp(−e/T): 1 is ordinary EM, 0 hard EM (k-means, iterative PCA); a
             function of the iteration number gives annealing, which ends at what it tends to.
-        sweep: `Batch()`, `Stepwise(…)` or `Incremental(…)`.
+        sweep: `AllRows()`, `Stepwise(…)` or `Incremental(…)`.
         learnable: a tree of booleans as made by `freeze`: a partial M step leaves the rest as it is.
     """
 
     tol: float | Array = eqx.field(converter=jnp.asarray, default=1e-6)
     temperature: Any = eqx.field(converter=_array_unless_callable, default=1.0)
-    sweep: AbstractSweep = Batch()
+    sweep: AbstractSweep = AllRows()
     learnable: Any = None
 
     def _temperature(self, iteration: Array) -> Array:

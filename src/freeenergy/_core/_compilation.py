@@ -10,6 +10,8 @@ from pathlib import Path
 
 import jax
 
+_LEAST_THREADS = 16
+
 
 def _cache_directory() -> Path:
     if sys.platform == "darwin":
@@ -23,7 +25,13 @@ def _cache_directory() -> Path:
 
 
 def configure() -> None:
-    """Turns JAX's 64-bit mode on and, unless the user chose one, sets up a persistent cache."""
+    """Turns JAX's 64-bit mode on and, unless the user chose otherwise, sets up threads and a cache.
+
+    JAX's batched LAPACK calls wait inside a thread of XLA's pool for other threads of that pool: where
+    as many of them run at once as there are threads, all wait for ever.  On machines with few cores
+    the pool is therefore made larger (XLA reads its size from NPROC when it starts).
+    """
+    os.environ.setdefault("NPROC", str(max(_LEAST_THREADS, os.cpu_count() or 1)))
     jax.config.update("jax_enable_x64", True)
     if jax.config.values["jax_compilation_cache_dir"] is None:
         try:

@@ -49,6 +49,10 @@ class AbstractCovariance(eqx.Module):
         """Σ⁻¹ v."""
 
     @abc.abstractmethod
+    def precision(self) -> tuple[Array, Array]:
+        """Σ⁻¹ as a dense matrix, and log |Σ|, from one factorisation."""
+
+    @abc.abstractmethod
     def second_moments(self, x: Array) -> Array:
         """The vector of products of entries of x that the structure needs."""
 
@@ -155,6 +159,11 @@ class Full(AbstractCovariance):
     def solve(self, v: Array) -> Array:
         return jax.scipy.linalg.cho_solve((self._factor(), True), v)
 
+    def precision(self) -> tuple[Array, Array]:
+        factor = self._factor()
+        eye = jnp.eye(self.noise_size, dtype=factor.dtype)
+        return jax.scipy.linalg.cho_solve((factor, True), eye), log_det_cholesky(factor)
+
     def second_moments(self, x: Array) -> Array:
         return dense_second_moments(x)
 
@@ -219,6 +228,9 @@ class Diagonal(AbstractCovariance):
     def solve(self, v: Array) -> Array:
         return v / self._value().reshape((-1,) + (1,) * (v.ndim - 1))
 
+    def precision(self) -> tuple[Array, Array]:
+        return jnp.diag(1 / self._value()), self.log_det()
+
     def second_moments(self, x: Array) -> Array:
         return x**2
 
@@ -267,6 +279,9 @@ class Spherical(AbstractCovariance):
 
     def solve(self, v: Array) -> Array:
         return v / self._value()
+
+    def precision(self) -> tuple[Array, Array]:
+        return jnp.eye(self.dim, dtype=self._value().dtype) / self._value(), self.log_det()
 
     def second_moments(self, x: Array) -> Array:
         return x**2
@@ -351,6 +366,15 @@ class LowRank(AbstractCovariance):
         root = jnp.sqrt(self._values()[1]).reshape((-1,) + (1,) * (v.ndim - 1))
         scaled = v / root
         return (scaled - g @ jax.scipy.linalg.cho_solve((lower, True), g.T @ scaled)) / root
+
+    def precision(self) -> tuple[Array, Array]:
+        g, lower = self._inner()
+        d = self._values()[1]
+        root = jnp.sqrt(d)
+        # (I + GGᵀ)⁻¹ = I − HᵀH with H = L⁻¹Gᵀ
+        h = solve_triangular(lower, g.T, lower=True)
+        inner = jnp.eye(len(d), dtype=d.dtype) - h.T @ h
+        return inner / jnp.outer(root, root), log_det_cholesky(lower) + jnp.sum(jnp.log(d))
 
     def second_moments(self, x: Array) -> Array:
         return dense_second_moments(x)
@@ -440,6 +464,9 @@ class Tied(AbstractCovariance):
 
     def solve(self, v: Array) -> Array:
         return self.covariance.solve(v)
+
+    def precision(self) -> tuple[Array, Array]:
+        return self.covariance.precision()
 
     def second_moments(self, x: Array) -> Array:
         return self.covariance.second_moments(x)

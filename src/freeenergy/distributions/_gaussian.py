@@ -9,7 +9,13 @@ from jax import Array
 
 from .._core import LOG_2PI, cholesky, log_det_cholesky, parameter
 from ._base import AbstractExponentialFamily, AbstractShaped
-from ._covariance import AbstractCovariance, Full, dense_second_moments, triangle
+from ._covariance import (
+    AbstractCovariance,
+    Full,
+    dense_precision_coefficients,
+    dense_second_moments,
+    triangle,
+)
 
 
 class Gaussian(AbstractExponentialFamily, AbstractShaped):
@@ -68,7 +74,12 @@ class Gaussian(AbstractExponentialFamily, AbstractShaped):
 
     def coefficients(self) -> Array:
         if not self.masks_missing:
-            return jnp.concatenate([self.natural(), -self.log_partition()[None]])
+            # as in `natural` and `log_partition`, but with a single factorisation
+            precision, log_det = self.covariance.precision()
+            linear = precision @ self.mean
+            quadratic = dense_precision_coefficients(precision)
+            normaliser = 0.5 * (jnp.vdot(self.mean, linear) + log_det + len(linear) * LOG_2PI)
+            return jnp.concatenate([linear, quadratic, -normaliser[None]])
         linear = self.covariance.solve(self.mean)
         quadratic = self.covariance.precision_coefficients()
         terms = 0.5 * (linear * self.mean + jnp.log(-0.5 / quadratic) + LOG_2PI)

@@ -196,7 +196,7 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AbstractDensity):
             free[~holes] = map_rows(_free_energy, z[~holes], self.model_)
         if holes.any():
             most = int(np.isnan(z).sum(axis=1).max())
-            most = 1 << (most - 1).bit_length()
+            most = 12 if 8 < most <= 12 else 1 << (most - 1).bit_length()
             free[holes], error[holes] = map_rows(
                 _marginal,
                 (z[holes], seeds[holes]),

@@ -20,8 +20,11 @@ def expect_all(model: AbstractExpectationMaximisation, data: Data, temperature: 
 
     A model with a prior adds −log p(θ) / rows, so that what is returned is what EM lowers.
     """
+    prepared = model.prepare()
     statistics, free = sum_over_blocks(
-        lambda x, w: model.expect(x, w, temperature=temperature, incomplete=data.incomplete),
+        lambda x, w: model.expect_prepared(
+            prepared, x, w, temperature=temperature, incomplete=data.incomplete
+        ),
         data,
         block=model.rows_at_once,
     )

@@ -8,7 +8,7 @@ abstract classes the methods that recognitions use have fixed names: `energy(x, 
 from __future__ import annotations
 
 import abc
-from typing import ClassVar, Generic, Self, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import equinox as eqx
 from jax import Array
@@ -26,6 +26,15 @@ class AbstractExpectationMaximisation(eqx.Module, Generic[Statistics]):
     rows_at_once: ClassVar[int] = 2048
 
     @abc.abstractmethod
+    def prepare(self) -> Any:
+        """What of the E step does not depend on the rows; computed once for all blocks."""
+
+    @abc.abstractmethod
+    def expect_prepared(
+        self, prepared: Any, x: Array, weight: Array, *, temperature: Array, incomplete: bool
+    ) -> tuple[Statistics, Array]:
+        """`expect`, given what `prepare` returned."""
+
     def expect(
         self, x: Array, weight: Array, *, temperature: Array, incomplete: bool
     ) -> tuple[Statistics, Array]:
@@ -37,6 +46,9 @@ class AbstractExpectationMaximisation(eqx.Module, Generic[Statistics]):
             temperature: q ∝ exp(−e / temperature): one is the posterior, zero its mode.
             incomplete: whether `x` may hold NaN.
         """
+        return self.expect_prepared(
+            self.prepare(), x, weight, temperature=temperature, incomplete=incomplete
+        )
 
     @abc.abstractmethod
     def maximise(self, statistics: Statistics) -> Self:

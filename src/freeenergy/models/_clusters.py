@@ -44,8 +44,11 @@ class Clusters(AbstractExpectationMaximisation[ClusterStatistics]):
         """‖x − μ_z‖²."""
         return self.energies(x)[jnp.asarray(z, int)]
 
-    def expect(
-        self, x: Array, weight: Array, *, temperature: Array, incomplete: bool
+    def prepare(self) -> None:
+        return None
+
+    def expect_prepared(
+        self, prepared: None, x: Array, weight: Array, *, temperature: Array, incomplete: bool
     ) -> tuple[ClusterStatistics, Array]:
         rows = x.T
         filled = jnp.where(jnp.isnan(rows), 0, rows) if incomplete else rows

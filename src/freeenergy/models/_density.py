@@ -39,15 +39,18 @@ class Density(AbstractExpectationMaximisation[Array], AbstractDistribution, Abst
         """`x` with the NaN entries drawn given the observed ones."""
         return self.family.complete_sample(x, key=key)
 
-    def expect(
-        self, x: Array, weight: Array, *, temperature: Array, incomplete: bool
+    def prepare(self) -> Array:
+        return self.family.coefficients()
+
+    def expect_prepared(
+        self, prepared: Array, x: Array, weight: Array, *, temperature: Array, incomplete: bool
     ) -> tuple[Array, Array]:
         if incomplete and not self.family.masks_missing:
             features = jax.vmap(self.family.expected_features, out_axes=1)(x)
             energies = -jax.vmap(self.family.log_prob)(x)
         else:
             features = jax.vmap(self.family.features, out_axes=1)(x)
-            energies = -(self.family.coefficients() @ features + jax.vmap(self.family.log_base)(x))
+            energies = -(prepared @ features + jax.vmap(self.family.log_base)(x))
         return features @ weight, jnp.sum(jnp.where(weight > 0, weight * energies, 0))
 
     def maximise(self, statistics: Array) -> Density:

@@ -146,8 +146,11 @@ class LinearGaussian(
         z = self.posterior(x).sample(key=latent)
         return jnp.where(jnp.isnan(x), self._emit(z, emit), x)
 
-    def expect(
-        self, x: Array, weight: Array, *, temperature: Array, incomplete: bool
+    def prepare(self) -> None:
+        return None
+
+    def expect_prepared(
+        self, prepared: None, x: Array, weight: Array, *, temperature: Array, incomplete: bool
     ) -> tuple[LinearGaussianStatistics, Array]:
         if not incomplete:
             return self._expect_complete(x, weight, temperature)

@@ -69,9 +69,8 @@ class Mixture(
 
     def log_joint_complete(self, x: Array) -> Array:
         """`log_joint` for an event without NaN, by one product that all rows share."""
-        coefficients = self._over_components(lambda c: c.coefficients())
         member = self.component(0)
-        return coefficients @ member.features(x) + jnp.log(self.weights) + member.log_base(x)
+        return self.prepare() @ member.features(x) + jnp.log(self.weights) + member.log_base(x)
 
     def log_prob_complete(self, x: Array) -> Array:
         """`log_prob` for an event without NaN."""
@@ -111,25 +110,27 @@ class Mixture(
         k = self.posterior(x).sample(key=choose)
         return self.component(k).complete_sample(x, key=draw)
 
-    def expect(
-        self, x: Array, weight: Array, *, temperature: Array, incomplete: bool
+    def prepare(self) -> Array:
+        return self._over_components(lambda c: c.coefficients())
+
+    def expect_prepared(
+        self, prepared: Array, x: Array, weight: Array, *, temperature: Array, incomplete: bool
     ) -> tuple[MixtureStatistics, Array]:
         if not incomplete or self.components.masks_missing:
-            return self._expect_features(x, weight, temperature)
+            return self._expect_features(prepared, x, weight, temperature)
         return jax.lax.cond(
             jnp.any(jnp.isnan(x)),
             lambda: self._expect_moments(x, weight, temperature),
-            lambda: self._expect_features(x, weight, temperature),
+            lambda: self._expect_features(prepared, x, weight, temperature),
         )
 
     def _expect_features(
-        self, x: Array, weight: Array, temperature: Array
+        self, coefficients: Array, x: Array, weight: Array, temperature: Array
     ) -> tuple[MixtureStatistics, Array]:
         member = self.component(0)
         # features along the first axis: both products then run along contiguous rows
         features = jax.vmap(member.features, out_axes=1)(x)
         base = jax.vmap(member.log_base)(x)
-        coefficients = self._over_components(lambda c: c.coefficients())
         log_joint = coefficients @ features + jnp.log(self.weights)[:, None]
         free, r = boltzmann(-log_joint, temperature, axis=0)
         r = r * weight[None, :]
@@ -158,7 +159,9 @@ class Mixture(
         pad = -len(x) % size
         rows = jnp.concatenate([x, jnp.zeros((pad, x.shape[1]), x.dtype)]).reshape(-1, size, x.shape[1])
         weights = jnp.concatenate([weight, jnp.zeros(pad, weight.dtype)]).reshape(-1, size)
-        shapes = jax.eval_shape(lambda: self._expect_features(x[:1], weight[:1], temperature))
+        shapes = jax.eval_shape(
+            lambda: self._expect_features(self.prepare(), x[:1], weight[:1], temperature)
+        )
         zero = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
         return jax.lax.scan(block, zero, (rows, weights))[0]
 

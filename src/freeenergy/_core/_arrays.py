@@ -13,6 +13,8 @@ import numpy as np
 from jax import Array
 
 _SMALLEST = 16
+# blocks that are worked on at once; one XLA operation on a block is too small to share between cores
+_LANES = 2
 
 
 def bucket(rows: int) -> int:
@@ -92,12 +94,14 @@ def sum_over_blocks(function: Callable[[Any, Array], Any], data: Data, *, block:
         return x, jnp.where(at + jnp.arange(block, dtype=at.dtype) >= start, weight, 0)
 
     def body(i: Array, total: Any) -> Any:
-        return jax.tree.map(jnp.add, total, function(*rows(i * block)))
+        # the blocks of one round do not depend on each other, so that cores can share them
+        parts = [function(*rows((i * _LANES + lane) * block)) for lane in range(_LANES)]
+        return jax.tree.map(lambda t, *p: t + sum(p), total, *parts)
 
     shapes = jax.eval_shape(function, *jax.eval_shape(rows, jnp.asarray(0, jnp.int32)))
     zero = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
-    blocks = (data.rows + block - 1) // block
-    return jax.lax.fori_loop(0, blocks.astype(jnp.int32), body, zero)
+    rounds = (data.rows + _LANES * block - 1) // (_LANES * block)
+    return jax.lax.fori_loop(0, rounds.astype(jnp.int32), body, zero)
 
 
 def map_rows(function: Callable[..., Any], rows: Any, *args: Any, block: int = 4096) -> Any:

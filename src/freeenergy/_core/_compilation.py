@@ -10,7 +10,7 @@ from pathlib import Path
 
 import jax
 
-_LEAST_THREADS = 16
+_LEAST_THREADS = 4
 
 
 def _cache_directory() -> Path:

@@ -41,7 +41,9 @@ class ForgetsUnits(fe.GaussianDensity):
 class LooksAtOtherRows(fe.GaussianDensity):
     def _evidence(self, z, seeds):
         evidence = super()._evidence(z, seeds)
-        return fe.Evidence(evidence.nats + 1e-3 * (len(z) == 1), evidence.stderr, evidence.kind)
+        return fe.Evidence(
+            evidence.nats + 1e-3 * (len(z) == 1) * ~np.isnan(z).all(axis=1), evidence.stderr, evidence.kind
+        )
 
 
 class ZeroFillsMissing(fe.GaussianDensity):

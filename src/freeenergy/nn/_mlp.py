@@ -14,6 +14,11 @@ from jax import Array
 from .._core import parameter
 
 
+def relu(x: Array) -> Array:
+    """max(x, 0); unlike JAX's own, a plain function, which a pickled network can name."""
+    return jnp.maximum(x, 0)
+
+
 class Linear(eqx.Module):
     """x ↦ x W + b, with W of shape (inputs, outputs).
 
@@ -44,7 +49,7 @@ class MLP(eqx.Module):
     """
 
     layers: tuple[Linear, ...]
-    activation: Callable[[Array], Array] = eqx.field(static=True, default=jax.nn.relu)
+    activation: Callable[[Array], Array] = eqx.field(static=True, default=relu)
 
     def __call__(self, x: Array) -> Array:
         *hidden, last = self.layers
@@ -59,7 +64,7 @@ def mlp(
     *,
     width: int,
     depth: int,
-    activation: Callable[[Array], Array] = jax.nn.relu,
+    activation: Callable[[Array], Array] = relu,
     dtype: Any = jnp.float32,
     key: Array,
 ) -> MLP:

@@ -25,7 +25,7 @@ from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
 import freeenergy as fe
-from freeenergy.distributions import Bernoulli, Binomial, Diagonal
+from freeenergy.distributions import Bernoulli, Binomial, Diagonal, Full, Tied
 
 
 def models(quick: bool) -> list[tuple[str, str, BaseEstimator]]:
@@ -36,15 +36,15 @@ def models(quick: bool) -> list[tuple[str, str, BaseEstimator]]:
     flow = {"layers": 4, "width": 128, "depth": 1, "max_iter": 2 if quick else 60, "random_state": 0}
     return [
         ("Gaussian", "real", fe.GaussianDensity()),
-        ("mixture of 20 Gaussians", "real", fe.GaussianMixture(20, random_state=0)),
-        ("mixture of 40 diagonal Gaussians", "real", fe.GaussianMixture(40, Diagonal(), random_state=0)),
-        ("factor analysis, 16 factors", "real", fe.FactorAnalysis(16)),
-        ("probabilistic PCA, 24 components", "real", fe.PPCA(24)),
+        ("20 Gaussians, tied", "real", fe.GaussianMixture(20, Tied(Full()), random_state=0)),
+        ("40 diagonal Gaussians", "real", fe.GaussianMixture(40, Diagonal(), random_state=0)),
+        ("factor analysis, 16", "real", fe.FactorAnalysis(16)),
+        ("probabilistic PCA, 24", "real", fe.PPCA(24)),
         ("VAE, 16 latent", "real", fe.VAE(16, width=256, max_iter=epochs, random_state=0)),
         ("spline flow", "real", fe.NormalizingFlow(**flow)),
-        ("mixture of 60 Binomials", "whole", fe.Mixture(60, family=sixteen, random_state=0)),
-        ("mixture of 60 Bernoullis", "binary", fe.Mixture(60, family=Bernoulli, random_state=0)),
-        ("restricted Boltzmann machine", "binary", fe.RBM(128, max_iter=epochs, random_state=0)),
+        ("60 Binomials", "whole", fe.Mixture(60, family=sixteen, random_state=0)),
+        ("60 Bernoullis", "binary", fe.Mixture(60, family=Bernoulli, random_state=0)),
+        ("Boltzmann machine, 128", "binary", fe.RBM(128, max_iter=epochs, random_state=0)),
     ]
 
 

@@ -25,6 +25,11 @@ def draw_layers(sizes: Sequence[int], *, dtype, key: Array) -> tuple[tuple[Array
     return tuple(row[:, :-1] for row in rows), tuple(row[:, -1] for row in rows)
 
 
+def silu(x: Array) -> Array:
+    """x · sigmoid(x); unlike JAX's own, a plain function, which a pickled network can name."""
+    return x * jax.nn.sigmoid(x)
+
+
 class MaskedMLP(eqx.Module):
     """A perceptron with masks: row i of the output depends only on the inputs before the i-th.
 
@@ -69,5 +74,5 @@ class MaskedMLP(eqx.Module):
         for i, mask in enumerate(self._masks()):
             x = jnp.where(mask, self.weights[i], 0) @ x + self.biases[i]
             if i + 1 < len(self.weights):
-                x = jax.nn.silu(x)
+                x = silu(x)
         return x.reshape(self.rank.shape[0], self.size)

@@ -176,7 +176,8 @@ class SoftmaxRegression(ClassifierMixin, Shell):
 
     def predict(self, X: Any) -> np.ndarray:
         """The answer of least energy."""
-        return self.classes_[np.argmax(self.predict_proba(X), axis=1)]
+        probabilities = self.predict_proba(X)
+        return self.classes_[np.argmax(probabilities, axis=1)]
 
     def evidence(self, X: Any, y: Any) -> Evidence:
         """log p(y | x) of each row."""

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from ._base import AbstractBijection
-from ._masked import MaskedMLP, draw_layers, silu
+from ._masked import MaskedMLP, draw_layers, identity, silu
 from ._transformers import AbstractTransformer
 
 
@@ -75,7 +75,9 @@ class Coupling(AbstractBijection):
         """The first half of `order` is passive, the conditioner a perceptron; it starts as the identity."""
         split = order.shape[0] // 2
         n_out = (order.shape[0] - split) * transformer.size
-        mlp = eqx.filter_eval_shape(eqx.nn.MLP, split, n_out, width, depth, silu, dtype=dtype, key=key)
+        mlp = eqx.filter_eval_shape(
+            eqx.nn.MLP, split, n_out, width, depth, silu, identity, dtype=dtype, key=key
+        )
         weights, biases = draw_layers([split, *[width] * depth, n_out], dtype=dtype, key=key)
         mlp = eqx.tree_at(
             lambda m: [layer.weight for layer in m.layers] + [layer.bias for layer in m.layers],

@@ -25,6 +25,11 @@ def draw_layers(sizes: Sequence[int], *, dtype, key: Array) -> tuple[tuple[Array
     return tuple(row[:, :-1] for row in rows), tuple(row[:, -1] for row in rows)
 
 
+def identity(x: Array) -> Array:
+    """x, by a function that a pickled network can name."""
+    return x
+
+
 def silu(x: Array) -> Array:
     """x · sigmoid(x); unlike JAX's own, a plain function, which a pickled network can name."""
     return x * jax.nn.sigmoid(x)

@@ -34,12 +34,13 @@ def start(X: np.ndarray, centres: np.ndarray) -> dict[str, np.ndarray]:
     scaling = Scaling.standardise(X)
     rows = canonical_rows(X, None, scaling)
     z = scaling.apply(rows.x)
-    near = Scaling.standardise(z, rows.weight)
+    near = Scaling.identity(DIM)
     model = _start_model(
         Gaussian(jnp.zeros(DIM), Full()),
         Data.of(z, rows.weight),
         jnp.asarray(near.apply(scaling.apply(centres))),
         *map(jnp.asarray, near),
+        jnp.asarray(0, jnp.int32),
     )
     inner = [np.linalg.inv(model.component(k).covariance.matrix()) for k in range(COMPONENTS)]
     return {

@@ -2,6 +2,8 @@
 
 import itertools
 import math
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -417,3 +419,44 @@ def test_cache_directory(monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "platform", "win32")
     monkeypatch.setenv("LOCALAPPDATA", str(tmp_path / "y"))
     assert _compilation._cache_directory() == tmp_path / "y" / "freeenergy" / "jax"
+
+
+_SPREAD = """
+import sys, warnings
+import jax, jax.numpy as jnp, numpy as np
+import freeenergy as fe
+from freeenergy._core import Data, sum_over_blocks
+
+devices = int(sys.argv[1])
+assert len(jax.devices()) == devices
+warnings.simplefilter("ignore")
+rng = np.random.default_rng(0)
+X, w = rng.normal(size=(9001, 2)) + 4.0 * (rng.random((9001, 1)) < 0.5), rng.random(9001)
+factor = jnp.asarray(3.0)
+
+@jax.jit
+def moments(data):
+    return sum_over_blocks(lambda x, w: (factor * w @ x, jnp.sum(w > 0)), data)
+
+spread = Data.of(X, w).spread()
+assert (spread.mesh is not None) == (devices > 1) and spread.spread() is spread
+total, rows = moments(spread)
+np.testing.assert_allclose(total, 3.0 * w @ X, rtol=1e-12)
+assert rows == 9001
+# too few rows to be worth it
+assert Data.of(X[:100]).spread().mesh is None
+model = fe.GaussianMixture(2, init=X[:2], max_iter=5, tol=0.0).fit(X)
+assert model.model_.weights.devices() == {jax.devices()[0]}
+print(repr(model.score(X)))
+"""
+
+
+def test_rows_spread_over_devices_give_the_same_sums_and_the_same_fit():
+    scores = []
+    for devices in ("4", "1"):
+        environment = os.environ | {"JAX_NUM_CPU_DEVICES": devices, "JAX_PLATFORMS": "cpu"}
+        command = [sys.executable, "-c", _SPREAD, devices]
+        out = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        assert out.returncode == 0, out.stderr
+        scores.append(float(out.stdout))
+    assert scores[0] == pytest.approx(scores[1], rel=1e-12)

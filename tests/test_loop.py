@@ -18,6 +18,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from freeenergy import PPCA, Checkpoint, Fit, GaussianMixture, KMeans, progress_bar
 from freeenergy._core import AbstractAlgorithm, AbstractProgress, Data, Info, iterate, silent
+from freeenergy.estimators._rows import Rows
 from freeenergy.learning import EM, Gradient, fit, negative_log_likelihood
 from freeenergy.models import Clusters
 
@@ -369,7 +370,8 @@ def test_relocated_centres_are_checkpointed_apart(tmp_path):
 def test_a_learner_made_of_functions_has_the_same_name_in_another_process():
     def identity():
         learner = Gradient(optax.adam(1e-2), negative_log_likelihood)
-        return GaussianMixture(2, learner=learner, checkpoint="x")._checkpoint("").identity
+        rows = Rows(np.zeros((3, 1)), np.ones(3))
+        return GaussianMixture(2, learner=learner, checkpoint="x")._checkpoint(rows).identity
 
     first, second = identity(), identity()
     assert first == second

@@ -11,10 +11,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 _SMALLEST = 16
-# blocks that are worked on at once; one XLA operation on a block is too small to share between cores
-_LANES = 2
+# fewer rows than this are not worth the meeting of devices after each pass
+_WORTH_SPREADING = 8192
 
 
 def bucket(rows: int) -> int:
@@ -38,12 +39,14 @@ class Data(eqx.Module):
         weight: a non-negative number per row; padding has weight zero.
         rows: how many rows are real; they come first.
         incomplete: whether `x` holds NaN, which means not observed.
+        mesh: the devices that hold a part of the rows each, if there is more than one.
     """
 
     x: Any
     weight: Array
     rows: Array
     incomplete: bool = eqx.field(static=True)
+    mesh: Mesh | None = eqx.field(static=True, default=None)
 
     @staticmethod
     def of(x: Any, weight: Any = None, *, dtype: Any = None) -> Data:
@@ -75,33 +78,62 @@ class Data(eqx.Module):
         """The padded number of rows."""
         return self.weight.shape[0]
 
+    def spread(self) -> Data:
+        """The same rows divided among all devices, where there are several and enough rows.
 
-def sum_over_blocks(function: Callable[[Any, Array], Any], data: Data, *, block: int = 2048) -> Any:
+        Sums over blocks then run on all devices at once: the cores of a processor are devices too.
+        """
+        devices = jax.devices()
+        if self.mesh is not None or self.size < _WORTH_SPREADING or self.size % len(devices):
+            return self
+        if len(devices) == 1:
+            return self
+        mesh = Mesh(np.array(devices), ("rows",))
+        x, weight = jax.device_put((self.x, self.weight), NamedSharding(mesh, PartitionSpec("rows")))
+        return Data(x, weight, self.rows, self.incomplete, mesh)
+
+
+def sum_over_blocks(function: Callable[[Any, Array], Any], data: Data, *, block: int = 256) -> Any:
     """Σ over blocks of rows of `function(x, weight)`, a tree of arrays, in bounded memory.
 
     Only blocks with real rows are visited.  Not differentiable: blocks are a loop of traced length.
+    Operations on a small block run on one core, without waiting for others; several cores are used by
+    dividing the rows among them (`Data.spread`).
     """
-    if data.size <= block:
-        return function(data.x, data.weight)
-    last = data.size - block
+    if data.mesh is None:
+        return _sum_of_blocks(function, data.x, data.weight, data.rows, block)
 
-    def rows(start: Array) -> tuple[Any, Array]:
+    def part(x: Any, weight: Array, rows: Array) -> Any:
+        first = jax.lax.axis_index("rows") * len(weight)
+        here = jnp.clip(rows - first.astype(rows.dtype), 0, len(weight))
+        return jax.lax.psum(_sum_of_blocks(function, x, weight, here, block), "rows")
+
+    split, same = PartitionSpec("rows"), PartitionSpec()
+    # the sum is the same on every device, which JAX cannot prove through a loop
+    everywhere = jax.shard_map(
+        part, mesh=data.mesh, in_specs=(split, split, same), out_specs=same, check_vma=False
+    )
+    return everywhere(data.x, data.weight, data.rows)
+
+
+def _sum_of_blocks(function: Callable, x: Any, weight: Array, rows: Array, block: int) -> Any:
+    if len(weight) <= block:
+        return function(x, weight)
+    last = len(weight) - block
+
+    def take(start: Array) -> tuple[Any, Array]:
         # the last block is shifted back to fit; what it repeats gets weight zero
         at = jnp.minimum(start, last)
-        x, weight = jax.tree.map(
-            lambda a: jax.lax.dynamic_slice_in_dim(a, at, block), (data.x, data.weight)
-        )
-        return x, jnp.where(at + jnp.arange(block, dtype=at.dtype) >= start, weight, 0)
+        part, w = jax.tree.map(lambda a: jax.lax.dynamic_slice_in_dim(a, at, block), (x, weight))
+        return part, jnp.where(at + jnp.arange(block, dtype=at.dtype) >= start, w, 0)
 
-    def body(i: Array, total: Any) -> Any:
-        # the blocks of one round do not depend on each other, so that cores can share them
-        parts = [function(*rows((i * _LANES + lane) * block)) for lane in range(_LANES)]
-        return jax.tree.map(lambda t, *p: t + sum(p), total, *parts)
-
-    shapes = jax.eval_shape(function, *jax.eval_shape(rows, jnp.asarray(0, jnp.int32)))
+    shapes = jax.eval_shape(function, *jax.eval_shape(take, jnp.asarray(0, jnp.int32)))
     zero = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
-    rounds = (data.rows + _LANES * block - 1) // (_LANES * block)
-    return jax.lax.fori_loop(0, rounds.astype(jnp.int32), body, zero)
+
+    def visit(i: Array, total: Any) -> Any:
+        return jax.tree.map(jnp.add, total, function(*take(i * block)))
+
+    return jax.lax.fori_loop(0, (rows + block - 1) // block, visit, zero)
 
 
 def map_rows(function: Callable[..., Any], rows: Any, *args: Any, block: int = 4096) -> Any:

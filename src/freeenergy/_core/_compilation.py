@@ -11,6 +11,8 @@ from pathlib import Path
 import jax
 
 _LEAST_THREADS = 4
+# as devices; a pass over blocks of rows gains little from more
+_MOST_CORES = 8
 
 
 def _cache_directory() -> Path:
@@ -25,7 +27,10 @@ def _cache_directory() -> Path:
 
 
 def configure() -> None:
-    """Turns JAX's 64-bit mode on and, unless the user chose otherwise, sets up threads and a cache.
+    """Turns JAX's 64-bit mode on and, unless the user chose otherwise, sets up cores and a cache.
+
+    Each core becomes a device (a power of two of them, at most eight), among which `Data.spread` divides
+    rows: XLA itself shares only operations that are large.
 
     JAX's batched LAPACK calls wait inside a thread of XLA's pool for other threads of that pool: where
     as many of them run at once as there are threads, all wait for ever.  On machines with few cores
@@ -33,6 +38,7 @@ def configure() -> None:
     """
     os.environ.setdefault("NPROC", str(max(_LEAST_THREADS, os.cpu_count() or 1)))
     jax.config.update("jax_enable_x64", True)
+    _make_cores_devices()
     if jax.config.values["jax_compilation_cache_dir"] is None:
         try:
             directory = _cache_directory()
@@ -42,6 +48,21 @@ def configure() -> None:
         jax.config.update("jax_compilation_cache_dir", str(directory))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
         jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
+
+
+def _make_cores_devices() -> None:
+    chosen = "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", "")
+    if chosen or jax.config.values["jax_num_cpu_devices"] != -1:
+        return
+    cores = min(_usable_cores(), _MOST_CORES)
+    # where JAX has started already it has one device, which serves as well
+    with contextlib.suppress(RuntimeError):
+        jax.config.update("jax_num_cpu_devices", 1 << (cores.bit_length() - 1))
+
+
+def _usable_cores() -> int:
+    affinity = getattr(os, "sched_getaffinity", None)  # Linux only
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
 class CompilationCounter:

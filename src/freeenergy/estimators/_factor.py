@@ -10,17 +10,19 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
 
 from .._core import AbstractAlgorithm, Data, Fit, map_rows, parameter_count
 from ..distributions import AbstractCovariance, Diagonal, Spherical
 from ..learning import EM, fit
 from ..models import LinearGaussian, ppca_closed_form
 from ._base import AbstractExactDensity, final_objective
+from ._rotation import AbstractRotation, Rotated
 from ._rows import Rows, Scaling
 from ._validation import check_instance, check_int, check_real
 
 
-def _posterior_mean(row: Array, model: LinearGaussian) -> Array:
+def posterior_mean(row: Array, model: LinearGaussian) -> Array:
     return model.posterior(row).mean
 
 
@@ -109,13 +111,13 @@ class AbstractFactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Abs
             key=key,
             max_iter=self.max_iter,
             progress=self._progress(),
-            checkpoint=self._checkpoint(f"{k} factors of {rows.identity()}", part),
+            checkpoint=self._checkpoint(rows, part, f"{k} factors"),
         )
 
     def transform(self, X: Any) -> np.ndarray:
         """E[z | x], the posterior mean of the factors."""
         z = self.scaling_.apply(self._validated(X))
-        return map_rows(_posterior_mean, z, self.model_, block=256)
+        return map_rows(posterior_mean, z, self.model_, block=256)
 
     @property
     def mean_(self) -> np.ndarray:
@@ -168,6 +170,16 @@ class FactorAnalysis(AbstractFactorModel):
     def noise_variance_(self) -> np.ndarray:
         """The diagonal of Ψ, in the units of the data."""
         return np.asarray(self.model_.noise.variance) * self.scaling_.scale**2
+
+    def rotate(self, rotation: AbstractRotation) -> Rotated:
+        """The factors along axes that are easier to read, by `Varimax()` or `Promax()`.
+
+        The rotation is chosen on standardised columns; the density does not change, and the rotated
+        factors are `transform(X) @ np.linalg.inv(rotated.rotation).T`.
+        """
+        check_is_fitted(self, "model_")
+        r = rotation(np.asarray(self.model_.loading))
+        return Rotated(r.T @ self.components_, r, np.linalg.inv(r.T @ r))
 
 
 class PPCA(AbstractFactorModel):

@@ -136,7 +136,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Sh
                     key=fit_key,
                     max_iter=self.max_iter - sum(r.n_iter for r in rounds),
                     progress=self._progress(),
-                    checkpoint=self._checkpoint(f"part {part} of {rows.identity()}", part),
+                    checkpoint=self._checkpoint(rows, part, f"part {part}"),
                 )
                 rounds.append(result)
                 part += 1

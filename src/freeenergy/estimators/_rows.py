@@ -8,6 +8,8 @@ import numpy as np
 
 from .._core import row_hashes
 
+_PART = 4096
+
 
 class Rows(NamedTuple):
     """Distinct rows with their weights."""
@@ -89,27 +91,35 @@ class Scaling(NamedTuple):
         A column that never varies gets the size of its value as scale.  With `common` one scale
         serves all columns, which keeps distances as they are.
         """
-        weight = np.ones(len(x)) if weight is None else weight
-        holes = np.isnan(x)
-        incomplete = holes.any()
-        anchor = x[np.argmax(~holes, axis=0), np.arange(x.shape[1])] if incomplete else x[0]
-        gap = x - anchor
-        if incomplete:
-            gap[holes] = 0.0
-            total = weight @ ~holes
-        else:
-            total = weight.sum()
+        observed = ~np.isnan(x)
+        complete = bool(observed.all())
+        anchor = x[0] if complete else x[np.argmax(observed, axis=0), np.arange(x.shape[1])]
         # large entries would overflow when squared, small ones vanish
-        size = np.maximum(np.maximum(gap.max(axis=0), -gap.min(axis=0)), np.finfo(float).tiny)
-        gap /= size
-        offset = weight @ gap / total
-        gap -= offset
-        if incomplete:
-            gap[holes] = 0.0
-        np.square(gap, out=gap)
-        spread = size * np.sqrt(weight @ gap / total)
-        offset = offset * size
-        shift = anchor + offset
+        size = np.maximum(np.nanmax(x, axis=0) - anchor, anchor - np.nanmin(x, axis=0))
+        size = np.maximum(size, np.finfo(float).tiny)
+        total, offset, squares = (np.zeros(x.shape[1]) for _ in range(3))
+        # part by part, so that what is in work stays in the cache
+        for start in range(0, len(x), _PART):
+            part = slice(start, start + _PART)
+            w = np.ones(len(x[part])) if weight is None else weight[part]
+            gap = (x[part] - anchor) / size
+            if complete:
+                mass = np.full(x.shape[1], w.sum())
+            else:
+                gap[~observed[part]] = 0.0
+                mass = w @ observed[part]
+            seen = mass > 0
+            mean = np.divide(w @ gap, mass, out=np.zeros_like(mass), where=seen)
+            gap -= mean
+            if not complete:
+                gap[~observed[part]] = 0.0
+            step = mean - offset
+            share = np.divide(mass, total + mass, out=np.zeros_like(mass), where=seen)
+            squares += w @ np.square(gap, out=gap) + step**2 * total * share
+            offset += step * share
+            total += mass
+        shift = anchor + offset * size
+        spread = size * np.sqrt(np.divide(squares, total, out=np.zeros_like(total), where=total > 0))
         flat = spread <= 1e-13 * np.abs(shift)
         magnitude = np.where(shift == 0, 1.0, np.abs(shift))
         scale = np.where(flat | (spread <= np.finfo(float).tiny), magnitude, spread)

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+import equinox as eqx
+import jax
 from jax import Array
 
 from .._core import AbstractAlgorithm, AbstractProgress, Checkpoint, Data, Fit, iterate, silent
+from ._em import EM, AllRows, ClosedForm
 from ._gradient import Gradient
 
 Model = TypeVar("Model")
@@ -49,18 +52,29 @@ def fit(
             f"Got the learner {type(learner).__name__} instead."
         )
     rows = data if isinstance(data, Data) else Data.of(data, weight)
+    if _sums_over_blocks(learner):
+        rows = rows.spread()
     if validation is not None:
         held = validation if isinstance(validation, Data) else Data.of(validation)
         rows = (rows, held)
     outcome = iterate(
         learner, model, rows, key=key, max_iter=max_iter, progress=progress, checkpoint=checkpoint
     )
+    # what was learned on several devices is brought to one
+    arrays, static = eqx.partition(learner.model(outcome.state), eqx.is_array)
     return Fit(
-        learner.model(outcome.state),
+        eqx.combine(jax.device_put(arrays, jax.devices()[0]), static),
         outcome.history,
         outcome.n_iter,
         outcome.converged,
         outcome.reason,
         outcome.interrupted,
         outcome.state,
+    )
+
+
+def _sums_over_blocks(learner: AbstractAlgorithm) -> bool:
+    """Whether all that the learner does with rows is to sum over them."""
+    return isinstance(learner, ClosedForm) or (
+        isinstance(learner, EM) and isinstance(learner.sweep, AllRows)
     )

@@ -23,7 +23,7 @@ class AbstractExpectationMaximisation(eqx.Module, Generic[Statistics]):
         rows_at_once: how many rows `expect` is best given, where there are many.
     """
 
-    rows_at_once: ClassVar[int] = 2048
+    rows_at_once: ClassVar[int] = 256
 
     @abc.abstractmethod
     def prepare(self) -> Any:

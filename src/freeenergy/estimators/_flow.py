@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.exceptions import ConvergenceWarning
 
 from .._core import AbstractAlgorithm, Evidence, Fit, Kind, buffer, map_rows
 from ..bijections import AbstractTransformer, Spline
@@ -34,7 +36,8 @@ from ._validation import check_instance, check_int, check_real
 
 _IMPORTANCE_SAMPLES = 1000
 _TRAINING_SAMPLES = 8
-_PROPOSAL_COMPONENTS = 4
+_PROPOSAL_COMPONENTS = 12
+_PROPOSAL_DRAWS = 3000
 
 
 class _Missing(AbstractDistribution):
@@ -53,7 +56,7 @@ class _Missing(AbstractDistribution):
 
 
 class _FromMixture(AbstractRecognition):
-    """Recognition of missing entries by a mixture that was fitted to the same rows."""
+    """Recognition of missing entries by a mixture that covers the same rows."""
 
     mixture: MixtureModel
     expectation: AbstractExpectation = eqx.field(default=Pathwise(), kw_only=True)
@@ -127,8 +130,8 @@ class NormalizingFlow(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Abstrac
     """A normalising flow: x = f(z), z Gaussian, log p(x) = log p(z) + log |det ∂z/∂x|, trained directly.
 
     Complete rows have exact evidence.  Missing entries are hidden causes: their evidence, and training
-    with them, is an importance-weighted lower bound with draws from a Gaussian mixture fitted to the
-    same rows.
+    with them, is an importance-weighted lower bound.  Entries are proposed by a Gaussian mixture, which
+    is fitted to the rows for training and to draws of the fitted flow for evaluation.
 
     Args:
         transformer: the map of one number in each layer: `Spline()` (the default), `ShiftScale()` for
@@ -198,7 +201,7 @@ class NormalizingFlow(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Abstrac
             )
 
     def _fit_rows(self, rows: Rows, *, key: Array) -> Fit:
-        start_key, fit_key = jax.random.split(key)
+        start_key, fit_key, proposal_key = jax.random.split(key, 3)
         train, validation = split_rows(rows, self.validation_fraction, np.float32)
         flow = self.architecture(
             rows.x.shape[1],
@@ -208,9 +211,8 @@ class NormalizingFlow(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Abstrac
             depth=self.depth,
             key=start_key,
         )
-        proposal = _proposal(rows)
         incomplete = bool(np.isnan(rows.x).any())
-        start = FlowWithMissing(flow, cast(proposal, np.float32)) if incomplete else flow
+        start = FlowWithMissing(flow, cast(_proposal(rows), np.float32)) if incomplete else flow
         objective = ImportanceWeighted(_TRAINING_SAMPLES) if incomplete else negative_log_likelihood
         learner = self.learner or Gradient(
             adam(self.learning_rate), objective, batch_size=self.batch_size, patience=self.patience
@@ -223,13 +225,17 @@ class NormalizingFlow(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Abstrac
             key=fit_key,
             max_iter=self.max_iter,
             progress=self._progress(),
-            checkpoint=self._checkpoint(rows.identity()),
+            checkpoint=self._checkpoint(rows),
         )
         fitted = result.model
         flow = fitted.flow if isinstance(fitted, FlowWithMissing) else fitted
         # evaluation is in double precision, so that rows give the same number in any company
-        model = FlowWithMissing(cast(flow, np.float64), proposal)
-        return dataclasses.replace(result, model=model)
+        flow = cast(flow, np.float64)
+        # to integrate over missing entries the proposal has to cover the flow, not the data
+        draws = draw_rows(flow, _PROPOSAL_DRAWS, proposal_key)
+        draws = draws[np.isfinite(draws).all(axis=1)]
+        cover = rows if len(draws) < _PROPOSAL_DRAWS // 2 else Rows(draws, np.ones(len(draws)))
+        return dataclasses.replace(result, model=FlowWithMissing(flow, _proposal(cover)))
 
     def _evidence(self, z: np.ndarray, seeds: np.ndarray) -> Evidence:
         holes = np.isnan(z).any(axis=1)
@@ -264,8 +270,11 @@ class NormalizingFlow(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Abstrac
 def _proposal(rows: Rows) -> MixtureModel:
     """A Gaussian mixture of the rows, half as wide again so that it covers the flow."""
     size = min(_PROPOSAL_COMPONENTS, 1 + len(rows.x) // 25)
-    mixture = GaussianMixture(size, max_iter=200, tol=1e-3, random_state=0)
-    model = mixture.fit(rows.x, sample_weight=rows.weight).model_
+    mixture = GaussianMixture(size, max_iter=50, tol=1e-3, random_state=0)
+    with warnings.catch_warnings():
+        # a rough proposal is as good, and its fit is nobody's concern
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model = mixture.fit(rows.x, sample_weight=rows.weight).model_
     scale = jnp.asarray(mixture.scaling_.scale)
     shift = jnp.asarray(mixture.scaling_.shift)
     components = dataclasses.replace(

@@ -3,6 +3,7 @@
 from ._arrays import Data, bucket, map_rows, row_hashes, sum_over_blocks
 from ._checkpoints import Checkpoint
 from ._compilation import configure, count_compilations
+from ._files import write_whole
 from ._loop import AbstractAlgorithm, Info, Outcome, iterate
 from ._numerics import (
     LOG_2PI,
@@ -70,4 +71,5 @@ __all__ = [
     "symmetrise",
     "unconstrain",
     "unit_interval",
+    "write_whole",
 ]

@@ -13,7 +13,9 @@ import equinox as eqx
 import jax
 import numpy as np
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
+from safetensors.numpy import save
+
+from ._files import write_whole
 
 _FORMAT = "freeenergy-checkpoint-1"
 
@@ -47,10 +49,7 @@ class Checkpoint:
         tensors = {f"state.{i}": _as_numpy(leaf) for i, leaf in enumerate(arrays)}
         tensors |= {f"history.{name}": np.array(values) for name, values in history.items()}
         header = {"format": _FORMAT, "identity": self.identity, "n_iter": n_iter, "done": done}
-        path = Path(self.path)
-        partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-        save_file(tensors, partial, metadata={"freeenergy": json.dumps(header)})
-        os.replace(partial, path)
+        write_whole(self.path, save(tensors, metadata={"freeenergy": json.dumps(header)}))
         self._last = time.monotonic()
 
     def resume(self, state: Any) -> tuple[Any, int, dict[str, np.ndarray], bool]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import equinox as eqx
@@ -11,16 +10,14 @@ import numpy as np
 import optax
 
 from .._core import Data
+from ..learning import Optimiser
 from ._rows import Rows
 
 
-@functools.cache
-def adam(learning_rate: float, clip: float = 10.0) -> optax.GradientTransformation:
-    """Adam after clipping the gradient's length; the same object for the same numbers.
-
-    Compiled programs are kept for an optimiser object, so a second fit compiles nothing.
-    """
-    return optax.chain(optax.clip_by_global_norm(clip), optax.adam(learning_rate))
+def adam(learning_rate: float, clip: float = 10.0) -> Optimiser:
+    """Adam after clipping the gradient's length."""
+    clipping = Optimiser(optax.clip_by_global_norm, clip)
+    return Optimiser(optax.chain, clipping, Optimiser(optax.adam, learning_rate))
 
 
 def cast(model: Any, dtype: Any) -> Any:

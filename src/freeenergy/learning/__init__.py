@@ -2,7 +2,7 @@
 
 from ._em import EM, AbstractSweep, AllRows, ClosedForm, Incremental, Stepwise, expect_all
 from ._fit import fit
-from ._gradient import Gradient, decay_weights
+from ._gradient import Gradient, Optimiser, decay_weights
 from ._lbfgs import LBFGS
 from ._negative import (
     AbstractAnswerPhase,
@@ -49,6 +49,7 @@ __all__ = [
     "Incremental",
     "LongChain",
     "Margin",
+    "Optimiser",
     "PersistentChains",
     "Stepwise",
     "decay_weights",

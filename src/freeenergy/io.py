@@ -1,0 +1,8 @@
+"""Files: an estimator in one safetensors file, and what is in such a file.
+
+`estimator.save(path)` is the same as `save(estimator, path)`; `freeenergy.load` is `load`.
+"""
+
+from .estimators._files import describe, load, save
+
+__all__ = ["describe", "load", "save"]

@@ -1,1 +1,42 @@
-"""."""
+"""Evaluation: arrays in, numbers out: intervals, splits, calibration, two-sample tests."""
+
+from ._calibration import Reliability, TestResult, pit_ranks, reliability, two_sample_test, uniformity
+from ._intervals import (
+    Interval,
+    PairedDifference,
+    Retraining,
+    beta_interval,
+    bootstrap_interval,
+    credible_interval,
+    credible_region,
+    paired_difference,
+    retraining_interval,
+    t_interval,
+    wald_interval,
+    wilson_interval,
+)
+from ._splits import Split, out_of_bag, three_way_split
+
+__all__ = [
+    "Interval",
+    "PairedDifference",
+    "Reliability",
+    "Retraining",
+    "Split",
+    "TestResult",
+    "beta_interval",
+    "bootstrap_interval",
+    "credible_interval",
+    "credible_region",
+    "out_of_bag",
+    "paired_difference",
+    "pit_ranks",
+    "reliability",
+    "retraining_interval",
+    "t_interval",
+    "three_way_split",
+    "two_sample_test",
+    "uniformity",
+    "wald_interval",
+    "wilson_interval",
+]

@@ -1,0 +1,384 @@
+"""Data sets with known truth, and tables read from files of every kind, good and bad."""
+
+import csv
+import datetime
+import io
+import zipfile
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import integrate, stats
+
+from freeenergy import datasets
+from freeenergy.datasets import (
+    DataKind,
+    Dataset,
+    Table,
+    gaussian_ring,
+    load,
+    poisson_clusters,
+    read_table,
+    spirals,
+    two_moons,
+)
+
+
+def table(text: str | bytes, **options) -> Table:
+    return read_table(io.BytesIO(text.encode() if isinstance(text, str) else text), **options)
+
+
+# ---------------------------------------------------------------------------------------------
+# by name
+# ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", datasets.names())
+def test_every_named_data_set_is_whole(name):
+    data = load(name)
+    assert isinstance(data, Dataset)
+    assert np.isfinite(data.X).all()
+    assert data.X.dtype == float
+    assert len(data.feature_names) == data.X.shape[1]
+    assert data.y is not None
+    assert len(data.y) == len(data.X)
+    assert data.description.endswith(".")
+    if data.y.dtype.kind == "i" and data.y.ndim == 1:
+        assert sorted(set(data.y.tolist())) == list(range(len(data.target_names)))
+    np.testing.assert_array_equal(load(name).X, data.X)
+
+
+def test_digits_are_images_of_whole_numbers_in_the_units_of_the_source():
+    data = load("digits")
+    assert data.kind is DataKind.IMAGES
+    assert data.X.shape == (1797, 64)
+    assert set(np.unique(data.X)) == set(range(17))
+    assert load("diabetes").X[:, 0].max() > 70  # years, not standardised
+
+
+def test_an_unknown_name_gets_a_suggestion():
+    with pytest.raises(ValueError, match=r"^There is no data set 'digit'. Did you mean 'digits'\?$"):
+        load("digit")
+    with pytest.raises(
+        ValueError, match=r"There is no data set 'zzz'. There are breast-cancer, diabetes, "
+    ):
+        load("zzz")
+
+
+@pytest.mark.parametrize("make", [two_moons, spirals, gaussian_ring])
+def test_the_true_density_integrates_to_one_and_fits_the_draws(make):
+    data = make(4000, seed=3)
+    grid = np.linspace(-4.5, 4.5, 150)
+    points = np.stack(np.meshgrid(grid, grid), axis=-1).reshape(-1, 2)
+    p = np.exp(np.concatenate([data.log_density(part) for part in np.array_split(points, 10)]))
+    cell = (grid[1] - grid[0]) ** 2
+    assert p.sum() * cell == pytest.approx(1, abs=1e-4)
+    # the mean log-density of draws is minus the entropy, within the standard error
+    drawn = data.log_density(data.X)
+    entropy = -np.sum(p * np.log(np.where(p > 0, p, 1))) * cell
+    assert abs(drawn.mean() + entropy) < 4 * stats.sem(drawn)
+
+
+def test_a_point_of_the_moons_by_quadrature():
+    moons = two_moons(2, noise=0.3)
+    x = np.array([0.2, 0.4])
+
+    def joint(t):
+        upper = np.array([np.cos(np.pi * t), np.sin(np.pi * t)])
+        normal = stats.multivariate_normal([0, 0], 0.09)
+        return 0.5 * (normal.pdf(x - upper) + normal.pdf(x - (np.array([1, 0.5]) - upper)))
+
+    assert moons.log_density(x[None])[0] == pytest.approx(np.log(integrate.quad(joint, 0, 1)[0]), rel=1e-9)
+
+
+def test_the_true_probabilities_of_counts_sum_to_one():
+    data = poisson_clusters(2000)
+    rows = np.stack(np.meshgrid(*[np.arange(top) for top in (12, 16, 14, 9, 14)], indexing="ij"), -1)
+    total = np.exp(data.log_density(rows.reshape(-1, 5))).sum()
+    outside = np.mean((data.X >= [12, 16, 14, 9, 14]).any(axis=1))
+    assert total == pytest.approx(1 - outside, abs=4 * np.sqrt(outside / 2000))
+
+
+# ---------------------------------------------------------------------------------------------
+# tables that are as they should be
+# ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "names", "values"),
+    [
+        ("a,b\n1,2\n3,4\n", ["a", "b"], [[1, 2], [3, 4]]),
+        ("a;b\n1;2\n3;4", ["a", "b"], [[1, 2], [3, 4]]),
+        ("a\tb\r\n1\t2\r\n3\t4\r\n", ["a", "b"], [[1, 2], [3, 4]]),
+        ("a|b\n1|2\n", ["a", "b"], [[1, 2]]),
+        ("1,2\n3,4\n", ["x0", "x1"], [[1, 2], [3, 4]]),
+        ("1\n2\n", ["x0"], [[1], [2]]),
+        ("b\n1\n", ["b"], [[1]]),
+        ('"a, b","c"\n"1","2"\n', ["a, b", "c"], [[1, 2]]),
+        ('"say ""x""",c\n1,2\n', ['say "x"', "c"], [[1, 2]]),
+        ('"two\nlines",c\n1,2\n', ["two\nlines", "c"], [[1, 2]]),
+        (" a , b \n 1 , 2 \n", ["a", "b"], [[1, 2]]),
+        ("\ufeffa,b\n1,2\n", ["a", "b"], [[1, 2]]),
+        ("a,a,,a_2\n1,2,3,4\n", ["a", "a_3", "x2", "a_2"], [[1, 2, 3, 4]]),
+        ("a,b\n1,2\n\n3,4\n\n", ["a", "b"], [[1, 2], [3, 4]]),
+        ("a\n\n1\n\n2\n", ["a"], [[1], [2]]),
+        ("a,b\n1e3,-.5\n+2.,1E-3\n", ["a", "b"], [[1000, -0.5], [2, 0.001]]),
+        ("ok,no\ntrue,False\nFALSE,\n", ["ok", "no"], [[1, 0], [0, np.nan]]),
+        ("1,2\nNA,4\n", ["x0", "x1"], [[1, 2], [np.nan, 4]]),
+        ("day,x\n1970-01-02,1\n,2\n1971-01-01,3\n", ["day", "x"], [[1, 1], [np.nan, 2], [365, 3]]),
+        ("at\n1970-01-01T12:00:00\n1970-01-02 18:00:00\n", ["at"], [[0.5], [1.75]]),
+        ("größe,重さ\n1,2\n", ["größe", "重さ"], [[1, 2]]),
+        ("a,b\n,\n1,2\n", ["a", "b"], [[np.nan, np.nan], [1, 2]]),
+        ("a,b\n1,\n2,\n", ["a", "b"], [[1, np.nan], [2, np.nan]]),
+    ],
+)
+def test_csv_is_read(text, names, values):
+    found = table(text)
+    assert found.names == names
+    np.testing.assert_array_equal(found.values, np.array(values, float))
+
+
+@pytest.mark.parametrize(
+    "marker", ["", "NA", "N/A", "nan", "NaN", "NULL", "None", "?", "-", ".", " ", "#N/A"]
+)
+def test_markers_of_missing_values(marker):
+    np.testing.assert_array_equal(table(f"a,b\n1,2\n{marker},4\n").values, [[1, 2], [np.nan, 4]])
+
+
+def test_the_header_can_be_said():
+    assert table("2019,2020\n1,2\n").values.shape == (2, 2)
+    years = table("2019,2020\n1,2\n", header=True)
+    assert years.names == ["2019", "2020"]
+    assert years.values.tolist() == [[1, 2]]
+    assert table("a,1\nb,2\n", header=False, drop=["x0"]).values.tolist() == [[1], [2]]
+
+
+def test_columns_apart_dropped_and_encoded():
+    text = "kind,size,who,x\ncat,1,ann,5\ndog,2,bob,6\n NA,3,ann,7\n"
+    found = table(text, apart=["who", "x"], encode=["kind"])
+    assert found.names == ["kind=cat", "kind=dog", "size"]
+    np.testing.assert_array_equal(found.values, [[1, 0, 1], [0, 1, 2], [np.nan, np.nan, 3]])
+    assert found.apart["who"].tolist() == ["ann", "bob", "ann"]
+    assert found.apart["x"].tolist() == [5, 6, 7]
+    assert table(text, drop=["kind", "who"]).names == ["size", "x"]
+    encoded = table("a,b\n1,2\n3,4\n", encode=["a"])
+    assert encoded.names == ["a=1", "a=3", "b"]
+
+
+def test_parquet_of_every_kind_of_column(tmp_path):
+    day = datetime.date(1970, 1, 11)
+    frame = pl.DataFrame(
+        {
+            "whole": [1, None, 3],
+            "real": [0.5, float("nan"), 2.5],
+            "truth": [True, False, None],
+            "day": [day, None, day],
+            "lasts": [datetime.timedelta(minutes=1), None, datetime.timedelta(0)],
+            "label": pl.Series(["u", "v", None], dtype=pl.Categorical),
+        }
+    )
+    path = tmp_path / "table.parquet"
+    frame.write_parquet(path)
+    nan = np.nan
+    expected = [[1, 0.5, 1, 10, 60, 1, 0], [nan, nan, 0, nan, nan, 0, 1], [3, 2.5, nan, 10, 0, nan, nan]]
+    found = read_table(path, encode=["label"])
+    assert found.names == ["whole", "real", "truth", "day", "lasts", "label=u", "label=v"]
+    np.testing.assert_array_equal(found.values, expected)
+    with pytest.raises(ValueError, match=r"^Column 'label' is text, such as 'u'"):
+        read_table(path)
+
+
+def test_numpy_files(tmp_path):
+    values = np.arange(6.0).reshape(3, 2)
+    np.save(tmp_path / "a.npy", values.astype(np.float32))
+    np.testing.assert_array_equal(read_table(tmp_path / "a.npy").values, values)
+    np.save(tmp_path / "a.npy", np.array([True, False]))
+    assert read_table(tmp_path / "a.npy").values.tolist() == [[1.0], [0.0]]
+    np.savez(tmp_path / "b.npz", first=values, second=np.ones((2, 1)))
+    np.testing.assert_array_equal(read_table(tmp_path / "b.npz").values, values)
+    assert read_table(tmp_path / "b.npz", array="second").values.tolist() == [[1], [1]]
+    record = np.array([(1, 2.5), (3, 4.5)], dtype=[("u", int), ("v", float)])
+    np.save(tmp_path / "c.npy", record)
+    assert read_table(tmp_path / "c.npy").names == ["u", "v"]
+    assert read_table(tmp_path / "c.npy", drop=["u"]).values.tolist() == [[2.5], [4.5]]
+    np.save(tmp_path / "d.npy", np.ones((4, 5, 2)))
+    assert read_table(tmp_path / "d.npy").values.shape == (4, 5, 2)
+    # what a file is, its bytes tell, not its name
+    (tmp_path / "e.csv").write_bytes((tmp_path / "d.npy").read_bytes())
+    assert read_table(tmp_path / "e.csv").values.shape == (4, 5, 2)
+
+
+def test_one_reading_of_a_million_numbers_is_exact():
+    values = np.random.default_rng(0).normal(size=(2000, 5))
+    text = "\n".join(",".join(map(repr, row)) for row in values.tolist())
+    np.testing.assert_array_equal(table(text).values, values)
+
+
+# ---------------------------------------------------------------------------------------------
+# tables that are not: one sentence each
+# ---------------------------------------------------------------------------------------------
+
+ENCODE = "or make a column of 0 and 1 for each of its labels (--encode kind)."
+
+
+def _pickled() -> bytes:
+    out = io.BytesIO()
+    np.save(out, np.array([{"a": 1}], object), allow_pickle=True)
+    return out.getvalue()
+
+
+def _saved(array, save=np.save) -> bytes:
+    out = io.BytesIO()
+    save(out, array)
+    return out.getvalue()
+
+
+def _zip(**parts: bytes) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        for name, content in parts.items():
+            archive.writestr(name, content)
+    return out.getvalue()
+
+
+def _parquet() -> bytes:
+    out = io.BytesIO()
+    pl.DataFrame({"a": [1, 2, 3]}).write_parquet(out)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (b"", "The input is empty."),
+        (b" \r\n\n", "The input is empty."),
+        (b"a,b\n", "The input has a header and no rows."),
+        (b"a,b\n1,2\n3\n", "Line 3 of The input has 1 values where the first has 2."),
+        (b"a,b\n1,2\n3,4,5\n", "Line 3 of The input has 3 values where the first has 2."),
+        (b'a,b\n1,"2\n3,4\n', "The input cannot be read as CSV: line 3, unexpected end of data."),
+        (b"kind,x\ncat,1\n", f"Column 'kind' is text, such as 'cat'. Leave it out (--drop kind) {ENCODE}"),
+        (b'x,kind\n1,2\n2,"1,000"\n', "Column 'kind' is text, such as '1,000'."),
+        (b"kind,x\n1_000,2\n", "Column 'kind' is text, such as '1_000'."),
+        (b"day\n02/03/2020\n", "Column 'day' is text, such as '02/03/2020'."),
+        (b"kind\n" + b"x" * 99 + b"\n", "such as '" + "x" * 30 + "…'."),
+        ("größe\n1\n".encode("latin-1"), "The input is not UTF-8 text: line 1 cannot be read."),
+        (
+            bytes(range(256)),
+            "The input is not a table: it is neither text (CSV) nor Parquet, .npy or .npz.",
+        ),
+        ("a,b\n1,2\n".encode("utf-16"), "The input is not a table"),
+        (_pickled(), "cannot be read as NumPy data (it holds Python objects, which could run code)."),
+        (_saved(np.array(["a"])), "The input must hold an array of numbers. Got the dtype <U1 instead."),
+        (_saved(np.array([1j])), "Got the dtype complex128 instead."),
+        (_saved(np.zeros((0, 2))), "an array of rows and columns. Got the shape (0, 2) instead."),
+        (_saved(np.array(3.0)), "Got the shape () instead."),
+        (_saved(np.zeros((1, 1, 1, 1))), "Got the shape (1, 1, 1, 1) instead."),
+        (_saved(np.ones(9))[:-8], "The input cannot be read as NumPy data ("),
+        (_saved(np.ones(9))[:20], "The input cannot be read as NumPy data ("),
+        (_saved(np.ones(9), np.savez)[:-30], "The input cannot be read as NumPy data ("),
+        (_zip(), "cannot be read as NumPy data (it holds no array)."),
+        (_zip(readme=b"hello"), "The input"),
+        (_parquet()[:-6], "The input is a damaged Parquet file ("),
+        (b"PAR1" + bytes(40), "The input is a damaged Parquet file ("),
+    ],
+)
+def test_bad_tables_get_one_sentence(content, sentence):
+    with pytest.raises(ValueError, match=r"\.$") as error:
+        table(content)
+    assert sentence in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_bad_places_and_columns_get_one_sentence(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"none.csv' does not exist.$"):
+        read_table(tmp_path / "none.csv")
+    with pytest.raises(ValueError, match=r"is a folder. A file is needed.$"):
+        read_table(tmp_path)
+    with pytest.raises(ValueError, match=r"^The input has no column 'c'. It has 'a', 'b'.$"):
+        table("a,b\n1,2\n", drop=["c"])
+    with pytest.raises(ValueError, match=r"^The input has no column left to model.$"):
+        table("a,b\n1,2\n", drop=["a", "b"])
+    with pytest.raises(ValueError, match=r"^The input has no array 'y'. It has 'arr_0'.$"):
+        table(_saved(np.ones(2), np.savez), array="y")
+    many = "who\n" + "\n".join(f"person {n}" for n in range(101))
+    with pytest.raises(ValueError, match=r"^Column 'who' has 101 labels, more than the 100 that can be"):
+        table(many, encode=["who"])
+
+
+def test_a_file_larger_than_the_machine_is_refused(tmp_path):
+    path = tmp_path / "huge.csv"
+    with path.open("wb") as file:
+        file.truncate(2**40)  # a tebibyte of nothing, which takes no room
+    with pytest.raises(ValueError, match=r"huge.csv' has 1024.0 GiB, too much for a machine of .* GiB"):
+        read_table(path)
+
+
+# ---------------------------------------------------------------------------------------------
+# properties
+# ---------------------------------------------------------------------------------------------
+
+NUMBERS = st.one_of(
+    st.none(), st.floats(allow_nan=False, allow_infinity=False), st.integers(-(2**53), 2**53)
+)
+NAMES = st.text(st.characters(codec="utf-8", exclude_categories=["C"]), min_size=1, max_size=8).filter(
+    lambda s: (
+        s == s.strip() and not s[0].isdigit() and s[0] not in "+-.?" and s.lower() not in ("na", "nan")
+    )
+)
+
+
+@given(
+    data=st.data(),
+    separator=st.sampled_from(",;\t|"),
+    quoting=st.booleans(),
+    ends=st.sampled_from(["\n", "\r\n"]),
+)
+@settings(deadline=None, max_examples=100)
+def test_what_was_written_is_read(data, separator, quoting, ends):
+    names = [
+        "name",
+        *data.draw(st.lists(NAMES, min_size=1, max_size=3, unique=True).filter(lambda n: "name" not in n)),
+    ]
+    rows = data.draw(
+        st.lists(st.lists(NUMBERS, min_size=len(names), max_size=len(names)), min_size=1, max_size=5)
+    )
+    out = io.StringIO(newline="")
+    quote = csv.QUOTE_ALL if quoting else csv.QUOTE_MINIMAL
+    writer = csv.writer(out, delimiter=separator, lineterminator=ends, quoting=quote)
+    writer.writerow(names)
+    writer.writerows([["NA" if v is None else repr(v) for v in row] for row in rows])
+    found = table(out.getvalue())
+    assert found.names == names
+    expected = np.array([[np.nan if v is None else float(v) for v in row] for row in rows])
+    np.testing.assert_array_equal(found.values, expected)
+
+
+@given(st.binary(max_size=200) | st.text(max_size=100).map(str.encode))
+@settings(deadline=None, max_examples=100)
+def test_any_bytes_are_a_table_or_a_sentence(content):
+    try:
+        found = table(content)
+    except ValueError as error:
+        assert str(error).endswith((".", ")."))  # noqa: PT017
+        assert "Traceback" not in str(error)  # noqa: PT017
+    else:
+        assert found.values.shape[-1] == len(found.names) > 0
+        assert found.values.dtype == float
+
+
+@given(st.data())
+@settings(deadline=None, max_examples=100)
+def test_damaged_files_are_a_table_or_a_sentence(data):
+    content = bytearray(
+        data.draw(st.sampled_from([_parquet(), _saved(np.ones((3, 2))), _saved(np.ones(3), np.savez)]))
+    )
+    for _ in range(data.draw(st.integers(1, 4))):
+        content[data.draw(st.integers(4, len(content) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        found = table(bytes(content))
+    except ValueError as error:
+        assert "\n" not in str(error)  # noqa: PT017
+    else:
+        assert found.values.dtype == float

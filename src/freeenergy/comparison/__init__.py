@@ -1,0 +1,7 @@
+"""Any set of models on one honest scale: held-out bits, paired, with how they are known."""
+
+from ._board import Comparison
+from ._compare import compare
+from ._results import FoldResult, Standing
+
+__all__ = ["Comparison", "FoldResult", "Standing", "compare"]

@@ -1,0 +1,276 @@
+"""What a comparison found, and how it is shown."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import math
+import os
+from typing import Any
+
+import numpy as np
+
+from .._core import Kind
+from ..estimators import Support
+from ._problems import AbstractProblem
+from ._results import FoldResult, Standing
+from ._tally import Tally, chance_of_order
+from ._tasks import FINAL, derived_seed, seeded
+
+
+@dataclasses.dataclass(eq=False, repr=False)
+class Comparison:
+    """What `compare` found; print it.
+
+    Attributes:
+        results: one `FoldResult` for each model and fold that was done.
+        labels: the models in the order in which they were passed.
+        models: label → estimator, unfitted, as it was fitted.
+        support: continuous, integer and constant columns.
+        dimension: columns that count (for labels, one).
+        n_rows: rows (for sequences series, or the time steps of a single one).
+        settings: seed, splits, versions and models, to repeat it.
+        examples, example_rows: some of the data, for pictures, and which rows they are.
+        feature_names: of the columns.
+        notes: what a reader should know.
+        finished: False after Ctrl-C.
+        final: the best model on the rows that `final_size` kept apart.
+    """
+
+    results: list[FoldResult]
+    labels: list[str]
+    models: dict[str, Any]
+    support: Support
+    dimension: int
+    n_rows: int
+    settings: dict[str, Any]
+    examples: Any
+    example_rows: np.ndarray
+    feature_names: list[str]
+    notes: list[str]
+    finished: bool
+    final: FoldResult | None
+    _problem: AbstractProblem
+    _data: tuple[Any, Any]
+    _best: Any = None
+
+    def table(self) -> list[Standing]:
+        """A line for each model: the best first, failures last."""
+        folds, failures = self._common_folds()
+        good = [label for label in self.labels if label not in failures]
+        tallies = {label: self._tally(label, folds) for label in good}
+        for label in list(good):
+            nats = tallies[label].nats
+            broken = int(np.sum(np.isnan(nats) | (nats == np.inf)))
+            if broken:
+                failures[label] = (
+                    f"Its density is infinite or not a number on {broken} of {len(nats)} held-out rows."
+                )
+                good.remove(label)
+        # infinite bits come last, and among them the model that is surprised least often
+        good.sort(key=lambda label: (tallies[label].bits.mean(), np.isinf(tallies[label].bits).sum()))
+        lines = [self._standing(label, tallies[label], tallies[good[0]]) for label in good]
+        nan = float("nan")
+        for label in self.labels:
+            if label in failures:
+                fold = next((r for r in self.results if r.model == label), None)
+                seconds = fold.seconds if fold else nan
+                lines.append(
+                    Standing(
+                        label, nan, nan, nan, nan, Kind.EXACT, nan, nan, None, seconds, 0, failures[label]
+                    )
+                )
+        return lines
+
+    def _common_folds(self) -> tuple[list[int], dict[str, str]]:
+        """The folds that count, and why models are left out.
+
+        After Ctrl-C some models have fewer folds: only those that most models have are compared.
+        """
+        failures, done = {}, {}
+        for label in self.labels:
+            own = [r for r in self.results if r.model == label]
+            reasons = [r.error for r in own if r.error is not None]
+            if reasons:
+                failures[label] = reasons[0]
+            else:
+                done[label] = {r.fold for r in own}
+        counts = {fold: sum(fold in own for own in done.values()) for own in done.values() for fold in own}
+        folds = sorted(fold for fold, count in counts.items() if count == max(counts.values()))
+        for label, own in done.items():
+            if not folds or not own.issuperset(folds):
+                failures[label] = "It was not finished."
+        return folds, failures
+
+    def _tally(self, label: str, folds: list[int]) -> Tally:
+        own = {r.fold: r for r in self.results if r.model == label}
+        return Tally.of([own[fold] for fold in folds], self._problem)
+
+    def _standing(self, label: str, own: Tally, best: Tally) -> Standing:
+        mean, error, _ = own.summary(own.bits, own.shared)
+        # bits of each observed entry
+        share = len(own.bits) / max(own.entries.sum(), 1)
+        if own is best:
+            difference, difference_error, chance = 0.0, 0.0, None
+        else:
+            with np.errstate(invalid="ignore"):
+                gaps = own.bits - best.bits
+            shared = math.hypot(own.shared, best.shared)
+            difference, difference_error, freedom = own.summary(gaps, shared)
+            chance = chance_of_order(difference, difference_error, freedom)
+            # the truth about a lower bound may be better, that about an upper bound worse
+            if own.kind is Kind.LOWER or best.kind is Kind.UPPER:
+                chance = None
+        return Standing(
+            label,
+            mean,
+            error,
+            mean * share,
+            error * share,
+            own.kind,
+            difference,
+            difference_error,
+            chance,
+            own.seconds,
+            own.parameters,
+            None,
+        )
+
+    @property
+    def y(self) -> Any:
+        """The labels that were passed, or None."""
+        return self._data[1]
+
+    @property
+    def best_estimator(self) -> Any:
+        """The best model, fitted again on all of X.
+
+        Its line in the table is a little optimistic, since the same rows chose it: `final_size` keeps
+        rows apart for one last honest score.
+        """
+        if self._best is None:
+            best = self.table()[0]
+            if best.error is not None:
+                raise ValueError(f"No model could be fitted. {best.model}: {best.error}")
+            seed = derived_seed(self.settings["seed"], best.model, FINAL)
+            self._best = self._problem.fit_all(seeded(self.models[best.model], seed), *self._data)
+        return self._best
+
+    def to_frame(self) -> Any:
+        """The table as a data frame of pandas, or of polars where there is no pandas."""
+        lines = [dataclasses.asdict(line) | {"kind": line.kind.value} for line in self.table()]
+        try:
+            import pandas as frames
+        except ImportError:
+            import polars as frames
+        return frames.DataFrame(lines)
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything but the rows, in plain types; infinity is the word "inf", NaN is None."""
+        folds = [
+            {
+                "model": r.model,
+                "fold": r.fold,
+                "rows": len(r.rows),
+                "nats": float(np.mean(r.nats)) if len(r.nats) else None,
+                "kind": r.kind.value,
+                "seconds": r.seconds,
+                "parameters": r.parameters,
+                "n_iter": r.n_iter,
+                "converged": r.converged,
+                "warnings": r.warnings,
+                "error": r.error,
+            }
+            for r in [*self.results, *([self.final] if self.final else [])]
+        ]
+        return _plain(
+            {
+                "table": [dataclasses.asdict(line) | {"kind": line.kind.value} for line in self.table()],
+                "folds": folds,
+                "support": [kind.value for kind in self.support.kinds],
+                "feature_names": self.feature_names,
+                "dimension": self.dimension,
+                "n_rows": self.n_rows,
+                "settings": self.settings,
+                "notes": self.notes,
+                "finished": self.finished,
+            }
+        )
+
+    def plot(self, ax: Any = None) -> Any:
+        """The paired differences as a plot."""
+        from .. import plots
+
+        return plots.comparison(self, ax=ax)
+
+    def to_html(self, path: str | os.PathLike[str], **options: Any) -> None:
+        """Writes the report, one file that needs no network."""
+        from .. import report
+
+        report.to_html(self, path, **options)
+
+    def _repr_html_(self) -> str:
+        from .. import report
+
+        return report.table_html(self)
+
+    def __str__(self) -> str:
+        from rich.console import Console
+        from rich.table import Table
+
+        lines = self.table()
+        table = Table(title="Held-out bits: fewer are better", title_justify="left")
+        for name in ("model", "bits/sample", "bits/dim", "to the best", "order real", "kind"):
+            table.add_column(name, justify="left" if name in ("model", "kind") else "right")
+        table.add_column("fit", justify="right")
+        table.add_column("parameters", justify="right")
+        for line in lines:
+            if line.error is not None:
+                table.add_row(line.model, *[""] * 4, "failed", "", "")
+                continue
+            sign = SIGNS[line.kind]
+            order = "best" if line is lines[0] else "?" if line.chance is None else _percent(line.chance)
+            table.add_row(
+                line.model,
+                sign + with_error(line.bits, line.bits_stderr),
+                sign + with_error(line.bits_per_dimension, line.bits_per_dimension_stderr),
+                "" if line is lines[0] else "+" + with_error(line.difference, line.difference_stderr),
+                order,
+                line.kind.value,
+                f"{line.seconds:.2g} s" if line.seconds < 10 else f"{line.seconds:.0f} s",
+                f"{line.parameters:,}" if line.parameters else "",
+            )
+        out = io.StringIO()
+        Console(file=out, width=160, color_system=None).print(table)
+        text = [row.rstrip() for row in out.getvalue().splitlines()]
+        text += [f"{line.model}: {line.error}" for line in lines if line.error is not None]
+        text += self.notes
+        return "\n".join(text)
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+SIGNS = {Kind.EXACT: "", Kind.LOWER: "≤ ", Kind.UPPER: "≥ ", Kind.ESTIMATE: "≈ "}
+
+
+def with_error(value: float, error: float) -> str:
+    """A number to the digits that its error leaves, two of the error itself."""
+    if not (math.isfinite(value) and math.isfinite(error)):
+        return f"{value:.4g}" if math.isfinite(value) else "∞" if value > 0 else "–"
+    digits = 3 if error == 0 else max(1 - math.floor(math.log10(error)), 0)
+    return f"{value:.{digits}f} ± {error:.{digits}f}"
+
+
+def _percent(chance: float) -> str:
+    return "> 99.9%" if chance > 0.999 else f"{chance:.1%}"
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, (float, np.floating)):
+        return float(value) if math.isfinite(value) else None if math.isnan(value) else str(value)
+    return value.item() if isinstance(value, np.generic) else value

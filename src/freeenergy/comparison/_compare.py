@@ -1,0 +1,229 @@
+"""`compare`: models, data and folds in, a `Comparison` out."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import math
+import numbers
+import os
+import platform
+import re
+import time
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_consistent_length
+
+from .._core import Evidence
+from ..estimators import Support
+from ._board import SIGNS, Comparison, with_error
+from ._problems import AbstractProblem, problem_of
+from ._results import FoldResult
+from ._tasks import FINAL, Store, Task, derived_seed, run_all
+
+_EXAMPLES = 500
+
+
+def _expression(model: Any) -> str:
+    """The expression that makes the estimator, on one line."""
+    text = " ".join(repr(model).split())
+    text = re.sub(r"<class '(?:\w+\.)*(\w+)'>", r"\1", text)
+    return re.sub(r"<function (?:\w+\.)*(\w+)[^>]*>", r"\1", text)
+
+
+def _labelled(models: Any) -> dict[str, Any]:
+    """Label → estimator; estimators in a list are called by their expression."""
+    if isinstance(models, BaseEstimator):
+        models = [models]
+    if not isinstance(models, (dict, list, tuple)) or not len(models):
+        raise ValueError(
+            "The 'models' parameter of compare must be a list of estimators, or a dict with labels. "
+            f"Got {models!r} instead."
+        )
+    named = {}
+    for label, model in models.items() if isinstance(models, dict) else ((None, m) for m in models):
+        if not isinstance(model, BaseEstimator):
+            raise ValueError(
+                f"The 'models' parameter of compare must hold estimators. Got {model!r} instead."
+            )
+        base = _expression(model) if label is None else str(label)
+        name, number = base, 1
+        while name in named:
+            number += 1
+            name = f"{base} ({number})"
+        named[name] = model
+    return named
+
+
+def compare(
+    models: Any,
+    X: Any,
+    y: Any = None,
+    *,
+    cv: Any = 5,
+    test_size: float | int | None = None,
+    final_size: float | int | None = None,
+    groups: Any = None,
+    support: Support | None = None,
+    n_jobs: int | None = 1,
+    random_state: Any = None,
+    resume: str | os.PathLike[str] | None = None,
+    verbose: int = 0,
+) -> Comparison:
+    """Held-out bits of several models on the same rows, with how sure the order is.
+
+    Args:
+        models: a list of estimators, or a dict label → estimator: densities, or classifiers with `y`.
+        X: a row per sample; NaN is not observed and marginalised.
+        y: labels, of which classifiers give the probability given the row; densities ignore them.
+        cv: how many folds, or a splitter of scikit-learn.
+        test_size: one split instead of folds; the share (or number) of rows to hold out.
+        final_size: the share (or number) of rows to keep apart; only the winner is scored on them, once,
+            so that `final` is not optimistic as the numbers that chose it are.
+        groups: labels of rows that belong together and are held out together.
+        support: which columns are whole numbers, constant or continuous; None to recognise it.
+        n_jobs: processes of joblib, or whatever backend it was given.
+        random_state: seed of splits, and of models that have none.  With `resume`, None means 0.
+        resume: a folder that keeps every finished fold and the state of running fits.  The same call goes
+            on where it was stopped; a fold is fitted again only if its data, model, split or seed changed.
+        verbose: 1 shows progress on standard error.
+
+    Ctrl-C returns what is finished.
+
+    >>> import freeenergy as fe
+    >>> X = np.random.default_rng(0).normal(size=(200, 2)) ** 3
+    >>> board = fe.compare({"one": fe.GaussianDensity(), "four": fe.GaussianMixture(4)}, X, random_state=0)
+    >>> [line.model for line in board.table()]
+    ['four', 'one']
+    """
+    named = _labelled(models)
+    groups = None if groups is None else np.unique(np.asarray(groups), return_inverse=True)[1].ravel()
+    problem = problem_of(named, X, y, support, groups)
+    if groups is not None:
+        check_consistent_length(np.empty(problem.n_rows), groups)
+    seed = 0 if random_state is None and resume is not None else random_state
+    seed = int(seed) if isinstance(seed, numbers.Integral) else check_random_state(seed).randint(2**31 - 1)
+    units, final_units = np.arange(problem.n_rows), None
+    if final_size is not None:
+        units, final_units = problem.apart(units, final_size, groups, seed)
+    if test_size is not None:
+        pairs = [problem.apart(units, test_size, None if groups is None else groups[units], seed)]
+    else:
+        pairs = problem.splits(units, cv, None if groups is None else groups[units], seed)
+
+    results, admitted = [], {}
+    for label, model in named.items():
+        try:
+            admitted[label] = problem.admit(model)
+        except ValueError as error:
+            results.append(FoldResult.failed(label, 0, str(error)))
+    store = Store(resume, problem)
+    # fold by fold, so that what is finished after Ctrl-C is paired
+    tasks = [
+        _task(label, model, fold, train, test, seed, store)
+        for fold, (train, test) in enumerate(pairs)
+        for label, model in admitted.items()
+    ]
+    found, finished = run_all(tasks, problem, store, n_jobs, verbose)
+    order = {label: place for place, label in enumerate(named)}
+    results += sorted(found, key=lambda r: (r.fold, order[r.model]))
+    rng = np.random.default_rng(seed)
+    shown = np.sort(rng.permutation(problem.n_rows)[:_EXAMPLES])
+    board = Comparison(
+        results=results,
+        labels=list(named),
+        models={label: admitted.get(label, model) for label, model in named.items()},
+        support=problem.support,
+        dimension=problem.dimension,
+        n_rows=problem.n_rows,
+        settings=_settings(named, seed, pairs, cv, test_size, final_size),
+        examples=problem.examples(shown),
+        example_rows=shown,
+        feature_names=problem.feature_names,
+        notes=list(problem.notes),
+        finished=finished,
+        final=None,
+        _problem=problem,
+        _data=(X, y),
+    )
+    if final_units is not None and finished:
+        board.final, board.finished = _score_final(board, problem, store, units, final_units, n_jobs)
+    board.notes += _remarks(board, len(tasks))
+    return board
+
+
+def _task(
+    label: str, model: Any, fold: int, train: np.ndarray, test: np.ndarray, seed: int, store: Store
+) -> Task:
+    task = Task(label, model, fold, train, test, derived_seed(seed, label, fold))
+    task.name = store.name(task)
+    task.checkpoint = store.checkpoint(task)
+    return task
+
+
+def _score_final(
+    board: Comparison,
+    problem: AbstractProblem,
+    store: Store,
+    units: np.ndarray,
+    final: np.ndarray,
+    n_jobs: int | None,
+) -> tuple[FoldResult | None, bool]:
+    """The winner, fitted to all rows that were compared on and scored on those kept apart."""
+    best = board.table()[0]
+    if best.error is not None:
+        return None, True
+    model, seed = board.models[best.model], board.settings["seed"]
+    task = _task(best.model, model, FINAL, units, final, seed, store)
+    results, finished = run_all([task], problem, store, 1, 0)
+    return (results[0] if results else None), finished
+
+
+def _settings(
+    models: dict[str, Any], seed: int, pairs: list[Any], cv: Any, test_size: Any, final_size: Any
+) -> dict[str, Any]:
+    """What somebody needs to repeat it."""
+    split = f"test_size={test_size}" if test_size is not None else f"cv={cv}"
+    versions = {
+        name: importlib.metadata.version(name) for name in ("freeenergy", "jax", "scikit-learn", "numpy")
+    }
+    return {
+        "seed": seed,
+        "splits": split if final_size is None else f"{split}, final_size={final_size}",
+        "folds": len(pairs),
+        "time": time.strftime("%Y-%m-%d %H:%M:%S%z"),
+        "python": platform.python_version(),
+        **versions,
+        **{f"model {label}": _expression(model) for label, model in models.items()},
+    }
+
+
+def _remarks(board: Comparison, tasks: int) -> list[str]:
+    """What a reader should know about the results."""
+    lines = []
+    for label in board.labels:
+        own = [r for r in board.results if r.model == label]
+        rows, impossible = sum(len(r.nats) for r in own), sum(int(np.isneginf(r.nats).sum()) for r in own)
+        if impossible:
+            lines.append(
+                f"{label} calls {impossible} of {rows} held-out rows impossible: its bits are infinite."
+            )
+        lines += list(dict.fromkeys(f"{label} warned: {text}" for r in own for text in r.warnings))[:1]
+    if not board.finished:
+        done = sum(r.error is None for r in board.results)
+        lines.append(f"Stopped before the end: {done} of {tasks} fits are done.")
+    good = [line for line in board.table() if line.error is None]
+    if board.final is not None and board.final.error is None:
+        kept = Evidence(board.final.nats, board.final.stderr, board.final.kind, board.final.shared)
+        bits = with_error(-kept.mean / math.log(2), kept.mean_stderr / math.log(2))
+        lines.append(
+            f"On {len(kept)} rows kept apart {board.final.model} has {SIGNS[kept.kind]}{bits} bits."
+        )
+    elif len(good) > 1:
+        lines.append(
+            f"The best of {len(good)} was chosen by these numbers, which makes its own a little "
+            "optimistic; final_size=0.2 keeps rows apart for one last score."
+        )
+    return lines

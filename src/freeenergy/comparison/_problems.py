@@ -1,0 +1,458 @@
+"""Tables, labelled rows and series: how they are split, and how a model is scored on them."""
+
+from __future__ import annotations
+
+import abc
+import math
+from typing import Any
+
+import joblib
+import numpy as np
+from sklearn.base import BaseEstimator, DensityMixin, TransformerMixin, is_classifier
+from sklearn.model_selection import (
+    GroupKFold,
+    GroupShuffleSplit,
+    KFold,
+    ShuffleSplit,
+    TimeSeriesSplit,
+    check_cv,
+    train_test_split,
+)
+from sklearn.utils import _safe_indexing
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _get_feature_names, check_consistent_length, column_or_1d
+
+from .._core import Evidence, Kind
+from ..estimators import AbstractDensity, Dequantised, SoftmaxRegression, Support
+from ..estimators._mixture import AbstractMixture
+from ..estimators._sequence import AbstractSequenceDensity, check_series
+from ..estimators._validation import check_observed, check_rows
+from ..evaluation import pit_ranks
+
+_DRAWS, _PATHS, _LATENT_ROWS = 300, 5, 1000
+Pair = tuple[np.ndarray, np.ndarray]
+
+
+class AbstractProblem(abc.ABC):
+    """The data: how they are split, and how a model is fitted to one part and scored on another.
+
+    Attributes:
+        n_rows: how many units there are to hold out.
+        clusters: a label for each unit; units of one label depend on each other.
+        entries: observed numbers of each unit.
+        dimension: columns that count.
+        support, feature_names, notes: for the `Comparison`.
+    """
+
+    n_rows: int
+    clusters: np.ndarray
+    entries: np.ndarray
+    dimension: int
+    support: Support
+    feature_names: list[str]
+    notes: list[str]
+
+    @abc.abstractmethod
+    def admit(self, estimator: Any) -> Any:
+        """The estimator as it is to be fitted; a ValueError says why it cannot be compared."""
+
+    @abc.abstractmethod
+    def fit(self, estimator: Any, train: np.ndarray) -> Any:
+        """Fits the units `train`."""
+
+    @abc.abstractmethod
+    def fit_all(self, estimator: Any, X: Any, y: Any) -> Any:
+        """Fits all data, as the user passed them."""
+
+    @abc.abstractmethod
+    def evidence(self, estimator: Any, test: np.ndarray) -> Evidence:
+        """The evidence of the units `test`."""
+
+    @abc.abstractmethod
+    def pictures(self, estimator: Any, test: np.ndarray, seed: int) -> dict[str, Any]:
+        """Draws, hidden parts and ranks, as `FoldResult` has them."""
+
+    @abc.abstractmethod
+    def examples(self, rows: np.ndarray) -> Any:
+        """Some of the data."""
+
+    def identity(self) -> str:
+        """Names the data."""
+        return str(joblib.hash(vars(self)))
+
+    @abc.abstractmethod
+    def apart(self, units: np.ndarray, size: float | int, groups: np.ndarray | None, seed: int) -> Pair:
+        """`units` in two parts, the second of the given size."""
+
+    @abc.abstractmethod
+    def splits(self, units: np.ndarray, cv: Any, groups: np.ndarray | None, seed: int) -> list[Pair]:
+        """Pairs of units to fit and units to score."""
+
+
+def _shuffled_apart(units: np.ndarray, size: float | int, groups: np.ndarray | None, seed: int) -> Pair:
+    kind = ShuffleSplit if groups is None else GroupShuffleSplit
+    split = kind(1, test_size=size, random_state=seed).split(np.empty(len(units)), groups=groups)
+    rest, other = next(split)
+    return units[np.sort(rest)], units[np.sort(other)]
+
+
+def _shuffled_splits(
+    units: np.ndarray, cv: Any, groups: np.ndarray | None, seed: int, targets: Any = None
+) -> list[Pair]:
+    if isinstance(cv, int):
+        options: Any = {"n_splits": cv, "shuffle": True, "random_state": seed}
+        cv = KFold(**options) if groups is None else GroupKFold(**options)
+    splitter: Any = check_cv(cv)
+    pairs = splitter.split(np.empty(len(units)), targets, groups)
+    return [(units[train], units[test]) for train, test in pairs]
+
+
+def _name(names: list[str], columns: np.ndarray) -> str:
+    """The names of some columns in a sentence."""
+    chosen = [repr(names[i]) for i in np.flatnonzero(columns)]
+    if len(chosen) > 6:
+        chosen = [*chosen[:5], f"{len(chosen) - 5} more"]
+    listed = chosen[0] if len(chosen) == 1 else f"{', '.join(chosen[:-1])} and {chosen[-1]}"
+    return f"{'Column' if len(chosen) == 1 else 'Columns'} {listed}"
+
+
+def _constant_note(names: list[str], support: Support) -> list[str]:
+    if not support.constant.any():
+        return []
+    verb = "is constant and" if support.constant.sum() == 1 else "are constant and"
+    return [f"{_name(names, support.constant)} {verb} left out for every model."]
+
+
+def _checked_support(support: Support | None, X: np.ndarray) -> Support:
+    """The support that was declared, or that of `X`; refused if no column varies."""
+    support = Support.recognise(X) if support is None else support
+    if not isinstance(support, Support) or len(support) != X.shape[1]:
+        raise ValueError(
+            f"The 'support' parameter of compare must be a Support of {X.shape[1]} columns or None. "
+            f"Got {support!r} instead."
+        )
+    if support.constant.all():
+        raise ValueError("Every column of X is constant: there is nothing to compare models on.")
+    return support
+
+
+def _admitted_density(estimator: AbstractDensity, support: Support, X: np.ndarray) -> AbstractDensity:
+    """The estimator with a probability mass where columns are whole, and without constant columns."""
+    name = type(estimator).__name__
+    if isinstance(estimator, Dequantised):
+        if estimator.support is None:
+            options: Any = estimator.get_params(deep=False) | {"support": support}
+            return Dequantised(**options)
+        if estimator.support != support:
+            raise ValueError(f"The 'support' of {name} is not that of the comparison.")
+        return estimator
+    kept = X[:, ~support.constant]
+    if not np.array_equal(estimator._prepare(kept), kept, equal_nan=True):
+        raise ValueError(
+            f"{name} turns X into zeros and ones, of which the evidence is not that of X. "
+            "Pass X as zeros and ones to compare it."
+        )
+    mass = estimator._discrete_columns(X.shape[1])
+    if len(mass) == len(support) and (mass & support.continuous).any():
+        raise ValueError(
+            f"{name} gives a probability mass to columns that are continuous, which has no common unit "
+            "with the densities of the other models."
+        )
+    if (support.integer & ~mass).any() or support.constant.any():
+        return Dequantised(estimator, support)
+    return estimator
+
+
+class Table(AbstractProblem):
+    """Rows of numbers, of which models give the density."""
+
+    def __init__(self, X: Any, support: Support | None, groups: np.ndarray | None) -> None:
+        names = _get_feature_names(X)
+        self.X = check_rows(_Owner(), X, reset=True)
+        self.feature_names = _named(names, self.X.shape[1])
+        check_observed(self.X, names)
+        self.support = _checked_support(support, self.X)
+        self.notes = _constant_note(self.feature_names, self.support)
+        if self.support.integer.any():
+            many = self.support.integer.sum() > 1
+            self.notes.append(
+                f"{_name(self.feature_names, self.support.integer)} {'hold' if many else 'holds'} whole "
+                "numbers: bits are of probability mass, and models of continuous columns are fitted with "
+                "uniform noise and bounded."
+            )
+        self.n_rows = len(self.X)
+        self.clusters = np.arange(self.n_rows) if groups is None else groups
+        self.entries = np.sum(~np.isnan(self.X[:, ~self.support.constant]), axis=1)
+        self.dimension = int(np.sum(~self.support.constant))
+
+    def admit(self, estimator: Any) -> Any:
+        name = type(estimator).__name__
+        if is_classifier(estimator):
+            raise ValueError(f"{name} gives the probability of labels: pass them as y.")
+        if isinstance(estimator, AbstractDensity):
+            return _admitted_density(estimator, self.support, self.X)
+        if not isinstance(estimator, DensityMixin):
+            raise ValueError(f"{name} is no density: it gives no probability of X.")
+        if not self.support.continuous.all():
+            raise ValueError(f"{name} can be compared on continuous columns that vary only.")
+        return estimator
+
+    def fit(self, estimator: Any, train: np.ndarray) -> Any:
+        return estimator.fit(self.X[train])
+
+    def fit_all(self, estimator: Any, X: Any, y: Any) -> Any:
+        return estimator.fit(X)
+
+    def evidence(self, estimator: Any, test: np.ndarray) -> Evidence:
+        return _evidence(estimator, self.X[test])
+
+    def pictures(self, estimator: Any, test: np.ndarray, seed: int) -> dict[str, Any]:
+        if not isinstance(estimator, AbstractDensity):
+            return {}
+        rng = np.random.default_rng(seed)
+        draws = estimator.sample(_DRAWS, random_state=seed)
+        chosen = test if len(test) <= _LATENT_ROWS else np.sort(rng.choice(test, _LATENT_ROWS, False))
+        found: dict[str, Any] = {"samples": draws}
+        whole = chosen[~np.isnan(self.X[chosen]).any(axis=1)]
+        if len(whole):
+            own, reference = estimator.score_samples(self.X[whole]), estimator.score_samples(draws)
+            if np.isfinite(own).all() and np.isfinite(reference).all():
+                found["pit"] = pit_ranks(own, reference, seed=seed)
+        latent = _latent(estimator, self.X[chosen])
+        return found if latent is None else found | {"latent": latent, "latent_rows": chosen}
+
+    def examples(self, rows: np.ndarray) -> Any:
+        return self.X[rows]
+
+    def apart(self, units: np.ndarray, size: float | int, groups: np.ndarray | None, seed: int) -> Pair:
+        return _shuffled_apart(units, size, groups, seed)
+
+    def splits(self, units: np.ndarray, cv: Any, groups: np.ndarray | None, seed: int) -> list[Pair]:
+        return _shuffled_splits(units, cv, groups, seed)
+
+
+def _named(names: Any, columns: int) -> list[str]:
+    return [f"x{i}" for i in range(columns)] if names is None else [str(name) for name in names]
+
+
+def _evidence(estimator: Any, X: np.ndarray) -> Evidence:
+    if isinstance(estimator, AbstractDensity):
+        return estimator.evidence(X)
+    nats = np.asarray(estimator.score_samples(X), float)
+    return Evidence(nats, np.zeros_like(nats), Kind.EXACT)
+
+
+def _latent(estimator: Any, X: np.ndarray) -> np.ndarray | None:
+    """The hidden part of rows, where there is one."""
+    if isinstance(estimator, Dequantised):
+        return _latent(estimator.estimator_, estimator.centre(X))
+    if isinstance(estimator, AbstractMixture):
+        return estimator.predict_proba(X)
+    if not isinstance(estimator, TransformerMixin):
+        return None
+    transformer: Any = estimator
+    return np.asarray(transformer.transform(X))
+
+
+class Labelled(AbstractProblem):
+    """Rows with labels, of which models give the probability given the row."""
+
+    def __init__(self, X: Any, y: Any, groups: np.ndarray | None) -> None:
+        self.X = X if isinstance(X, np.ndarray) or _get_feature_names(X) is not None else np.asarray(X)
+        self.y = column_or_1d(y)
+        check_classification_targets(self.y)
+        check_consistent_length(self.X, self.y)
+        columns = np.shape(self.X)[1]
+        self.feature_names = _named(_get_feature_names(X), columns)
+        self.support = Support(["continuous"] * columns)
+        self.notes = [f"Bits are of the label, one of {len(np.unique(self.y))}, given the row."]
+        self.n_rows = len(self.y)
+        self.clusters = np.arange(self.n_rows) if groups is None else groups
+        self.entries = np.ones(self.n_rows)
+        self.dimension = 1
+
+    def admit(self, estimator: Any) -> Any:
+        name = type(estimator).__name__
+        if not is_classifier(estimator):
+            raise ValueError(f"{name} gives no probability of y given X.")
+        if getattr(estimator, "predict_proba", None) is None:
+            raise ValueError(f"{name} has no predict_proba.")
+        return estimator
+
+    def fit(self, estimator: Any, train: np.ndarray) -> Any:
+        return estimator.fit(_safe_indexing(self.X, train), self.y[train])
+
+    def fit_all(self, estimator: Any, X: Any, y: Any) -> Any:
+        return estimator.fit(X, y)
+
+    def evidence(self, estimator: Any, test: np.ndarray) -> Evidence:
+        X, y = _safe_indexing(self.X, test), self.y[test]
+        # a label that no row of the fit had is impossible
+        known = np.isin(y, estimator.classes_)
+        nats, stderr, kind = np.full(len(y), -np.inf), np.zeros(len(y)), Kind.EXACT
+        if not known.any():
+            return Evidence(nats, stderr, kind)
+        X, y = _safe_indexing(X, np.flatnonzero(known)), y[known]
+        if isinstance(estimator, SoftmaxRegression):
+            found = estimator.evidence(X, y)
+            nats[known], stderr[known], kind = found.nats, found.stderr, found.kind
+        else:
+            place = np.searchsorted(estimator.classes_, y)
+            with np.errstate(divide="ignore"):
+                nats[known] = np.log(estimator.predict_proba(X)[np.arange(len(y)), place])
+        return Evidence(nats, stderr, kind)
+
+    def pictures(self, estimator: Any, test: np.ndarray, seed: int) -> dict[str, Any]:
+        return {}
+
+    def examples(self, rows: np.ndarray) -> Any:
+        try:
+            return np.asarray(_safe_indexing(self.X, rows), float)
+        except ValueError:
+            return np.empty((0, np.shape(self.X)[1]))
+
+    def apart(self, units: np.ndarray, size: float | int, groups: np.ndarray | None, seed: int) -> Pair:
+        return _shuffled_apart(units, size, groups, seed)
+
+    def splits(self, units: np.ndarray, cv: Any, groups: np.ndarray | None, seed: int) -> list[Pair]:
+        return _shuffled_splits(units, cv, groups, seed, self.y[units])
+
+
+class AbstractSeries(AbstractProblem):
+    """Series, of which sequence models give the density of a step given those before it.
+
+    Densities of rows take the time steps as independent rows.
+    """
+
+    series: list[np.ndarray]
+
+    def _describe(self, series: list[np.ndarray], support: Support | None, models: Any) -> None:
+        rows = np.concatenate(series)
+        check_observed(rows)
+        names = _named(None, rows.shape[1])
+        found = _checked_support(support, rows)
+        self.notes = _constant_note(names, found)
+        if found.constant.any():
+            self.notes.append("The best estimator, too, takes series without them.")
+        kept = ~found.constant
+        self.series = [x[:, kept] for x in series]
+        self.feature_names = [name for name, keep in zip(names, kept, strict=True) if keep]
+        self.support = Support([kind for kind, keep in zip(found.kinds, kept, strict=True) if keep])
+        self.dimension = int(kept.sum())
+        densities = [m for m in models if isinstance(m, (AbstractDensity, AbstractSequenceDensity))]
+        mass = [m._discrete_columns(self.dimension) for m in densities]
+        if support is None and self.support.integer.any() and not np.any(mass):
+            self.support = Support(["continuous"] * self.dimension)
+            self.notes.append(
+                f"{_name(self.feature_names, found.integer[kept])}: the whole numbers are taken as "
+                "continuous, since no model gives them a probability mass."
+            )
+
+    def admit(self, estimator: Any) -> Any:
+        name = type(estimator).__name__
+        if isinstance(estimator, AbstractDensity):
+            return _admitted_density(estimator, self.support, np.concatenate(self.series))
+        if not isinstance(estimator, AbstractSequenceDensity):
+            raise ValueError(f"{name} is no density of series or rows: it gives no probability of X.")
+        if (estimator._discrete_columns(self.dimension) != self.support.integer).any():
+            raise ValueError(
+                f"{name} gives a density where other models give whole numbers a probability mass, or "
+                "the reverse; the two have no common unit."
+            )
+        return estimator
+
+    def fit_all(self, estimator: Any, X: Any, y: Any) -> Any:
+        rowwise = isinstance(estimator, AbstractDensity)
+        return estimator.fit(np.concatenate(self.series) if rowwise else self.series)
+
+    def pictures(self, estimator: Any, test: np.ndarray, seed: int) -> dict[str, Any]:
+        length = int(np.median([len(x) for x in self.series]))
+        if isinstance(estimator, AbstractDensity):
+            draws = estimator.sample(_PATHS * length, random_state=seed)
+            return {"samples": draws.reshape(_PATHS, length, -1)}
+        return {"samples": estimator.sample(_PATHS, random_state=seed, length=length)}
+
+    def examples(self, rows: np.ndarray) -> Any:
+        return self.series[:_PATHS]
+
+
+class SeveralSeries(AbstractSeries):
+    """Whole series are held out."""
+
+    def __init__(self, series: list[np.ndarray], support: Any, groups: Any, models: Any) -> None:
+        self._describe(series, support, models)
+        self.n_rows = len(series)
+        self.clusters = np.arange(self.n_rows) if groups is None else groups
+        self.entries = np.array([np.sum(~np.isnan(x)) for x in self.series])
+
+    def fit(self, estimator: Any, train: np.ndarray) -> Any:
+        chosen = [self.series[i] for i in train]
+        return estimator.fit(np.concatenate(chosen) if isinstance(estimator, AbstractDensity) else chosen)
+
+    def evidence(self, estimator: Any, test: np.ndarray) -> Evidence:
+        chosen = [self.series[i] for i in test]
+        if isinstance(estimator, AbstractSequenceDensity):
+            return estimator.evidence(chosen)
+        steps = estimator.evidence(np.concatenate(chosen))
+        lengths = np.array([len(x) for x in chosen])
+        starts = np.cumsum(lengths) - lengths
+        # what all steps share adds up, the rest averages out
+        own = np.add.reduceat(np.maximum(steps.stderr**2 - steps.shared**2, 0), starts)
+        stderr = np.sqrt(own + (lengths * steps.shared) ** 2)
+        nats = np.add.reduceat(steps.nats, starts)
+        return Evidence(nats, stderr, steps.kind, float(lengths.mean()) * steps.shared)
+
+    def apart(self, units: np.ndarray, size: float | int, groups: np.ndarray | None, seed: int) -> Pair:
+        return _shuffled_apart(units, size, groups, seed)
+
+    def splits(self, units: np.ndarray, cv: Any, groups: np.ndarray | None, seed: int) -> list[Pair]:
+        # series are often fewer than folds
+        most = len(np.unique(units if groups is None else groups))
+        return _shuffled_splits(units, min(cv, most) if isinstance(cv, int) else cv, groups, seed)
+
+
+class OneSeries(AbstractSeries):
+    """Later time steps are held out, and scored one step ahead given all steps before them."""
+
+    def __init__(self, series: np.ndarray, support: Any, models: Any) -> None:
+        self._describe([series], support, models)
+        self.n_rows = len(series)
+        # neighbours in time depend on each other
+        self.clusters = np.arange(self.n_rows) // math.ceil(math.sqrt(self.n_rows))
+        self.entries = np.sum(~np.isnan(self.series[0]), axis=1)
+        self.notes.append("Later time steps are held out and scored one step ahead.")
+
+    def fit(self, estimator: Any, train: np.ndarray) -> Any:
+        return estimator.fit(self.series[0][train])
+
+    def evidence(self, estimator: Any, test: np.ndarray) -> Evidence:
+        if isinstance(estimator, AbstractDensity):
+            return estimator.evidence(self.series[0][test])
+        nats = estimator.step_evidence(self.series[0][: test[-1] + 1])[test]
+        return Evidence(nats, np.zeros_like(nats), estimator._kind)
+
+    def apart(self, units: np.ndarray, size: float | int, groups: np.ndarray | None, seed: int) -> Pair:
+        rest, other = train_test_split(units, test_size=size, shuffle=False)
+        return np.asarray(rest), np.asarray(other)
+
+    def splits(self, units: np.ndarray, cv: Any, groups: np.ndarray | None, seed: int) -> list[Pair]:
+        pairs = (TimeSeriesSplit(cv) if isinstance(cv, int) else cv).split(units)
+        return [(units[train], units[test]) for train, test in pairs]
+
+
+class _Owner(BaseEstimator):
+    """Names `compare` in the sentences of scikit-learn about wrong data."""
+
+
+def problem_of(models: dict[str, Any], X: Any, y: Any, support: Any, groups: Any) -> AbstractProblem:
+    """What kind of data this is, which the models decide."""
+    if any(isinstance(model, AbstractSequenceDensity) for model in models.values()):
+        series = check_series(_Owner(), X, reset=True).series
+        if len(series) > 1:
+            return SeveralSeries(series, support, groups, models.values())
+        if groups is not None:
+            raise ValueError("The 'groups' parameter of compare needs several series. Got one instead.")
+        return OneSeries(series[0], support, models.values())
+    if y is not None and any(is_classifier(model) for model in models.values()):
+        return Labelled(X, y, groups)
+    return Table(X, support, groups)

@@ -1,0 +1,133 @@
+"""What one model did on one fold, and one line of the table."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Iterable
+
+import numpy as np
+from safetensors.numpy import load, save
+
+from .._core import Kind
+
+FORMAT = "freeenergy-fold-1"
+
+
+@dataclasses.dataclass(frozen=True)
+class FoldResult:
+    """One model on one fold.
+
+    Attributes:
+        model: its label.
+        fold: the number of the fold.
+        rows: indices of the held-out rows (of series; of time steps of a single series).
+        nats, stderr, shared, kind: their evidence.
+        seconds: time to fit.
+        parameters: free numbers of the fitted model; 0 where that is not known.
+        n_iter, converged, history: of the fit, where it has them.
+        samples: draws of the model (first fold only).
+        latent, latent_rows: the hidden part of some held-out rows, where the model has one (first fold
+            only).
+        pit: where log p of complete held-out rows ranks among log p of the model's own draws, in [0, 1]
+            (first fold only).  Uniform if the rows are as probable as the model expects.
+        warnings: what the fit warned of.
+        error: why there are no numbers, in a sentence.
+    """
+
+    model: str
+    fold: int
+    rows: np.ndarray
+    nats: np.ndarray
+    stderr: np.ndarray
+    shared: float
+    kind: Kind
+    seconds: float = 0.0
+    parameters: int = 0
+    n_iter: int | None = None
+    converged: bool | None = None
+    history: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    samples: np.ndarray | None = None
+    latent: np.ndarray | None = None
+    latent_rows: np.ndarray | None = None
+    pit: np.ndarray | None = None
+    warnings: list[str] = dataclasses.field(default_factory=list)
+    error: str | None = None
+
+    @staticmethod
+    def failed(model: str, fold: int, error: str, warned: Iterable[str] = ()) -> FoldResult:
+        """A fold without numbers."""
+        none = np.empty(0)
+        return FoldResult(
+            model, fold, none.astype(int), none, none, 0.0, Kind.EXACT, warnings=list(warned), error=error
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Standing:
+    """One line of the table.  Bits are −log₂ p(x): fewer are better.
+
+    Attributes:
+        model: its label.
+        bits, bits_stderr: mean over held-out samples, and its standard error.
+        bits_per_dimension, bits_per_dimension_stderr: the same for each observed entry.
+        kind: how the probabilities are known.  With a lower bound on log p the true bits are fewer.
+        difference, difference_stderr: to the best model on the same rows, in bits per sample.
+        chance: that the order against the best is real; None for the best itself and where a bound
+            makes it unknowable.
+        seconds: time to fit, the mean over folds.
+        parameters: free numbers of the model; 0 where that is not known.
+        error: why there are no numbers.
+    """
+
+    model: str
+    bits: float
+    bits_stderr: float
+    bits_per_dimension: float
+    bits_per_dimension_stderr: float
+    kind: Kind
+    difference: float
+    difference_stderr: float
+    chance: float | None
+    seconds: float
+    parameters: int
+    error: str | None
+
+
+_ARRAYS = ("rows", "nats", "stderr", "samples", "latent", "latent_rows", "pit")
+
+
+def encode(result: FoldResult) -> bytes:
+    """A `FoldResult` as safetensors, with a checksum of all in it."""
+    tensors = {name: getattr(result, name) for name in _ARRAYS if getattr(result, name) is not None}
+    tensors |= {f"history.{name}": np.asarray(values) for name, values in result.history.items()}
+    tensors = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
+    plain = {
+        f.name: getattr(result, f.name)
+        for f in dataclasses.fields(result)
+        if f.name not in (*_ARRAYS, "history")
+    }
+    header = json.dumps(plain | {"kind": result.kind.name})
+    metadata = {"format": FORMAT, "fold": header, "checksum": _checksum(tensors, header)}
+    return save(tensors, metadata=metadata)
+
+
+def _checksum(tensors: dict[str, np.ndarray], header: str) -> str:
+    digest = hashlib.sha256(header.encode())
+    for name in sorted(tensors):
+        digest.update(f"{name} {tensors[name].dtype} {tensors[name].shape}".encode())
+        digest.update(tensors[name].tobytes())
+    return digest.hexdigest()
+
+
+def decode(data: bytes) -> FoldResult:
+    tensors = load(data)
+    size = int.from_bytes(data[:8], "little")
+    metadata = json.loads(data[8 : 8 + size])["__metadata__"]
+    if metadata["checksum"] != _checksum(tensors, metadata["fold"]):
+        raise ValueError("its checksum is wrong")
+    plain = json.loads(metadata["fold"])
+    history = {k.removeprefix("history."): v for k, v in tensors.items() if k.startswith("history.")}
+    arrays = {name: tensors[name] for name in _ARRAYS if name in tensors}
+    return FoldResult(**(plain | {"kind": Kind[plain["kind"]]} | arrays | {"history": history}))

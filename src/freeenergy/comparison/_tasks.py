@@ -1,0 +1,185 @@
+"""Fits of one model to one fold: run in parallel, kept in a folder, stopped by Ctrl-C."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.metadata
+import math
+import os
+import pickle
+import time
+import warnings
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import joblib
+import numpy as np
+from safetensors import SafetensorError
+from sklearn.base import clone
+
+from .._core import parameter_count, progress_bar, silent
+from ..estimators._base import Shell
+from ._problems import AbstractProblem
+from ._results import FORMAT, FoldResult, decode, encode
+
+FINAL = -1
+
+_VERSION = importlib.metadata.version("freeenergy")
+
+
+@dataclasses.dataclass
+class Task:
+    """One model to fit to one part of the data and to score on another."""
+
+    label: str
+    estimator: Any
+    fold: int
+    train: np.ndarray
+    test: np.ndarray
+    seed: int
+    name: str = ""
+    checkpoint: str | None = None
+
+
+def derived_seed(seed: int, label: str, fold: int) -> int:
+    """A seed for one model on one fold, which other models do not change."""
+    parts = (seed, zlib.crc32(label.encode()), fold - FINAL)
+    return int(np.random.SeedSequence(parts).generate_state(1)[0]) % 2**31
+
+
+def seeded(estimator: Any, seed: int, checkpoint: str | None = None) -> Any:
+    """A silent copy in which every `random_state` that is None is set."""
+    estimator = clone(estimator)
+    changes = {}
+    for name, value in estimator.get_params().items():
+        last = name.rpartition("__")[2]
+        if last == "random_state" and value is None:
+            changes[name] = seed
+        elif last == "verbose" and value:
+            changes[name] = type(value)(0)
+        elif last == "checkpoint" and isinstance(estimator, Shell):
+            changes[name] = checkpoint
+    return estimator.set_params(**changes)
+
+
+class Store:
+    """A folder with a file for each finished fold, named by all that the result depends on."""
+
+    def __init__(self, folder: str | os.PathLike[str] | None, problem: AbstractProblem) -> None:
+        self.folder = None if folder is None else Path(folder)
+        if self.folder is not None:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self.data = problem.identity()
+
+    def name(self, task: Task) -> str:
+        """The name of the file, or nothing if results are not kept."""
+        if self.folder is None:
+            return ""
+        parts = (FORMAT, _VERSION, self.data, task.fold, task.train, task.test, task.seed)
+        try:
+            model = joblib.hash(seeded(task.estimator, task.seed))
+        except (pickle.PicklingError, AttributeError, TypeError):
+            raise ValueError(
+                "The 'resume' parameter of compare needs models that can be pickled. "
+                f"Got {task.label} instead."
+            ) from None
+        return str(joblib.hash((*parts, model), hash_name="sha1"))
+
+    def checkpoint(self, task: Task) -> str | None:
+        """Where an unfinished fit keeps its state."""
+        return None if self.folder is None else str(self.folder / f"{task.name}.checkpoint")
+
+    def load(self, task: Task) -> FoldResult | None:
+        """The result, if it is there and whole."""
+        if self.folder is None:
+            return None
+        path = self.folder / f"{task.name}.fold"
+        if not path.exists():
+            return None
+        try:
+            return dataclasses.replace(decode(path.read_bytes()), model=task.label)
+        except (SafetensorError, ValueError, KeyError, TypeError, OSError) as error:
+            warnings.warn(f"'{path}' is damaged and its fold is fitted again ({error}).", stacklevel=4)
+            return None
+
+    def save(self, task: Task, result: FoldResult) -> None:
+        """Writes the result, whole or not at all; failures are tried again the next time."""
+        if self.folder is None or result.error is not None:
+            return
+        path = self.folder / f"{task.name}.fold"
+        partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+        partial.write_bytes(encode(result))
+        os.replace(partial, path)
+        for leftover in self.folder.glob(f"{task.name}.checkpoint*"):
+            leftover.unlink()
+
+
+def _sentence(error: BaseException | str) -> str:
+    """The first line of an error, or its kind if it says nothing."""
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else f"{type(error).__name__}."
+
+
+def _run(task: Task, problem: AbstractProblem) -> FoldResult:
+    """Fits and scores; whatever goes wrong becomes the reason in the result."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            estimator = seeded(task.estimator, task.seed, task.checkpoint)
+            start = time.perf_counter()
+            estimator = problem.fit(estimator, task.train)
+            seconds = time.perf_counter() - start
+            evidence = problem.evidence(estimator, task.test)
+            pictures = problem.pictures(estimator, task.test, task.seed) if task.fold == 0 else {}
+        except Exception as error:
+            return FoldResult.failed(task.label, task.fold, _sentence(error))
+    fitted = vars(estimator)
+    return FoldResult(
+        task.label,
+        task.fold,
+        task.test,
+        evidence.nats,
+        evidence.stderr,
+        float(evidence.shared),
+        evidence.kind,
+        seconds,
+        parameter_count(fitted["model_"]) if isinstance(estimator, Shell) else 0,
+        int(fitted["n_iter_"]) if isinstance(estimator, Shell) else None,
+        bool(fitted["converged_"]) if isinstance(estimator, Shell) else None,
+        dict(fitted["history_"]) if isinstance(estimator, Shell) else {},
+        warnings=list(
+            dict.fromkeys(_sentence(w.message) for w in caught if isinstance(w.message, Warning))
+        ),
+        **pictures,
+    )
+
+
+def run_all(
+    tasks: list[Task], problem: AbstractProblem, store: Store, n_jobs: int | None, verbose: int
+) -> tuple[list[FoldResult], bool]:
+    """The results of all tasks, or of those that were done before Ctrl-C."""
+    done = [(task, store.load(task)) for task in tasks]
+    results = [result for _, result in done if result is not None]
+    waiting = {(task.label, task.fold): task for task, result in done if result is None}
+    show = progress_bar("compare") if verbose else silent
+    with show(len(tasks)) as progress:
+        progress.update(len(results), {})
+        try:
+            for result in _parallel(list(waiting.values()), problem, n_jobs):
+                store.save(waiting[result.model, result.fold], result)
+                results.append(result)
+                bits = -float(np.mean(result.nats)) / math.log(2) if result.error is None else math.nan
+                progress.update(len(results), {result.model: bits})
+        except KeyboardInterrupt:
+            return results, False
+    return results, True
+
+
+def _parallel(tasks: list[Task], problem: AbstractProblem, n_jobs: int | None) -> Iterator[FoldResult]:
+    if not tasks:
+        return iter(())
+    # one fit at a time, so that Ctrl-C loses only those that are running
+    parallel: Any = joblib.Parallel(n_jobs=n_jobs, return_as="generator_unordered", batch_size=1)
+    return parallel(joblib.delayed(_run)(task, problem) for task in tasks)

@@ -1,0 +1,242 @@
+"""Whole numbers, constants and continuous columns: recognised, and given a probability mass."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from scipy import stats
+
+import freeenergy as fe
+from freeenergy import distributions as d
+from freeenergy.estimators import Column
+from freeenergy.estimators._dequantised import uniform_noise
+from freeenergy.estimators._support import discrete_columns
+
+RNG = np.random.default_rng(0)
+COUNTS = RNG.poisson(20, size=(400, 1)).astype(float)
+
+
+def test_support_is_recognised_column_by_column():
+    X = np.array([[0.5, 1, 7, -3, np.nan], [1.5, 2, 7, np.nan, np.nan], [2.5, 1, 7, 4, np.nan]])
+    found = fe.Support.recognise(X)
+    words = ["continuous", "integer", "constant", "integer", "constant"]
+    assert [kind.value for kind in found.kinds] == words
+    assert found == fe.Support(words)
+    assert len(found) == 5
+    assert found.integer.tolist() == [False, True, False, True, False]
+    assert found.constant.tolist() == [False, False, True, False, True]
+    assert found.continuous.tolist() == [True, False, False, False, False]
+    assert fe.Support.recognise(X[:, 2:3], constants=False).kinds == (Column.INTEGER,)
+    assert fe.Support.recognise([[2.0**50], [2.0**51]]).kinds == (Column.CONTINUOUS,)
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    hnp.arrays(np.int32, hnp.array_shapes(min_dims=2, max_dims=2, min_side=2, max_side=6)),
+    st.floats(0.01, 0.99),
+)
+def test_whole_numbers_are_never_taken_for_continuous(whole, part):
+    kinds = fe.Support.recognise(whole, constants=False).kinds
+    assert set(kinds) == {Column.INTEGER}
+    assert set(fe.Support.recognise(whole + part, constants=False).kinds) == {Column.CONTINUOUS}
+
+
+def test_a_family_says_which_columns_have_a_mass():
+    assert discrete_columns(d.Poisson, 3).all()
+    assert not discrete_columns(d.Gaussian, 3).any()
+    parts = (d.Bernoulli(np.array([0.5])), d.Exponential(np.array([1.0, 1.0])))
+    assert discrete_columns(d.Product(parts, sizes=(1, 2)), 3).tolist() == [True, False, False]
+    assert fe.Mixture(2, family=d.Binomial)._discrete_columns(2).all()
+    assert not fe.GaussianMixture(2)._discrete_columns(2).any()
+    assert fe.RBM()._discrete_columns(2).all()
+    assert fe.VAE(emission=fe.models.BernoulliEmission)._discrete_columns(2).all()
+    assert not fe.VAE()._discrete_columns(2).any()
+    assert fe.Dequantised(support=fe.Support(["integer", "continuous"]))._discrete_columns(2).tolist() == [
+        True,
+        False,
+    ]
+    assert not fe.Dequantised()._discrete_columns(2).any()
+
+
+def test_noise_is_uniform_and_independent_over_rows_draws_and_columns():
+    hashes = RNG.integers(2**63, size=2000, dtype=np.uint64)
+    first = uniform_noise(hashes, np.zeros(2000, int), 3)
+    second = uniform_noise(hashes, np.ones(2000, int), 3)
+    for sample in (first[:, 0], first[:, 2], second[:, 1]):
+        assert stats.kstest(sample, "uniform").pvalue > 1e-3
+    pairs = [(first[:, 0], first[:, 1]), (first[:, 0], second[:, 0]), (first[1:, 0], first[:-1, 0])]
+    for a, b in pairs:
+        assert abs(np.corrcoef(a, b)[0, 1]) < 4 / np.sqrt(len(a))
+    assert (first >= 0).all()
+    assert (first < 1).all()
+
+
+def truth(model, x):
+    """log mass of unit cells under the fitted one-dimensional Gaussian, from its distribution function."""
+    inner = model.estimator_
+    mean = inner.scaling_.invert(np.asarray(inner.model_.family.mean)[None])[0, 0]
+    std = inner.scaling_.scale[0] * np.sqrt(np.asarray(inner.model_.family.covariance.matrix())[0, 0])
+    return np.log(stats.norm.cdf(x + 1, mean, std) - stats.norm.cdf(x, mean, std))
+
+
+def test_the_bound_is_below_the_true_mass_of_a_gaussian_and_tight_for_many_samples():
+    # a Gaussian that changes much within a cell
+    narrow, few = COUNTS[:50] % 2, np.arange(-2.0, 4.0)[:, None]
+    rough = [fe.Dequantised(importance_samples=2, random_state=seed).fit(narrow) for seed in range(20)]
+    gaps = np.array([truth(m, few[:, 0]) - m.score_samples(few) for m in rough])
+    # E log of a mean of two is below the logarithm of the mass
+    assert gaps.mean() > 3 * gaps.mean(axis=1).std() / np.sqrt(len(gaps))
+    cells = np.arange(5.0, 36.0)[:, None]
+    fine = fe.Dequantised(importance_samples=4000, random_state=0).fit(COUNTS)
+    found = fine.evidence(cells)
+    assert found.kind is fe.Kind.LOWER
+    np.testing.assert_allclose(found.nats, truth(fine, cells[:, 0]), atol=5 * found.stderr.max())
+    assert (np.abs(found.nats - truth(fine, cells[:, 0])) < 5 * found.stderr).all()
+    assert found.stderr.max() < 0.02
+
+
+def test_a_continuous_model_of_counts_is_at_most_as_good_as_the_distribution_they_come_from():
+    test = RNG.poisson(20, size=(3000, 1)).astype(float)
+    exact = stats.poisson.logpmf(test[:, 0], 20)
+    mixture = fe.Mixture(1, family=d.Poisson).fit(COUNTS).evidence(test)
+    bound = fe.Dequantised(fe.GaussianMixture(2), random_state=0).fit(COUNTS).evidence(test)
+    assert mixture.kind is fe.Kind.EXACT
+    gap = exact - bound.nats
+    assert gap.mean() + 3 * gap.std() / np.sqrt(len(gap)) > 0
+    assert gap.mean() < 0.05
+    assert abs((exact - mixture.nats).mean()) < 0.01
+
+
+def test_units_of_a_continuous_column_move_the_evidence_by_their_logarithm_and_shifts_by_nothing():
+    mixed = np.column_stack([COUNTS, RNG.normal(size=400)])
+    model = fe.Dequantised(fe.GaussianDensity(), random_state=0)
+    before = model.fit(mixed).evidence(mixed).nats
+    after = model.fit(mixed * [1, 1000]).evidence(mixed * [1, 1000]).nats
+    np.testing.assert_allclose(after, before - np.log(1000), atol=1e-6)
+    moved = mixed + np.array([100, -3.0])
+    np.testing.assert_allclose(model.fit(moved).evidence(moved).nats, before, atol=1e-6)
+
+
+def test_missing_and_constant_columns():
+    X = np.column_stack([COUNTS, np.full(400, 7.5), RNG.normal(size=400)])
+    support = fe.Support.recognise(X)
+    model = fe.Dequantised(support=support, random_state=0).fit(X)
+    plain = fe.Dequantised(random_state=0).fit(X[:, [0, 2]])
+    np.testing.assert_allclose(model.score_samples(X), plain.score_samples(X[:, [0, 2]]), rtol=1e-12)
+    other = X[:2].copy()
+    other[1, 1] = 8.0
+    scores = model.score_samples(other)
+    assert np.isfinite(scores[0])
+    assert scores[1] == -np.inf
+    # nothing observed of the integers: no noise is needed, and none is added
+    rows = np.array([[np.nan, np.nan, 0.3], [np.nan, 7.5, np.nan]])
+    found = model.evidence(rows)
+    np.testing.assert_allclose(found.nats[0], model.estimator_.score_samples([[np.nan, 0.3]])[0])
+    assert found.nats[1] == 0
+    assert (found.stderr == 0).all()
+    filled = model.impute(rows)
+    np.testing.assert_array_equal(filled[:, 1], 7.5)
+    assert abs(filled[0, 0] - COUNTS.mean()) < 1
+    draws = model.sample(200, random_state=0)
+    assert (draws[:, 0] == np.rint(draws[:, 0])).all()
+    assert (draws[:, 1] == 7.5).all()
+    np.testing.assert_allclose(model.centre(X[:3]), X[:3][:, [0, 2]] + [0.5, 0])
+
+
+def test_imputed_counts_have_the_conditional_mean_of_a_known_law():
+    # x and y share a Poisson part: E[y | x] = 15 + 20 (x − 35) / 35 − … is linear for a Gaussian model
+    shared = RNG.poisson(20, size=3000)
+    X = np.column_stack([shared + RNG.poisson(15, size=3000), shared]).astype(float)
+    model = fe.Dequantised(fe.GaussianDensity(), random_state=0).fit(X)
+    x = np.array([25.0, 35.0, 45.0])
+    slope, intercept = np.polyfit(X[:, 0], X[:, 1], 1)
+    filled = model.impute(np.column_stack([x, np.full(3, np.nan)]))
+    np.testing.assert_allclose(filled[:, 1], intercept + slope * x, atol=0.15)
+
+
+def test_a_column_that_is_only_continuous_is_left_to_the_estimator():
+    X = RNG.normal(size=(60, 2))
+    model, plain = fe.Dequantised(fe.GaussianDensity()).fit(X), fe.GaussianDensity().fit(X)
+    np.testing.assert_allclose(model.score_samples(X), plain.score_samples(X), rtol=1e-12)
+    assert model.evidence(X).kind is fe.Kind.EXACT
+
+
+def test_columns_with_a_mass_of_their_own_need_no_noise():
+    X = np.column_stack([COUNTS, np.full(400, 3.0)])
+    model = fe.Dequantised(fe.Mixture(1, family=d.Poisson), fe.Support.recognise(X)).fit(X)
+    found = model.evidence(X)
+    assert found.kind is fe.Kind.EXACT
+    np.testing.assert_allclose(found.nats, stats.poisson.logpmf(COUNTS[:, 0], COUNTS.mean()), rtol=1e-6)
+    # a family of fixed size keeps all its columns
+    fixed = fe.Mixture(1, family=d.Poisson(np.array([1.0, 1.0])))
+    kept = fe.Dequantised(fixed, fe.Support.recognise(X)).fit(X)
+    assert kept.estimator_.n_features_in_ == 2
+
+
+def test_importance_samples_of_the_estimator_are_shared_over_the_noise():
+    vae = fe.VAE(1, width=8, max_iter=3, importance_samples=400)
+    model = fe.Dequantised(vae, importance_samples=50, random_state=0).fit(COUNTS[:60])
+    assert model._scorer().importance_samples == 8
+    assert model.estimator_.importance_samples == 400
+    found = model.evidence(COUNTS[:5])
+    assert found.kind is fe.Kind.LOWER
+    assert (found.stderr > 0).all()
+
+
+def test_a_row_seen_often_gets_as_many_noisy_versions():
+    X = np.repeat([[0.0], [1.0]], [300, 100], axis=0)
+    model = fe.Dequantised(fe.GaussianMixture(2), random_state=0).fit(X)
+    mass = np.exp(model.score_samples([[0.0], [1.0]]))
+    # two narrow clusters of noise, with the shares of the rows
+    np.testing.assert_allclose(mass / mass.sum(), [0.75, 0.25], atol=0.03)
+    assert 0.9 < mass.sum() < 1
+
+
+@pytest.mark.parametrize(
+    ("make", "rows", "message"),
+    [
+        (lambda: fe.Support(["whole"]), None, "'kinds' parameter of Support must be of 'continuous'"),
+        (
+            lambda: fe.Dequantised(support=fe.Support(["integer"])),
+            [[0.5], [1.0]],
+            "Column 0 must hold whole numbers. Got 0.5 in row",
+        ),
+        (
+            lambda: fe.Dequantised(support=fe.Support(["constant", "integer"])),
+            [[1.0, 2.0], [2.0, 3.0]],
+            "Column 0 is declared constant but has the values 1 and 2",
+        ),
+        (
+            lambda: fe.Dequantised(support=fe.Support(["integer"])),
+            [[1.0, 2.0], [2.0, 3.0]],
+            "must have a kind for each of the 2 columns. Got 1 instead",
+        ),
+        (
+            lambda: fe.Dequantised(support=fe.Support(["constant"])),
+            [[1.0], [1.0]],
+            "Every column is declared constant",
+        ),
+        (
+            lambda: fe.Dequantised(fe.KMeans()),
+            [[1.0], [2.0]],
+            "must be an instance of AbstractDensity or None",
+        ),
+        (
+            lambda: fe.Dequantised(support="integer"),
+            [[1.0], [2.0]],
+            "must be an instance of Support or None",
+        ),
+        (lambda: fe.Dequantised(importance_samples=1), [[1.0]], r"must be an int in the range \[2, inf\)"),
+        (lambda: fe.Dequantised(copies=0), [[1.0]], r"must be an int in the range \[1, inf\)"),
+    ],
+)
+def test_refuses_with_a_sentence(make, rows, message):
+    with pytest.raises(ValueError, match=message):
+        make().fit(rows)
+
+
+def test_new_rows_must_be_whole_too():
+    model = fe.Dequantised().fit(COUNTS)
+    with pytest.raises(ValueError, match=r"Column 0 must hold whole numbers. Got 2.5 in row 1."):
+        model.score_samples([[2.0], [2.5]])

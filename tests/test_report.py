@@ -1,0 +1,367 @@
+"""The report has its parts, in words, numbers and pictures, and opens in a browser without a complaint."""
+
+import html.parser
+import os
+import re
+import shutil
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import freeenergy as fe
+from freeenergy import report
+from freeenergy.comparison import FoldResult, Standing
+from freeenergy.distributions import Poisson
+
+SECTIONS = ["table", "differences", "learning", "samples", "latent", "calibration", "wins", "settings"]
+HOSTILE = "<script>document.title='taken'</script>"
+
+
+@pytest.fixture(scope="module")
+def images():
+    """Whole numbers in a square: a bound (continuous models), an exact number and a failure."""
+    rng = np.random.default_rng(0)
+    rate = np.where(rng.random((90, 1)) < 0.5, np.linspace(2, 3, 16), np.linspace(3, 2, 16))
+    X = rng.poisson(rate).astype(float)
+    models = {
+        "Poissons": fe.Mixture(2, family=Poisson),
+        "Gaussian": fe.GaussianDensity(),
+        HOSTILE: fe.KMeans(2),
+    }
+    return fe.compare(models, X, cv=2, random_state=0)
+
+
+@pytest.fixture(scope="module")
+def rows():
+    """A table with labels, a hostile name and a constant column."""
+    rng = np.random.default_rng(1)
+    y = np.arange(80) % 2
+    X = pd.DataFrame({HOSTILE: rng.normal(2 * y, 1), "b": rng.normal(-2 * y, 1), "$c": rng.normal(size=80)})
+    X["always"] = 7.0
+    models = {"two": fe.GaussianMixture(2), "one": fe.GaussianDensity(), "factor": fe.PPCA(1)}
+    return fe.compare(models, X, y, cv=2, random_state=0)
+
+
+@pytest.fixture(scope="module")
+def series():
+    """Paths, as a comparison of sequences has them."""
+    rng = np.random.default_rng(2)
+
+    def fold(model, shift):
+        return FoldResult(
+            model,
+            0,
+            np.arange(3),
+            rng.normal(shift, 1, 3),
+            np.zeros(3),
+            0.0,
+            fe.Kind.EXACT,
+            samples=rng.normal(shift, 1, (2, 20, 2)),
+        )
+
+    lines = [
+        Standing("near", 1.0, 0.1, 0.5, 0.05, fe.Kind.EXACT, 0.0, 0.0, None, 1.0, 3, None),
+        Standing("far", 2.0, 0.1, 1.0, 0.05, fe.Kind.UPPER, 1.0, 0.2, None, 1.0, 0, None),
+    ]
+    return SimpleNamespace(
+        table=lambda: lines,
+        results=[fold("near", 0.0), fold("far", -2.0)],
+        labels=["near", "far"],
+        support=fe.Support(["continuous"] * 2),
+        dimension=2,
+        n_rows=3,
+        settings={"seed": 0, "splits": "cv=3"},
+        examples=[rng.normal(size=(length, 2)) for length in (15, 20, 9)],
+        example_rows=np.arange(3),
+        feature_names=["u", "v"],
+        notes=[],
+        finished=False,
+        y=None,
+    )
+
+
+class Page(html.parser.HTMLParser):
+    """What a page is made of."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.ids, self.tables, self.scripts = [], [], {}, 0
+        self._cell = self._caption = None
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        attrs = dict(attrs)
+        self.tags.append((tag, attrs))
+        self.scripts += tag == "script"
+        if "id" in attrs:
+            self.ids.append(attrs["id"])
+        if tag == "table":
+            self._rows = []
+        elif tag == "tr":
+            self._rows.append([])
+        elif tag in ("th", "td", "caption"):
+            self._cell = ""
+
+    def handle_data(self, data):
+        if self._cell is not None:
+            self._cell += data
+
+    def handle_endtag(self, tag):
+        if tag in ("th", "td"):
+            self._rows[-1].append(self._cell)
+            self._cell = None
+        elif tag == "caption":
+            self._caption, self._cell = self._cell, None
+        elif tag == "table":
+            self.tables[self._caption] = self._rows
+
+
+def written(board, tmp_path, **options):
+    path = tmp_path / "report.html"
+    report.to_html(board, path, **options)
+    return Page(path.read_text("utf-8")), path.read_text("utf-8")
+
+
+def number(text):
+    """The first number of a cell."""
+    return float(re.sub(r"[≤≥≈\s]", "", text.split("±")[0]).replace("−", "-"))
+
+
+def test_the_table_has_the_numbers_of_the_board(images, tmp_path):
+    page, _ = written(images, tmp_path)
+    table = next(rows for caption, rows in page.tables.items() if caption.startswith("Held-out"))
+    lines = {line.model: line for line in images.table()}
+    for row in table[1:]:
+        line = lines[row[0]]
+        if line.error is None:
+            assert abs(number(row[1]) - line.bits) <= line.bits_stderr / 10
+            assert abs(number(row[2]) - line.bits_per_dimension) <= line.bits_per_dimension_stderr / 10
+            assert row[5] == line.kind.value
+            assert row[1].startswith("≤ ") == (line.kind is fe.Kind.LOWER)
+        else:
+            assert row[1] == f"failed: {line.error}"
+    assert [row[0] for row in table[1:]] == list(lines)
+    assert "bits per sample± standard error" in table[0]
+
+
+def test_every_section_is_there_and_shows_pictures_and_tables(images, rows, tmp_path):
+    for board in (images, rows):
+        page, text = written(board, tmp_path)
+        assert [name for name in page.ids if name in SECTIONS] == SECTIONS
+        assert len(page.ids) == len(set(page.ids))
+        parts = dict(zip(SECTIONS, text.split("<section ")[1:], strict=True))
+        for name in ("differences", "learning", "latent", "calibration"):
+            assert "<svg" in parts[name], name
+            assert "<table" in parts[name], name
+        assert all(attrs.get("aria-label") for tag, attrs in page.tags if tag == "svg")
+        assert all(attrs.get("alt") for tag, attrs in page.tags if tag == "img")
+        assert all(caption for caption in page.tables)
+        data = "X" if board.y is None else "X, y"
+        assert f"fe.compare(models, {data}, cv=2, random_state=0)" in parts["settings"]
+        assert len(text) < 1_000_000
+
+
+def test_whole_numbers_in_a_square_are_shown_as_images(images, rows, tmp_path):
+    page, _ = written(images, tmp_path)
+    pictures = [attrs["alt"] for tag, attrs in page.tags if tag == "img"]
+    assert {"Rows of the data as images", "Draws of Poissons as images"} <= set(pictures)
+    page, _ = written(rows, tmp_path)
+    assert "img" not in [tag for tag, _ in page.tags]
+    page, _ = written(rows, tmp_path, image_shape=(2, 2))
+    assert "img" in [tag for tag, _ in page.tags]
+
+
+def test_rows_where_the_order_turns_are_those_with_the_largest_differences(rows, tmp_path):
+    page, _ = written(rows, tmp_path)
+    best, second = (line.model for line in rows.table()[:2])
+    nats = {}
+    for result in rows.results:
+        nats.setdefault(result.model, np.full(80, np.nan))[result.rows] = result.nats
+    gap = (nats[best] - nats[second]) / np.log(2)
+    table = page.tables[f"Rows that {best} explains better than {second}, the largest first"]
+    assert [int(row[0]) for row in table[1:]] == np.argsort(-gap)[: len(table) - 1].tolist()
+    assert number(table[1][3]) == pytest.approx(gap.max(), abs=0.005)
+    X = rows.examples[[int(row[0]) for row in table[1:]]]
+    shown = np.array([[number(cell) for cell in row[4:]] for row in table[1:]])
+    np.testing.assert_allclose(shown, X[:, :3], rtol=1e-3)
+    won = page.tables["On how many rows each model is the best of all"]
+    assert sum(number(row[1]) for row in won[1:]) == 80
+
+
+def test_ranks_of_a_right_model_are_called_wrong_once_in_twenty():
+    from freeenergy.evaluation import pit_ranks
+
+    rng = np.random.default_rng(0)
+    found = []
+    for seed in range(400):
+        ranks = pit_ranks(rng.normal(size=300), rng.normal(size=200), seed=seed)
+        found.append(report._rank_test(ranks, 200)[1])
+    assert abs(np.mean(np.array(found) < 0.05) - 0.05) < 4 * np.sqrt(0.05 * 0.95 / 400)
+
+
+def test_series_are_shown_as_paths_and_what_is_not_there_is_said(series, tmp_path):
+    page, text = written(series, tmp_path)
+    assert [name for name in page.ids if name in SECTIONS] == SECTIONS
+    table = page.tables["Draws against the data"]
+    data = np.concatenate([one[:, 1] for one in series.examples])
+    assert table[2][:2] == ["near", "v"]
+    assert number(table[2][2]) == pytest.approx(data.mean(), rel=1e-2)
+    for sentence in (
+        "No model of this comparison learns by iteration.",
+        "No model of this comparison has a hidden part to show.",
+        "No model of this comparison has ranks of its evidence.",
+        "the comparison was stopped before its end",
+        "which of the two is better cannot be known",
+    ):
+        assert sentence in text
+
+
+def test_a_board_of_failures_says_so(series, tmp_path):
+    nan = float("nan")
+    failed = Standing("none", nan, nan, nan, nan, fe.Kind.EXACT, nan, nan, None, nan, 0, "It has no rows.")
+    board = SimpleNamespace(**{**vars(series), "table": lambda: [failed], "results": []})
+    page, text = written(board, tmp_path)
+    assert "No model could be fitted" in text
+    assert "There are no two models to compare." in text
+    assert "No model of this comparison can draw samples." in text
+    assert next(iter(page.tables.values()))[1] == ["none", "failed: It has no rows."]
+
+
+def test_equal_and_impossible_models_are_said_to_be_so(series, tmp_path):
+    inf, nan = float("inf"), float("nan")
+    lines = [
+        Standing("near", 1.0, 0.1, 0.5, 0.05, fe.Kind.EXACT, 0.0, 0.0, None, 1.0, 3, None),
+        Standing("twin", 1.0, 0.1, 0.5, 0.05, fe.Kind.EXACT, 1e-16, 1e-17, 1.0, 1.0, 3, None),
+        Standing("far", inf, nan, inf, nan, fe.Kind.EXACT, inf, nan, 1.0, 1.0, 3, None),
+    ]
+    board = SimpleNamespace(**{**vars(series), "table": lambda: lines})
+    page, text = written(board, tmp_path)
+    assert "<b>twin</b> does just as well." in text
+    first, second = list(page.tables.values())[:2]
+    assert first[3][:5] == ["far", "∞", "∞", "∞", "> 99.9 %"]
+    assert second[2][:4] == ["far", "∞", "–", "> 99.9 %"]
+
+
+def test_words_of_the_user_stay_words(images, rows, tmp_path):
+    for board in (images, rows):
+        page, text = written(board, tmp_path)
+        assert page.scripts == 1
+        assert "&lt;script&gt;" in text
+        assert HOSTILE not in text
+    assert HOSTILE not in report.table_html(images)
+    assert images._repr_html_() == report.table_html(images)
+
+
+def test_nothing_is_fetched_and_nothing_half_written_is_left(images, tmp_path, monkeypatch):
+    page, _ = written(images, tmp_path)
+    for tag, attrs in page.tags:
+        for name in ("src", "href", "xlink:href"):
+            assert attrs.get(name, "#").startswith(("#", "data:")), (tag, attrs)
+    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
+
+    def full(*_):
+        raise OSError("No space left on device")
+
+    before = (tmp_path / "report.html").read_text("utf-8")
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(OSError, match="No space left"):
+        report.to_html(images, tmp_path / "report.html")
+    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
+    assert (tmp_path / "report.html").read_text("utf-8") == before
+
+
+# ---------------------------------------------------------------------------------------------
+# in a browser
+# ---------------------------------------------------------------------------------------------
+
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+@pytest.fixture
+def browser(tmp_path_factory):
+    """Chromium with a folder of its own; tests are skipped where there is none."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if program is None:
+        pytest.skip("no Chromium is installed")
+    with playwright.sync_playwright() as play:
+        folder = tmp_path_factory.mktemp("browser")
+        context = play.chromium.launch_persistent_context(
+            folder, executable_path=program, headless=True, args=FLAGS
+        )
+        yield context
+        context.close()
+
+
+def opened(browser, path, complaints, width, scheme):
+    page = browser.new_page()
+    page.set_viewport_size({"width": width, "height": 900})
+    page.emulate_media(color_scheme=scheme)
+    page.on("console", lambda message: complaints.append(message.text))
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("request", lambda r: complaints.append(r.url) if r.url.startswith("http") else None)
+    page.on("requestfailed", lambda request: complaints.append(request.url))
+    page.goto(path.as_uri())
+    return page
+
+
+def test_the_report_in_chromium(images, rows, browser, tmp_path):
+    complaints = []
+    for number_of, board in enumerate((images, rows)):
+        path = tmp_path / f"{number_of}.html"
+        report.to_html(board, path)
+        grounds = {}
+        for width, scheme in ((1280, "light"), (390, "light"), (390, "dark")):
+            page = opened(browser, path, complaints, width, scheme)
+            for name in SECTIONS:
+                assert page.locator(f"#{name} h2").is_visible(), name
+            assert page.title() == "Which model explains the data?"
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+            # nothing sticks out but what scrolls in a box of its own
+            outside = page.evaluate(
+                """() => [...document.querySelectorAll("body *")].filter(
+                    (e) => e.getBoundingClientRect().right > innerWidth + 1 && !e.closest(".scroll, pre")
+                ).map((e) => e.outerHTML.slice(0, 80))"""
+            )
+            assert outside == []
+            assert page.evaluate("[...document.images].every((i) => i.naturalWidth > 0)")
+            colours = (
+                "[getComputedStyle(document.body).backgroundColor, getComputedStyle(document.body).color]"
+            )
+            line = (
+                """getComputedStyle(document.querySelector("#differences svg path[style*='--c']")).stroke"""
+            )
+            grounds[width, scheme] = (*page.evaluate(colours), page.evaluate(line))
+            page.close()
+        assert grounds[1280, "light"] == grounds[390, "light"]
+        assert all(a != b for a, b in zip(grounds[390, "light"], grounds[390, "dark"], strict=True))
+    assert complaints == []
+
+
+def test_a_click_sorts_the_table_in_chromium(rows, browser, tmp_path):
+    report.to_html(rows, tmp_path / "report.html")
+    complaints = []
+    page = opened(browser, tmp_path / "report.html", complaints, 1280, "light")
+
+    def names():
+        return page.locator("#table tbody th").all_inner_texts()
+
+    lines = rows.table()
+    assert names() == [line.model for line in lines]
+    heading = page.locator("#table thead button").nth(7)
+    heading.click()
+    assert names() == [line.model for line in sorted(lines, key=lambda line: line.parameters)]
+    heading.click()
+    assert names() == [line.model for line in sorted(lines, key=lambda line: -line.parameters)]
+    assert page.locator("#table thead th").nth(7).get_attribute("aria-sort") == "descending"
+    assert complaints == []

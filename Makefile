@@ -1,6 +1,6 @@
 # Works on a fresh clone with Python >= 3.11 and make.
 #
-#   make demo       fit the models to digits and write a picture
+#   make demo       compare models of digits and write report.html
 #   make test       the fast tests                  make test ARGS="-k gaussian -x"
 #   make test-all   the slow ones too
 #   make bench      speed beside the peers
@@ -23,7 +23,7 @@ PYTEST  := $(PY) -m pytest -n $(WORKERS) --dist worksteal
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.installed-base
-	$(PY) examples/digits.py $(ARGS)
+	$(VENV)/bin/freeenergy compare digits --seed 0 --report report.html $(ARGS)
 
 # one thread a worker: more would make the workers wait for each other
 test test-all: export OMP_NUM_THREADS = 1
@@ -56,5 +56,5 @@ $(VENV)/.installed-%: pyproject.toml constraints.txt
 	@touch $@
 
 clean:
-	rm -rf build dist site demo .pytest_cache .ruff_cache .hypothesis
+	rm -rf build dist site demo report.html .pytest_cache .ruff_cache .hypothesis
 	find src tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} +

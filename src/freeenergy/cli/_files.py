@@ -1,0 +1,209 @@
+"""What comes in and what goes out."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import io
+import json
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+_FORMATS = (".csv", ".tsv", ".parquet", ".npy")
+
+
+@dataclasses.dataclass(frozen=True)
+class Input:
+    """Data as the commands use them.
+
+    Attributes:
+        names: of the columns.
+        values: (rows, columns), or (series, time, columns).
+        y: the target, if one was named.
+        groups: labels of rows that belong together, if they were named.
+        description: what it is.
+    """
+
+    names: list[str]
+    values: np.ndarray
+    y: np.ndarray | None = None
+    groups: np.ndarray | None = None
+    description: str = ""
+
+    def frame(self) -> Any:
+        """The values with their names, as estimators take them."""
+        import polars as pl
+
+        return pl.DataFrame(self.values, schema=self.names)
+
+
+def read(
+    data: str,
+    *,
+    target: str | None = None,
+    groups: str | None = None,
+    series: str | None = None,
+    drop: Iterable[str] = (),
+    encode: Iterable[str] = (),
+    header: bool | None = None,
+    array: str | None = None,
+) -> Input:
+    """A file, a built-in name, or `-` for standard input."""
+    from freeenergy import datasets
+
+    apart = [name for name in (target, groups, series) if name is not None]
+    if data != "-" and not Path(data).exists() and data in datasets.names():
+        return _built_in(data, apart, target, groups, series, drop, encode)
+    if data != "-" and not Path(data).exists() and not Path(data).suffix:
+        close = difflib.get_close_matches(data, datasets.names(), n=1)
+        hint = f"Did you mean {close[0]!r}?" if close else f"Known names: {', '.join(datasets.names())}."
+        raise FileNotFoundError(f"{data!r} is neither a file nor the name of a data set. {hint}")
+    source = io.BytesIO(sys.stdin.buffer.read()) if data == "-" else data
+    table = datasets.read_table(source, apart=apart, drop=drop, encode=encode, header=header, array=array)
+    found = Input(
+        table.names,
+        table.values,
+        None if target is None else _complete(target, table.apart[target]),
+        None if groups is None else _complete(groups, table.apart[groups]),
+    )
+    return found if series is None else _in_series(found, table.apart[series])
+
+
+def _built_in(
+    name: str,
+    apart: list[str],
+    target: str | None,
+    groups: str | None,
+    series: str | None,
+    drop: Iterable[str],
+    encode: Iterable[str],
+) -> Input:
+    from freeenergy import datasets
+
+    data = datasets.load(name)
+    columns = dict(zip(data.feature_names, data.X.T, strict=True))
+    y = data.y
+    if target == "target" and y is not None and y.ndim == 1:
+        target_values: np.ndarray | None = np.asarray(y)
+    else:
+        target_values = None
+    unknown = [c for c in (*apart, *drop, *encode) if c not in columns and c != "target"]
+    if unknown or (target == "target" and target_values is None):
+        wrong = unknown[0] if unknown else "target"
+        listed = ", ".join(map(repr, data.feature_names[:10]))
+        raise ValueError(f"{name!r} has no column {wrong!r}. It has {listed} and 'target'.")
+    if encode or groups is not None or series is not None:
+        option = "encode" if encode else "groups" if groups is not None else "series"
+        raise ValueError(f"--{option} is for files, not for the built-in {name!r}.")
+    if target is not None and target != "target":
+        target_values = columns[target]
+    kept = {c: v for c, v in columns.items() if c != target and c not in set(drop)}
+    if not kept:
+        raise ValueError(f"{name!r} has no column left to model.")
+    return Input(list(kept), np.column_stack(list(kept.values())), target_values, None, data.description)
+
+
+def _complete(title: str, labels: np.ndarray) -> np.ndarray:
+    """Labels, none of which may be missing; whole numbers as such."""
+    if labels.dtype == object:
+        missing = np.array([label is None for label in labels], bool)
+    else:
+        missing = np.isnan(labels.astype(float))
+    if missing.any():
+        raise ValueError(f"Column {title!r} has {int(missing.sum())} missing labels.")
+    if labels.dtype == object:
+        return labels.astype(str)
+    return labels.astype(int) if (labels == np.rint(labels)).all() else labels
+
+
+def _in_series(found: Input, labels: np.ndarray) -> Any:
+    """The rows of each series, in the order of the file."""
+    _, first = np.unique(labels.astype(str), return_index=True)
+    order = labels.astype(str)[np.sort(first)]
+    parts = [found.values[labels.astype(str) == label] for label in order]
+    same = len({len(part) for part in parts}) == 1
+    return dataclasses.replace(found, values=np.stack(parts) if same else parts)
+
+
+def align(data: Input, model: Any, encode: Iterable[str]) -> Input:
+    """The columns that the model was fitted to, in its order."""
+    names = getattr(model, "feature_names_in_", None)
+    if names is None or list(names) == data.names:
+        return data
+    place = {name: j for j, name in enumerate(data.names)}
+    columns = []
+    for name in map(str, names):
+        if name in place:
+            columns.append(data.values[:, place[name]])
+        elif name.partition("=")[0] in set(encode):
+            columns.append(np.zeros(len(data.values)))  # a label that does not occur here
+        else:
+            listed = ", ".join(map(repr, data.names[:10]))
+            raise ValueError(
+                f"The model needs the column {name!r}, which the data has not. It has {listed}."
+            )
+    return dataclasses.replace(data, names=[str(n) for n in names], values=np.column_stack(columns))
+
+
+def check_output(path: Path | None, formats: Iterable[str] = _FORMATS) -> None:
+    """Refuses a place that cannot be written to, before any work."""
+    if path is None or str(path) == "-":
+        return
+    formats = tuple(formats)
+    if path.suffix.lower() not in formats:
+        raise ValueError(f"The output '{path}' must end in {' or '.join(formats)}.")
+    if not path.absolute().parent.is_dir():
+        raise ValueError(f"The folder of the output '{path}' does not exist.")
+
+
+def write(names: list[str], values: np.ndarray, path: Path | None) -> None:
+    """A table to a file, in the format of its ending, or as CSV to standard output."""
+    import polars as pl
+
+    from freeenergy._core import write_whole
+
+    out = io.BytesIO()
+    ending = ".csv" if path is None or str(path) == "-" else path.suffix.lower()
+    if ending == ".npy":
+        np.save(out, values)
+    else:
+        frame = pl.DataFrame(values, schema=names)
+        if ending == ".parquet":
+            frame.write_parquet(out)
+        else:
+            frame.with_columns(pl.all().fill_nan(None)).write_csv(
+                out, separator="\t" if ending == ".tsv" else ","
+            )
+    if path is None or str(path) == "-":
+        sys.stdout.write(out.getvalue().decode())
+        sys.stdout.flush()
+    else:
+        write_whole(path, out.getvalue())
+
+
+def write_json(value: Any) -> None:
+    """A value for machines, on standard output."""
+    json.dump(value, sys.stdout, indent=2, allow_nan=False, default=_plain, ensure_ascii=False)
+    sys.stdout.write("\n")
+    sys.stdout.flush()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, np.generic):
+        return value.item()
+    return str(value)
+
+
+def finite(value: Any) -> Any:
+    """Numbers for JSON, which knows neither NaN nor infinity: they become None."""
+    if isinstance(value, np.ndarray):
+        return finite(value.tolist())
+    if isinstance(value, list):
+        return [finite(part) for part in value]
+    return None if isinstance(value, float) and not np.isfinite(value) else value

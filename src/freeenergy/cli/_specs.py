@@ -1,0 +1,347 @@
+"""Models in words: `gaussian-mixture:n_components=8,covariance=low-rank(rank=2)`.
+
+The words are those of Python: names of public classes, in any spelling of case and hyphens, and of their
+arguments.  They are found by walking the public packages.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import functools
+import inspect
+import re
+from typing import Any
+
+import numpy as np
+
+_TOKEN = re.compile(
+    r"\s*(?:(?P<number>[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?(?![\w.]))"
+    r"|(?P<name>[A-Za-z_][\w-]*)|(?P<mark>[(),=:\[\]])|(?P<end>$))"
+)
+_CONSTANTS = {"none": None, "true": True, "false": False, "inf": float("inf")}
+
+
+class SpecError(ValueError):
+    """A sentence on what is wrong with the words of a model."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Call:
+    """A name with what stands in its parentheses; without parentheses `arguments` is None."""
+
+    name: str
+    arguments: tuple[tuple[str | None, Any], ...] | None
+
+
+def parse(text: str) -> Call:
+    """The words of a model as a tree; nothing is looked up.
+
+    >>> parse("mixture:2,family=poisson").arguments
+    ((None, 2), ('family', Call(name='poisson', arguments=None)))
+    """
+    parser = _Parser(text)
+    call = parser.call(outermost=True)
+    parser.expect("end")
+    return call
+
+
+class _Parser:
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.place = 0
+        self._read()
+
+    def _read(self) -> None:
+        found = _TOKEN.match(self.text, self.place)
+        if found is None:
+            rest = self.text[self.place :].strip()
+            raise SpecError(f"The model {self.text!r} cannot be read from {rest!r} on.")
+        self.kind = str(found.lastgroup)
+        self.token = found[self.kind]
+        self.place = found.end()
+
+    def take(self, kind: str, token: str | None = None) -> str | None:
+        """The next token, if it is of that kind."""
+        if self.kind != kind or (token is not None and self.token != token):
+            return None
+        taken = self.token
+        if kind != "end":
+            self._read()
+        return taken
+
+    def expect(self, kind: str, token: str | None = None) -> str:
+        taken = self.take(kind, token)
+        if taken is None:
+            wanted = {"end": "nothing more", "name": "a name"}.get(kind, f"{token!r}")
+            got = repr(self.token) if self.token else "the end"
+            raise SpecError(f"The model {self.text!r} must have {wanted} where it has {got}.")
+        return taken
+
+    def call(self, *, outermost: bool = False) -> Call:
+        name = self.expect("name")
+        if outermost and self.take("mark", ":"):
+            return Call(name, self.arguments("end"))
+        if self.take("mark", "("):
+            arguments = self.arguments("mark", ")")
+            self.expect("mark", ")")
+            return Call(name, arguments)
+        return Call(name, None)
+
+    def arguments(self, kind: str, token: str | None = None) -> tuple[tuple[str | None, Any], ...]:
+        found: list[tuple[str | None, Any]] = []
+        while not (self.kind == kind and (token is None or self.token == token)):
+            if found:
+                self.expect("mark", ",")
+            value = self.value()
+            if self.take("mark", "="):
+                if not isinstance(value, Call) or value.arguments is not None:
+                    raise SpecError(f"The model {self.text!r} must have a name before each '='.")
+                found.append((value.name, self.value()))
+            elif found and found[-1][0] is not None:
+                raise SpecError(
+                    f"The model {self.text!r} must have a value without a name before those with one."
+                )
+            else:
+                found.append((None, value))
+        return tuple(found)
+
+    def value(self) -> Any:
+        number = self.take("number")
+        if number is not None:
+            return int(number) if re.fullmatch(r"[+-]?\d+", number) else float(number)
+        if self.take("mark", "["):
+            return self.sequence()
+        return self.call()
+
+    def sequence(self) -> list[Any]:
+        found: list[Any] = []
+        while not self.take("mark", "]"):
+            if found:
+                self.expect("mark", ",")
+            found.append(self.value())
+        return found
+
+
+# ---------------------------------------------------------------------------------------------
+# names
+# ---------------------------------------------------------------------------------------------
+
+
+def kebab(name: str) -> str:
+    """`GaussianMixture` → `gaussian-mixture`, `PPCA` → `ppca`, `coupling_flow` → `coupling-flow`.
+
+    >>> kebab("KMeans"), kebab("StudentT")
+    ('k-means', 'student-t')
+    """
+    name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "-", name)
+    return name.replace("_", "-").lower()
+
+
+def _canonical(name: str) -> str:
+    return name.replace("-", "").replace("_", "").lower()
+
+
+@functools.cache
+def estimators() -> dict[str, type]:
+    """Every public estimator by its name on the command line."""
+    from freeenergy import estimators as package
+    from freeenergy.estimators import AbstractDensity
+
+    base = next(kind for kind in AbstractDensity.__mro__ if kind.__name__ == "BaseEstimator")
+    found = {name: getattr(package, name) for name in package.__all__ if not name.startswith("Abstract")}
+    return {
+        kebab(name): thing
+        for name, thing in sorted(found.items(), key=lambda pair: kebab(pair[0]))
+        if isinstance(thing, type) and issubclass(thing, base)
+    }
+
+
+@functools.cache
+def parts() -> dict[str, Any]:
+    """Every public class or function that can be part of a model, by its name on the command line."""
+    from freeenergy import bijections, distributions, estimators, inference, learning, models
+
+    found: dict[str, Any] = {}
+    for package in (distributions, bijections, estimators, learning, inference, models):
+        for name in package.__all__:
+            if not name.startswith("Abstract") and callable(getattr(package, name)):
+                found.setdefault(kebab(name), getattr(package, name))
+    return found
+
+
+def _look_up(name: str, known: dict[str, Any], what: str) -> Any:
+    table = {_canonical(key): thing for key, thing in known.items()}
+    if _canonical(name) in table:
+        return table[_canonical(name)]
+    close = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.5)
+    hint = f"Did you mean {close[0]!r}?" if close else "`freeenergy models` lists what there is."
+    raise SpecError(f"There is no {what} {name!r}. {hint}")
+
+
+# ---------------------------------------------------------------------------------------------
+# objects
+# ---------------------------------------------------------------------------------------------
+
+
+def build(text: str, X: np.ndarray) -> Any:
+    """The estimator that `text` describes, for data like `X` (which fixes sizes that are left open)."""
+    call = parse(text)
+    kind = _look_up(call.name, estimators(), "model")
+    return _construct(kind, call, X, {})
+
+
+def _construct(kind: Any, call: Call, X: np.ndarray, around: dict[str, Any]) -> Any:
+    """`kind(…)` with the arguments of `call`; `around` are the arguments that it is one of."""
+    given = _bind(kind, call, X)
+    fields = inspect.signature(kind).parameters
+    required = [
+        name
+        for name, field in fields.items()
+        if field.default is field.empty and field.kind in (field.POSITIONAL_OR_KEYWORD, field.KEYWORD_ONLY)
+    ]
+    missing = [name for name in required if name not in given]
+    if _has_prototype(kind):
+        # the sizes and arrays of a member of a family come from the data
+        start = kind.prototype(X)
+        return dataclasses.replace(start, **{n: _like(getattr(start, n), v) for n, v in given.items()})
+    if "family" in missing and "family" in around:
+        given["family"] = _member(around["family"], X)
+        missing.remove("family")
+    if missing:
+        raise SpecError(f"{kind.__name__} needs {' and '.join(map(repr, missing))}.")
+    if "family" in fields and "family" in required:
+        # a prior: its numbers are one for each number of the family
+        given["family"] = _member(given["family"], X)
+        shape = _first_array(given["family"]).shape
+        given = {n: np.full(shape, float(v)) if _is_number(v) else v for n, v in given.items()}
+        given = {n: _as_jax(v) for n, v in given.items()}
+    try:
+        return kind(**given)
+    except TypeError as error:
+        raise SpecError(f"{kind.__name__} cannot be made so: {error}.") from None
+
+
+def _bind(kind: Any, call: Call, X: np.ndarray) -> dict[str, Any]:
+    """The arguments by name, each built in sight of those before it."""
+    fields = list(inspect.signature(kind).parameters)
+    given: dict[str, Any] = {}
+    for place, (name, value) in enumerate(call.arguments or ()):
+        if name is None:
+            if place >= len(fields):
+                raise SpecError(f"{kind.__name__} takes {len(fields)} values. Got more instead.")
+            name = fields[place]
+        key = next((field for field in fields if _canonical(field) == _canonical(name)), None)
+        if key is None:
+            close = difflib.get_close_matches(name, fields, n=1, cutoff=0.5)
+            hint = f"Did you mean {close[0]!r}?" if close else f"It has {', '.join(fields) or 'none'}."
+            raise SpecError(f"{kind.__name__} has no parameter {name!r}. {hint}")
+        if key in given:
+            raise SpecError(f"The parameter {key!r} of {kind.__name__} is given twice.")
+        # the annotation of a parameter that takes a class says so
+        whole = str(inspect.signature(kind).parameters[key].annotation).startswith("type[")
+        given[key] = _part(value) if whole else _value(value, X, given)
+    return given
+
+
+def _part(value: Any) -> Any:
+    if not isinstance(value, Call) or value.arguments is not None:
+        raise SpecError(f"A name of a class is needed without parentheses. Got {value!r} instead.")
+    return _look_up(value.name, parts(), "name")
+
+
+def _value(value: Any, X: np.ndarray, around: dict[str, Any]) -> Any:
+    if isinstance(value, list):
+        return tuple(_value(part, X, around) for part in value)
+    if not isinstance(value, Call):
+        return value
+    if value.arguments is None and value.name.lower() in _CONSTANTS:
+        return _CONSTANTS[value.name.lower()]
+    thing = _look_up(value.name, parts(), "name")
+    if value.arguments is not None:
+        return _construct(thing, value, X, around)
+    # without parentheses: an object that is made without arguments, else the class or function itself
+    if isinstance(thing, type) and not _needs_arguments(thing, around):
+        return _construct(thing, Call(value.name, ()), X, around)
+    return thing
+
+
+def _needs_arguments(kind: type, around: dict[str, Any]) -> bool:
+    fields = inspect.signature(kind).parameters.items()
+    open_ = {name for name, field in fields if field.default is field.empty}
+    return bool(open_ - ({"family"} & set(around)))
+
+
+def _has_prototype(kind: Any) -> bool:
+    from freeenergy.distributions import AbstractShaped
+
+    return isinstance(kind, type) and issubclass(kind, AbstractShaped)
+
+
+def _member(family: Any, X: np.ndarray) -> Any:
+    return family.prototype(X) if _has_prototype(family) else family
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _like(old: Any, new: Any) -> Any:
+    """A number in the shape of the array that it replaces."""
+    if hasattr(old, "shape") and _is_number(new):
+        return _as_jax(np.full(old.shape, float(new)))
+    return new
+
+
+def _as_jax(value: Any) -> Any:
+    import jax.numpy as jnp
+
+    return jnp.asarray(value) if isinstance(value, np.ndarray) else value
+
+
+def _first_array(family: Any) -> Any:
+    import jax
+
+    return jax.tree_util.tree_leaves(family)[0]
+
+
+# ---------------------------------------------------------------------------------------------
+# when no model is named
+# ---------------------------------------------------------------------------------------------
+
+
+def defaults(X: np.ndarray, *, labelled: bool) -> list[str]:
+    """Models that suit the values and the size of `X` (rows and columns, without constant columns)."""
+    if labelled:
+        return ["softmax-regression:C=0.01", "softmax-regression", "softmax-regression:C=100"]
+    n, columns = X.shape
+    seen = X[~np.isnan(X)]
+    whole = bool((np.rint(seen) == seen).all() and (seen >= 0).all())
+    top = int(seen.max()) if whole and len(seen) else 0
+    few = int(np.clip(n // 50, 1, 10))
+    many = int(np.clip(n // 30, 2, 60))
+    latent = int(np.clip(columns // 4, 1, 16))
+    codes = f"latent_dim={latent},width={128 if columns < 32 else 256}"
+    if whole and top <= 1:
+        return [
+            "mixture:family=bernoulli",
+            f"mixture:n_components={few},family=bernoulli,component_prior=beta-prior(alpha=1.1,beta=1.1)",
+            f"mixture:n_components={many},family=bernoulli,component_prior=beta-prior(alpha=1.1,beta=1.1)",
+            f"rbm:n_components={8 * latent}",
+            f"vae:{codes},emission=bernoulli-emission",
+        ]
+    found = [
+        "gaussian-density",
+        f"gaussian-mixture:n_components={few}" + (",covariance=tied(full)" if columns > 20 else ""),
+        f"gaussian-mixture:n_components={many},covariance=diagonal",
+    ]
+    if columns > 1:
+        found += [f"factor-analysis:n_components={latent}", f"ppca:n_components={latent}"]
+    found += [f"vae:{codes},max_iter=100", "normalizing-flow:layers=4,width=128,depth=1,max_iter=40"]
+    if whole and top <= 100:
+        prior = "component_prior=beta-prior(alpha=1.1,beta=1.1)"
+        found.append(f"mixture:n_components={many},family=binomial(trials={top}),{prior}")
+    elif whole:
+        prior = "component_prior=gamma-prior(shape=1.1,rate=0.1)"
+        found.append(f"mixture:n_components={many},family=poisson,{prior}")
+    return found

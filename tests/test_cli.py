@@ -1,0 +1,514 @@
+"""The command line: words of models, commands, bad input, exit codes."""
+
+import io
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import freeenergy as fe
+from freeenergy import distributions as d
+from freeenergy.cli import main, run
+from freeenergy.cli._specs import Call, SpecError, build, defaults, estimators, kebab, parse, parts
+
+COUNTS = np.random.default_rng(0).poisson(3.0, size=(40, 3)).astype(float)
+
+
+# ---------------------------------------------------------------------------------------------
+# words of models
+# ---------------------------------------------------------------------------------------------
+
+
+def test_words_become_the_objects_that_python_would_make():
+    model = build("gaussian-mixture:n_components=8,covariance=diagonal", COUNTS)
+    assert isinstance(model, fe.GaussianMixture)
+    assert model.n_components == 8
+    assert isinstance(model.covariance, d.Diagonal)
+    model = build("GaussianMixture(4, tied(low_rank(rank=2)), tol=1e-3, init=random-rows)", COUNTS)
+    assert isinstance(model.covariance, d.Tied)
+    assert "rank=2" in repr(model.covariance)
+    assert model.tol == 1e-3
+    assert isinstance(model.init, fe.RandomRows)
+    assert build("kmeans:3", COUNTS).n_clusters == 3
+    assert build("factor-analysis:n_components=none", COUNTS).n_components is None
+    assert np.isposinf(build("softmax-regression:C=inf", COUNTS).C)
+    flow = build("normalizing-flow:transformer=shift-scale,architecture=autoregressive-flow", COUNTS)
+    assert type(flow.transformer).__name__ == "ShiftScale"
+    assert flow.architecture is fe.models.autoregressive_flow
+    vae = build("vae:2,emission=bernoulli-emission", COUNTS)
+    assert vae.emission is fe.models.BernoulliEmission
+
+
+def test_families_take_their_sizes_from_the_data():
+    assert build("mixture:2,family=poisson", COUNTS).family is d.Poisson
+    family = build("mixture:2,family=binomial(trials=16)", COUNTS).family
+    assert isinstance(family, d.Binomial)
+    assert family.trials == 16
+    assert family.probability.shape == (3,)
+    assert (
+        build("mixture:family=binomial(probability=0.25)", COUNTS).family.probability.tolist() == [0.25] * 3
+    )
+    model = build("mixture:2,family=poisson,component_prior=gamma-prior(shape=1.5,rate=0.5)", COUNTS)
+    assert isinstance(model.component_prior, d.GammaPrior)
+    assert model.component_prior.shape.tolist() == [1.5] * 3
+    assert isinstance(model.component_prior.family, d.Poisson)
+    own = build(
+        "mixture:component_prior=beta-prior(binomial(trials=9),2,2),family=binomial(trials=9)", COUNTS
+    )
+    assert own.component_prior.family.trials == 9
+    # the prior is the one that Python would make
+    fitted = build("mixture:family=poisson,component_prior=gamma-prior(shape=3,rate=2)", COUNTS).fit(COUNTS)
+    expected = (COUNTS.sum(axis=0) + 2) / (len(COUNTS) + 2)
+    np.testing.assert_allclose(np.asarray(fitted.model_.components.rate)[0], expected)
+
+
+def test_every_public_estimator_and_part_has_a_word():
+    names = estimators()
+    assert set(names.values()) == {
+        getattr(fe.estimators, name)
+        for name in fe.estimators.__all__
+        if not name.startswith("Abstract") and hasattr(getattr(fe.estimators, name), "get_params")
+    }
+    assert {"gaussian-mixture", "ppca", "vae", "rbm", "k-means"} <= set(names)
+    assert {"low-rank", "beta-prior", "poisson", "coupling-flow", "spline"} <= set(parts())
+    assert kebab("NormalInverseWishart") == "normal-inverse-wishart"
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("gausian-mixture", "There is no model 'gausian-mixture'. Did you mean 'gaussian-mixture'?"),
+        ("zzzz", "There is no model 'zzzz'. `freeenergy models` lists what there is."),
+        (
+            "gaussian-mixture:n_component=3",
+            "GaussianMixture has no parameter 'n_component'. Did you mean 'n_components'?",
+        ),
+        ("gaussian-mixture:covariance=diagnoal", "There is no name 'diagnoal'. Did you mean 'diagonal'?"),
+        (
+            "gaussian-mixture:1,n_components=3",
+            "The parameter 'n_components' of GaussianMixture is given twice.",
+        ),
+        (
+            "gaussian-mixture:tol=1,3",
+            "The model 'gaussian-mixture:tol=1,3' must have a value without a name before those with one.",
+        ),
+        ("gaussian-mixture:(", "The model 'gaussian-mixture:(' must have a name where it has '('."),
+        ("mixture:family=binomial(trials=2", "must have ',' where it has the end."),
+        ("mixture:2 3", "must have ',' where it has '3'."),
+        ("mixture:3=2", "The model 'mixture:3=2' must have a name before each '='."),
+        ("mixture)", "The model 'mixture)' must have nothing more where it has ')'."),
+        ("", "The model '' must have a name where it has the end."),
+        ("mixture:$", "The model 'mixture:$' cannot be read from '$' on."),
+        ("mixture:3x", "The model 'mixture:3x' cannot be read from '3x' on."),
+        ("mixture:component_prior=beta-prior(alpha=2)", "BetaPrior needs 'family' and 'beta'."),
+        ("diagonal", "There is no model 'diagonal'."),
+        ("vae:emission=gaussian-emission()", "A name of a class is needed without parentheses."),
+    ],
+)
+def test_wrong_words_get_a_sentence(words, sentence):
+    with pytest.raises(SpecError, match=r"[.?]$") as error:
+        build(words, COUNTS)
+    assert sentence in str(error.value)
+
+
+NAMES = st.from_regex(r"[a-z][a-z-]{0,5}[a-z]", fullmatch=True)
+VALUES = st.recursive(
+    st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.builds(Call, NAMES, st.none()),
+    lambda inner: st.builds(
+        Call,
+        NAMES,
+        st.lists(st.tuples(NAMES, inner), max_size=3).map(tuple)
+        | st.lists(st.tuples(st.none(), inner), max_size=3).map(tuple),
+    ),
+    max_leaves=6,
+)
+
+
+def written(value: object) -> str:
+    if not isinstance(value, Call):
+        return repr(value)
+    if value.arguments is None:
+        return value.name
+    inside = ", ".join(written(v) if k is None else f"{k} = {written(v)}" for k, v in value.arguments)
+    return f"{value.name}({inside})"
+
+
+@given(name=NAMES, arguments=st.lists(st.tuples(NAMES, VALUES), max_size=4).map(tuple))
+@settings(deadline=None, max_examples=200)
+def test_what_was_written_is_parsed(name, arguments):
+    call = Call(name, arguments)
+    assert parse(written(call)) == call
+    assert parse(f"{name}:" + ",".join(f"{k}={written(v)}" for k, v in arguments)) == call
+
+
+@given(st.text(max_size=30) | st.text("ab-(),=:1.[] ", max_size=20))
+@settings(deadline=None, max_examples=200)
+def test_any_text_is_parsed_or_refused_in_a_sentence(text):
+    try:
+        assert isinstance(parse(text), Call)
+    except SpecError as error:
+        assert str(error).startswith("The model")  # noqa: PT017
+
+
+@pytest.mark.parametrize(
+    ("X", "family"),
+    [
+        (np.random.default_rng(0).normal(size=(60, 3)), "GaussianMixture"),
+        (np.random.default_rng(0).normal(size=(7, 1)), "GaussianDensity"),
+        ((np.random.default_rng(0).random((60, 3)) < 0.5).astype(float), "RBM"),
+        (np.random.default_rng(0).poisson(900, size=(60, 2)).astype(float), "Poisson"),
+        (COUNTS, "Binomial"),
+    ],
+)
+def test_the_models_that_are_taken_when_none_is_named_suit_the_data(X, family):
+    models = [build(words, X) for words in defaults(X, labelled=False)]
+    kinds = {type(m).__name__ for m in models} | {
+        getattr(getattr(m, "family", None), "__name__", type(getattr(m, "family", None)).__name__)
+        for m in models
+    }
+    assert family in kinds
+    assert len({type(m) for m in models}) >= 3
+
+
+def test_digits_get_seven_models_of_six_families():
+    X = fe.datasets.load("digits").X
+    words = defaults(X[:, X.std(axis=0) > 0], labelled=False)
+    assert len(words) >= 7
+    assert len({type(build(text, X)) for text in words}) >= 6
+    assert any("binomial(trials=16)" in text for text in words)
+
+
+# ---------------------------------------------------------------------------------------------
+# commands
+# ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def table(tmp_path):
+    """Three columns of which the third is the sum of the others, with holes."""
+    rng = np.random.default_rng(1)
+    values = rng.normal(size=(60, 2))
+    values = np.column_stack([values, values.sum(axis=1) + 0.01 * rng.normal(size=60)])
+    values[3, 2] = np.nan
+    path = tmp_path / "table.csv"
+    pl.DataFrame(values, schema=["a", "b", "sum"]).fill_nan(None).write_csv(path)
+    return path, values
+
+
+def test_fit_score_sample_impute_and_inspect(table, tmp_path, capsys):
+    path, values = table
+    model = tmp_path / "model.safetensors"
+    assert run(["fit", str(path), "-m", "gaussian-density", "-o", str(model), "--seed", "0", "-q"]) == 0
+    assert "GaussianDensity fitted to 60 rows of 3 columns is in" in capsys.readouterr().out
+    truth = fe.GaussianDensity().fit(values)
+
+    assert run(["score", str(model), str(path)]) == 0
+    out, err = capsys.readouterr()
+    scores = pl.read_csv(io.StringIO(out))
+    np.testing.assert_allclose(scores["nats"].to_numpy(), truth.score_samples(values), rtol=1e-9)
+    assert re.match(r"Mean .* nats \(.* bits\), exact\.", err)
+
+    assert run(["score", str(model), str(path), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["kind"] == "exact"
+    assert found["mean"] == pytest.approx(truth.score(values))
+
+    for ending in ("csv", "tsv", "parquet", "npy"):
+        assert run(["sample", str(model), "-n", "5", "--seed", "3", "-o", f"{tmp_path}/out.{ending}"]) == 0
+        drawn = fe.datasets.read_table(tmp_path / f"out.{ending}").values
+        np.testing.assert_allclose(drawn, truth.sample(5, random_state=3), rtol=1e-9)
+    assert run(["sample", str(model), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["columns"] == ["a", "b", "sum"]
+
+    assert run(["sample", str(model), "--length", "3"]) == 2
+    assert "--length is for models of series, which GaussianDensity is not." in capsys.readouterr().err
+
+    assert run(["impute", str(model), str(path)]) == 0
+    filled = fe.datasets.read_table(io.BytesIO(capsys.readouterr().out.encode()))
+    assert filled.names == ["a", "b", "sum"]
+    assert filled.values[3, 2] == pytest.approx(values[3, :2].sum(), abs=0.05)
+    np.testing.assert_array_equal(filled.values[0], values[0])
+
+    assert run(["inspect", str(model)]) == 0
+    assert "GaussianDensity, fitted" in capsys.readouterr().out
+    assert run(["inspect", str(model), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["class"] == "GaussianDensity"
+
+
+def test_series_go_in_and_come_out(tmp_path, capsys):
+    rng = np.random.default_rng(2)
+    series = rng.normal(size=(4, 12, 1)) + np.repeat(rng.integers(2, size=(4, 4)), 3, axis=1)[..., None] * 6
+    data, model, out = tmp_path / "series.npy", tmp_path / "m.safetensors", tmp_path / "out.npy"
+    np.save(data, series)
+    assert run(["fit", str(data), "-m", "hmm:2", "-o", str(model), "--seed", "0", "-q"]) == 0
+    assert "fitted to 4 series of 1 columns" in capsys.readouterr().out
+    assert run(["score", str(model), str(data), "--json"]) == 0
+    expected = fe.load(model).evidence(series).nats
+    np.testing.assert_allclose(json.loads(capsys.readouterr().out)["nats"], expected, rtol=1e-9)
+    assert run(["sample", str(model), "-n", "3", "--length", "5", "--seed", "1", "-o", str(out)]) == 0
+    np.testing.assert_array_equal(np.load(out), fe.load(model).sample(3, random_state=1, length=5))
+    assert run(["sample", str(model), "-n", "3", "--length", "5"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 16
+    # the same series as a table with a column that tells them apart
+    table = tmp_path / "table.csv"
+    rows = [f"s{k},{x[0]!r}" for k, part in enumerate(series.tolist()) for x in part]
+    table.write_text("\n".join(["which,x", *rows]))
+    assert run(["score", str(model), str(table), "--series", "which", "--json"]) == 0
+    np.testing.assert_allclose(json.loads(capsys.readouterr().out)["nats"], expected, rtol=1e-9)
+    words = ["-m", "hmm:2", "-m", "gaussian-density"]
+    assert run(["compare", str(data), *words, "--cv", "2", "--seed", "0", "-q", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["table"][0]["model"] == "hmm:2"
+
+
+def test_columns_are_found_by_name(table, tmp_path, capsys):
+    path, values = table
+    model, other = tmp_path / "m.safetensors", tmp_path / "other.csv"
+    assert run(["fit", str(path), "-m", "gaussian-density", "-o", str(model), "--drop", "b", "-q"]) == 0
+    shuffled = pl.read_csv(path).select("sum", pl.lit("x").alias("text"), "a")
+    shuffled.write_csv(other)
+    assert run(["score", str(model), str(other), "--drop", "text"]) == 0
+    scores = fe.datasets.read_table(
+        io.BytesIO(capsys.readouterr().out.split("is in")[-1].partition("\n")[2].encode())
+    )
+    expected = fe.GaussianDensity().fit(values[:, [0, 2]]).score_samples(values[:, [0, 2]])
+    np.testing.assert_allclose(scores.values[:, 0], expected, rtol=1e-9)
+    shuffled.select("a").write_csv(other)
+    assert run(["score", str(model), str(other)]) == 2
+    assert (
+        "The model needs the column 'sum', which the data has not. It has 'a'." in capsys.readouterr().err
+    )
+
+
+def test_labels_are_encoded_the_same_when_some_are_absent(tmp_path, capsys):
+    path, part, model = tmp_path / "all.csv", tmp_path / "part.csv", tmp_path / "m.safetensors"
+    path.write_text("kind,x\n" + "".join(f"{'uvw'[i % 3]},{i * 0.37 % 1}\n" for i in range(30)))
+    part.write_text("kind,x\nu,0.5\n")
+    words = "gaussian-density:diagonal"
+    assert run(["fit", str(path), "-m", words, "-o", str(model), "--encode", "kind", "-q"]) == 0
+    capsys.readouterr()
+    assert run(["impute", str(model), str(part), "--encode", "kind"]) == 0
+    assert capsys.readouterr().out.splitlines() == ["kind=u,kind=v,kind=w,x", "1.0,0.0,0.0,0.5"]
+
+
+def test_compare_prints_a_table_and_keeps_what_is_asked_for(table, tmp_path, capsys):
+    path, _ = table
+    best, output, resume = tmp_path / "best.safetensors", tmp_path / "table.parquet", tmp_path / "kept"
+    words = ["-m", "gaussian-density:diagonal", "-m", "gaussian-density"]
+    rest = ["--cv", "2", "--seed", "0", "-q", "--resume", str(resume)]
+    assert run(["compare", str(path), *words, *rest, "--best", str(best), "-o", str(output)]) == 0
+    out = capsys.readouterr().out
+    assert out.index("│ gaussian-density ") < out.index("gaussian-density:diagonal")
+    assert pl.read_parquet(output)["model"].to_list() == ["gaussian-density", "gaussian-density:diagonal"]
+    assert fe.load(best).covariance is None
+    started = time.perf_counter()
+    assert run(["compare", str(path), *words, *rest, "--json"]) == 0
+    assert time.perf_counter() - started < 30
+    found = json.loads(capsys.readouterr().out)  # standard output is pure JSON
+    assert [line["model"] for line in found["table"]] == ["gaussian-density", "gaussian-density:diagonal"]
+    assert found["settings"]["seed"] == 0
+
+
+def test_compare_tells_labels_from_rows(tmp_path, capsys):
+    words = ["-m", "softmax-regression", "-m", "softmax-regression:C=1e-6"]
+    assert (
+        run(["compare", "iris", "--target", "target", *words, "--cv", "2", "--seed", "0", "-q", "--json"])
+        == 0
+    )
+    lines = json.loads(capsys.readouterr().out)["table"]
+    assert [line["model"] for line in lines] == ["softmax-regression", "softmax-regression:C=1e-6"]
+    assert lines[0]["bits"] < 0.5
+    assert lines[1]["bits"] == pytest.approx(np.log2(3), abs=0.05)
+
+
+def test_a_model_that_fails_keeps_its_line_and_all_failing_is_an_error(table, capsys):
+    path, _ = table
+    bad = "gaussian-mixture:n_components=0"
+    assert run(["compare", str(path), "-m", "gaussian-density", "-m", bad, "--cv", "2", "-q"]) == 0
+    assert "failed" in capsys.readouterr().out
+    assert run(["compare", str(path), "-m", bad, "--cv", "2", "-q"]) == 2
+    assert capsys.readouterr().err.splitlines()[-1] == (
+        f"No model could be fitted. {bad}: The 'n_components' parameter of GaussianMixture must be an int "
+        "in the range [1, inf). Got 0 instead."
+    )
+
+
+def test_models_and_data_are_described(table, capsys):
+    assert run(["models"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == len(estimators())
+    assert any(re.match(r"gaussian-mixture +A mixture of Gaussians", line) for line in lines)
+    assert run(["models", "--json"]) == 0
+    found = {entry["name"]: entry for entry in json.loads(capsys.readouterr().out)}
+    assert found["gaussian-mixture"]["parameters"]["n_components"] == 1
+    assert run(["inspect", str(table[0])]) == 0
+    out = capsys.readouterr().out.splitlines()
+    assert out[0] == "60 × 3."
+    assert out[4].split()[:3] == ["sum", "continuous", "1"]
+    assert run(["inspect", "digits", "--json"]) == 0
+    digits = json.loads(capsys.readouterr().out)
+    assert digits["shape"] == [1797, 64]
+    assert {column["kind"] for column in digits["columns"]} == {"integer", "constant"}
+
+
+def test_standard_input_is_data(monkeypatch, capsys):
+    class Stdin:
+        buffer = io.BytesIO(b"a,b\n1,2\n3,5\n")
+
+    monkeypatch.setattr(sys, "stdin", Stdin())
+    assert run(["inspect", "-", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["shape"] == [2, 2]
+
+
+# ---------------------------------------------------------------------------------------------
+# bad input: one sentence on standard error, exit 2, nothing on standard output
+# ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["nonsense"], "No such command 'nonsense'."),
+        (["compare"], "Missing argument 'DATA'."),
+        (["compare", "iris", "--nope"], "No such option: --nope"),
+        (["compare", "iris", "--cv", "many"], "Invalid value for '--cv'"),
+        (["compare", "iris", "--cv", "1"], "Invalid value for '--cv'"),
+        (["compare", "iri"], "'iri' is neither a file nor the name of a data set. Did you mean 'iris'?"),
+        (["compare", "none.csv"], "'none.csv' does not exist."),
+        (["compare", "iris", "-m", "gausian-density"], "Did you mean 'gaussian-density'?"),
+        (["compare", "iris", "-m", "ppca", "-m", "ppca"], "The model 'ppca' is given twice."),
+        (
+            ["compare", "iris", "--cv", "3", "--test-size", "0.5"],
+            "Only one of --cv and --test-size can be given.",
+        ),
+        (["compare", "iris", "-m", "ppca", "--test-size", "7.5"], "test_size"),
+        (["compare", "iris", "--report", "r.pdf"], "The output 'r.pdf' must end in .html."),
+        (
+            ["compare", "iris", "--report", "none/r.html"],
+            "The folder of the output 'none/r.html' does not exist.",
+        ),
+        (
+            ["compare", "iris", "--drop", "petal"],
+            "'iris' has no column 'petal'. It has 'sepal length (cm)', ",
+        ),
+        (["compare", "iris", "--encode", "target"], "--encode is for files, not for the built-in 'iris'."),
+        (["compare", "linnerud", "--target", "target"], "'linnerud' has no column 'target'."),
+        (["compare", "{text}"], "Column 'kind' is text, such as 'cat'. Leave it out (--drop kind) or make"),
+        (["compare", "{text}", "--drop", "x", "--drop", "kind"], "has no column left to model."),
+        (["compare", "{text}", "--target", "nope"], "has no column 'nope'. It has 'kind', 'x'."),
+        (["compare", "{ragged}"], "has 1 values where the first has 2."),
+        (["compare", "{empty}"], "is empty."),
+        (["compare", "{junk}"], "is not a table"),
+        (["compare", "{folder}"], "is a folder. A file is needed."),
+        (["compare", "{constant}"], "constant"),
+        (["compare", "{infinite}", "-m", "gaussian-density"], "infinity"),
+        (["fit", "iris", "-m", "ppca"], "Missing option '--output' / '-o'."),
+        (["fit", "iris", "-o", "m.safetensors"], "Missing option '--model' / '-m'."),
+        (["fit", "iris", "-m", "ppca", "-o", "m.pkl"], "The output 'm.pkl' must end in .safetensors."),
+        (
+            ["fit", "iris", "-m", "gaussian-mixture:0", "-o", "{folder}/m.safetensors"],
+            "The 'n_components' parameter of GaussianMixture must be an int in the range [1, inf)",
+        ),
+        (["score", "none.safetensors", "iris"], "There is no file 'none.safetensors'."),
+        (["score", "{text}", "iris"], "{text}"),
+        (["sample", "{junk}"], "{junk}"),
+        (["sample", "none.safetensors", "-n", "0"], "Invalid value for '--number' / '-n'"),
+        (["inspect", "{junk}.safetensors"], "{junk}.safetensors"),
+        (["sample", "{model}"], "KMeans in '{model}' cannot sample."),
+        (["score", "{model}", "iris"], "KMeans in '{model}' cannot score."),
+        (["inspect", "none"], "'none' is neither a file nor the name of a data set."),
+    ],
+)
+def test_bad_input_gets_one_sentence(arguments, sentence, tmp_path, capsys):
+    files = {
+        "text": b"kind,x\ncat,1\ndog,2\n",
+        "ragged": b"a,b\n1,2\n3\n",
+        "empty": b"",
+        "junk": bytes(range(256)) * 4,
+        "constant": b"a\n1\n1\n1\n1\n1\n1\n",
+        "infinite": b"a\n1\ninf\n2\n3\n4\n5\n",
+    }
+    places = {"folder": str(tmp_path), "model": str(tmp_path / "model.safetensors")}
+    fe.KMeans().save(places["model"])
+    for name, content in files.items():
+        places[name] = str(tmp_path / f"{name}.file")
+        (tmp_path / f"{name}.file").write_bytes(content)
+    filled = [re.sub(r"\{(\w+)\}", lambda m: places[m[1]], a) for a in arguments]
+    before = sorted(tmp_path.iterdir())
+    assert run(filled) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert re.sub(r"\{(\w+)\}", lambda m: places[m[1]], sentence) in err
+    assert len(err.strip().splitlines()) == 1
+    assert err.strip().endswith((".", "?"))
+    assert "Traceback" not in err
+    assert sorted(tmp_path.iterdir()) == before
+
+
+# ---------------------------------------------------------------------------------------------
+# the real program
+# ---------------------------------------------------------------------------------------------
+
+
+def program(*arguments: str, **options) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "freeenergy", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, **options)
+
+
+def test_the_program_runs_and_names_its_version(monkeypatch):
+    found = program("--version")
+    assert (found.returncode, found.stdout.strip(), found.stderr) == (0, fe.__version__, "")
+    monkeypatch.setattr(sys, "argv", ["freeenergy", "--version"])
+    with pytest.raises(SystemExit, match="0"):
+        main()
+
+
+def test_help_needs_none_of_the_models():
+    # a package without its __init__, which imports everything for those who use the library
+    code = (
+        "import sys, types; package = types.ModuleType('freeenergy'); package.__path__ = sys.argv[1:];"
+        "sys.modules['freeenergy'] = package; from freeenergy.cli import run;"
+        "assert run(['--help']) == run(['compare', '--help']) == 0;"
+        "assert not {'jax', 'sklearn', 'numpy', 'polars'} & set(sys.modules)"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", code, *fe.__path__], capture_output=True, text=True, timeout=300
+    )
+    assert (found.returncode, found.stderr) == (0, "")
+    assert "Usage: freeenergy compare" in found.stdout
+
+
+def test_a_reader_that_leaves_is_no_error():
+    command = f"{sys.executable} -m freeenergy inspect digits --json | head -c 10"
+    found = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=300)
+    assert found.stdout.startswith("{")
+    assert "Traceback" not in found.stderr
+
+
+def test_ctrl_c_exits_with_130_and_says_what_is_kept(tmp_path):
+    resume = tmp_path / "kept"
+    words = ["-m", "gaussian-density", "-m", "vae:max_iter=1000000,patience=1000000"]
+    command = [sys.executable, "-m", "freeenergy", "compare", "iris", *words, "--seed", "0", "--cv", "2"]
+    process = subprocess.Popen(
+        [*command, "--resume", str(resume)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        until = time.monotonic() + 200
+        while not (resume.exists() and any(resume.iterdir())) and time.monotonic() < until:
+            time.sleep(0.2)
+        time.sleep(1)
+        os.kill(process.pid, signal.SIGINT)
+        _, err = process.communicate(timeout=200)
+    finally:
+        process.kill()
+    assert process.returncode == 130
+    assert "Traceback" not in err
+    assert f"Everything finished is kept in {resume}." in err

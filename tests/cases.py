@@ -23,12 +23,16 @@ class Case:
         density: whether it has `evidence`.
         points: for discrete densities, every row that can occur.
         slow: whether its contract is left to `make test-all`.
+        sequence: whether rows are time steps of series.
+        symbols: for discrete densities of series, how many values a step can take.
     """
 
     estimator: Any
     density: bool = True
     points: Any = None
     slow: bool = False
+    sequence: bool = False
+    symbols: int | None = None
 
     def data(self) -> np.ndarray | None:
         """Rows to fit, where the default of the contract does not serve."""
@@ -41,6 +45,7 @@ class Case:
 
 
 _BINARY = np.asarray(binary_states(4))
+_CELLS = np.stack(np.meshgrid(np.arange(-6.0, 8.0), np.arange(-6.0, 8.0)), axis=-1).reshape(-1, 2)
 _VAE = {"latent_dim": 2, "width": 16, "max_iter": 60, "batch_size": 64}
 _FLOW = {"layers": 4, "width": 16, "depth": 1, "max_iter": 60, "batch_size": 64}
 
@@ -54,8 +59,12 @@ CASES = {
     "GaussianMixture-low-rank": Case(fe.GaussianMixture(2, d.LowRank(rank=1)), slow=True),
     "Mixture": Case(fe.Mixture(2)),
     "Mixture-bernoulli": Case(fe.Mixture(2, family=d.Bernoulli), points=_BINARY),
+    "BayesianMixture": Case(fe.BayesianMixture(2)),
+    "BayesianMixture-diagonal": Case(fe.BayesianMixture(2, d.Diagonal()), slow=True),
+    "KernelDensity": Case(fe.KernelDensity()),
     "KMeans": Case(fe.KMeans(2), density=False),
     "FactorAnalysis": Case(fe.FactorAnalysis(1)),
+    "PCA": Case(fe.PCA(1), density=False),
     "PPCA": Case(fe.PPCA(1)),
     "RBM": Case(fe.RBM(3, max_iter=40), points=_BINARY),
     "VAE": Case(fe.VAE(**_VAE, importance_samples=300)),
@@ -70,5 +79,17 @@ CASES = {
     "NormalizingFlow-autoregressive": Case(
         fe.NormalizingFlow(architecture=autoregressive_flow, **_FLOW), slow=True
     ),
+    "Dequantised": Case(fe.Dequantised(importance_samples=200), points=_CELLS),
+    "NaiveBayes": Case(fe.NaiveBayes(), density=False),
+    "DiscriminantAnalysis": Case(fe.DiscriminantAnalysis(), density=False),
+    "DiscriminantAnalysis-own": Case(fe.DiscriminantAnalysis(d.Full()), density=False, slow=True),
     "SoftmaxRegression": Case(fe.SoftmaxRegression(), density=False),
+    "HMM": Case(fe.HMM(2), sequence=True),
+    "HMM-mixtures": Case(fe.HMM(2, n_components=2), sequence=True, slow=True),
+    "HMM-categorical": Case(fe.HMM(2, d.Categorical), sequence=True, symbols=3, slow=True),
+    "LinearGaussianSSM": Case(fe.LinearGaussianSSM(1, max_iter=50), sequence=True),
+    "AutoRegression": Case(fe.AutoRegression(1), sequence=True),
+    "StructuralTimeSeries": Case(fe.StructuralTimeSeries(), sequence=True),
+    "SwitchingLinearSystem": Case(fe.SwitchingLinearSystem(2, max_iter=10), sequence=True, slow=True),
+    "MarkovChain": Case(fe.MarkovChain(), sequence=True, symbols=3),
 }

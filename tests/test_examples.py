@@ -107,9 +107,12 @@ PAGES = [
     pytest.param("docs/families/vae.md", marks=pytest.mark.slow),
     pytest.param("docs/families/flow.md", marks=pytest.mark.slow),
     "docs/families/softmax.md",
+    "docs/families/hmm.md",
     "docs/extend.md",
+    "docs/files.md",
     "docs/inference.md",
     "docs/learning.md",
+    "docs/report.md",
 ]
 
 CONTRIBUTING_NAMES = """

@@ -15,7 +15,7 @@ LAYERS = (
     "estimators",
     "datasets",
 )
-MODULES = ("testing", "compare", "report", "plots", "io")  # one layer: what a person touches
+MODULES = ("testing", "comparison", "report", "plots", "io")  # one layer: what a person touches
 ROOT = "freeenergy"
 ENTRIES = ("cli", "__main__")  # a program uses the library as a user does
 

@@ -1,11 +1,13 @@
 """The generative contract: what every density promises, as a check that anybody can run.
 
-`check_generative_estimator` fits clones of an estimator to small data and raises an AssertionError that
-says which promise is broken.
+`check_generative_estimator` (for rows) and `check_sequence_estimator` (for series) fit clones of an
+estimator to small data and raise an AssertionError that says which promise is broken.
 """
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,8 @@ from scipy import stats
 from sklearn.base import clone
 
 from ._core import Evidence, Kind
+from .estimators._codec import foreign_parts
+from .io import load
 
 _GRID = {Kind.EXACT: 161, Kind.LOWER: 61, Kind.UPPER: 61, Kind.ESTIMATE: 61}
 
@@ -32,8 +36,8 @@ def check_generative_estimator(
 
     The checks: mass sums or integrates to one; draws follow the density; NaN equals the marginal; a
     change of units moves the evidence by exactly its log-determinant; the same seed gives the same
-    result; weights act as repetition; rows do not influence each other; imputation leaves what was
-    observed alone.
+    result, also after saving and loading; weights act as repetition; rows do not influence each other;
+    imputation leaves what was observed alone.
 
     >>> import freeenergy as fe
     >>> check_generative_estimator(fe.GaussianDensity())
@@ -49,6 +53,7 @@ def check_generative_estimator(
     else:
         _check_discrete(fitted, np.asarray(points, float), samples)
     check_repeatable(estimator, X)
+    check_files(fitted, X)
     check_weights(estimator, X)
     check_rows_independent(fitted, X)
     check_imputation(fitted, X, evidence.kind)
@@ -60,7 +65,7 @@ def _default_data(rng: np.random.RandomState) -> np.ndarray:
     return np.concatenate([first, second])
 
 
-def _fitted(estimator: Any, X: np.ndarray, **options: Any) -> Any:
+def _fitted(estimator: Any, X: Any, **options: Any) -> Any:
     fresh: Any = clone(estimator)
     if "random_state" in fresh.get_params():
         fresh.set_params(random_state=0)
@@ -218,6 +223,17 @@ def check_repeatable(estimator: Any, X: np.ndarray) -> None:
     np.testing.assert_array_equal(one.sample(5, random_state=3), two.sample(5, random_state=3))
 
 
+def check_files(fitted: Any, X: Any) -> None:
+    """Saving and loading change nothing."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.safetensors"
+        fitted.save(path)
+        again = load(path, trusted=foreign_parts(fitted))
+    _require(repr(again) == repr(fitted), f"The file of {fitted!r} must not hold {again!r}.")
+    np.testing.assert_array_equal(again.score_samples(X), fitted.score_samples(X))
+    np.testing.assert_array_equal(again.sample(5, random_state=3), fitted.sample(5, random_state=3))
+
+
 def check_weights(estimator: Any, X: np.ndarray) -> None:
     """A row of weight two counts as two rows, a row of weight zero as none; order does not matter."""
     weight = np.arange(len(X)) % 3
@@ -251,6 +267,182 @@ def check_imputation(fitted: Any, X: np.ndarray, kind: Kind) -> None:
     error = draws.std(axis=0) / np.sqrt(200)
     gap = np.abs(draws.mean(axis=0) - filled)
     rough = 0.0 if kind is Kind.EXACT else 0.25 * draws.std(axis=0).max()
+    _require(
+        (gap <= 5 * error + rough + 1e-9).all(),
+        f"Imputed means and the mean of conditional draws differ by up to {gap.max():.4f}.",
+    )
+
+
+def check_sequence_estimator(
+    estimator: Any, X: Any = None, *, symbols: int | None = None, samples: int = 4000, random_state: int = 0
+) -> None:
+    """Checks that `estimator` keeps the promises of a density of series.
+
+    Args:
+        estimator: an unfitted estimator of sequences; it is cloned, never changed.
+        X: a list of series to fit; by default three of unequal length that switch between two levels,
+            with two columns, or one column of symbols.
+        symbols: for discrete models, how many values the one column can take; probabilities of all
+            short series are then summed.
+        samples: how many draws to compare with the density.
+        random_state: seed.
+
+    The checks: probabilities of all short series sum to one, or draws have the log-density that they
+    should have; step and series evidence agree; a step of NaN equals the marginal; other units move
+    the evidence by exactly their log-determinant; the same seed gives the same result, also after saving
+    and loading; series do not influence each other, nor does their order; imputation and conditional
+    draws agree.
+
+    >>> import freeenergy as fe
+    >>> check_sequence_estimator(fe.MarkovChain(), symbols=3)
+    """
+    rng = np.random.RandomState(random_state)
+    series = _default_series(rng, symbols) if X is None else [np.asarray(x, float) for x in X]
+    fitted = _fitted(estimator, series)
+    _check_series_evidence(fitted, series)
+    if symbols is None:
+        _check_series_density(fitted, series, samples, rng)
+        _check_series_units(estimator, series)
+    else:
+        _check_series_mass(fitted, symbols, samples)
+    _check_series_repeatable(estimator, series)
+    check_files(fitted, series)
+    _check_series_independent(estimator, fitted, series)
+    _check_series_imputation(fitted, series[0][:8])
+
+
+def _default_series(rng: np.random.RandomState, symbols: int | None) -> list[np.ndarray]:
+    series = []
+    for length in (60, 25, 40):
+        level = np.cumsum(rng.rand(length) < 0.15) % 2
+        if symbols is None:
+            mixing = np.array([[1.0, 0.5], [0.0, 0.8]])
+            series.append(np.outer(level, [3.0, -2.0]) + rng.normal(size=(length, 2)) @ mixing)
+        else:
+            noise = rng.randint(symbols, size=length)
+            series.append(np.where(rng.rand(length) < 0.3, noise, level * (symbols - 1.0))[:, None])
+    return series
+
+
+def _check_series_evidence(fitted: Any, series: list[np.ndarray]) -> None:
+    evidence = fitted.evidence(series)
+    _require(isinstance(evidence, Evidence), f"evidence() must return Evidence, got {type(evidence)}.")
+    _require(np.shape(evidence.nats) == (len(series),), "evidence().nats must hold a number per series.")
+    _require(np.isfinite(evidence.nats).all(), "The evidence of training series must be finite.")
+    np.testing.assert_array_equal(fitted.score_samples(series), evidence.nats)
+    steps = fitted.step_evidence(series)
+    lengths = [len(x) for x in series]
+    _require(steps.shape == (sum(lengths),), "step_evidence() must hold a number per time step.")
+    sums = np.add.reduceat(steps, np.cumsum([0, *lengths[:-1]]))
+    slack = 1e-9 + 5 * evidence.stderr
+    _require((np.abs(sums - evidence.nats) <= slack * (1 + np.abs(sums))).all(), "Steps must add up.")
+    np.testing.assert_allclose(fitted.score(series), evidence.nats.sum() / sum(lengths), rtol=1e-6)
+
+
+def _check_series_mass(fitted: Any, symbols: int, samples: int) -> None:
+    grids = np.meshgrid(*[np.arange(float(symbols))] * 3, indexing="ij")
+    every = np.stack(grids, axis=-1).reshape(-1, 3, 1)
+    mass = np.exp(fitted.score_samples(every))
+    _require(abs(mass.sum() - 1) < 1e-8, f"The probabilities sum to {mass.sum():.6f}, not to one.")
+    draws = fitted.sample(samples, random_state=1, length=3)
+    codes = (draws[..., 0] @ symbols ** np.arange(3)[::-1]).astype(int)
+    counts = np.bincount(codes, minlength=len(mass))
+    big = mass * samples > 5
+    statistic = ((counts - mass * samples)[big] ** 2 / (mass * samples)[big]).sum()
+    p = stats.chi2.sf(statistic, big.sum())
+    _require(p > 1e-5, f"Draws do not follow the probabilities (χ² test, p = {p:.2g}).")
+    hidden = every.copy()
+    hidden[:, 1] = np.nan
+    marginal = mass.reshape(symbols, symbols, symbols).sum(axis=1)
+    found = np.exp(fitted.score_samples(hidden)).reshape(symbols, symbols, symbols)
+    gap = np.abs(found - marginal[:, None]).max()
+    _require(gap < 1e-8, f"A step of NaN must have the marginal probability; it is off by {gap:.2g}.")
+
+
+def _check_series_density(
+    fitted: Any, series: list[np.ndarray], samples: int, rng: np.random.RandomState
+) -> None:
+    kind = fitted.evidence(series).kind
+    width = series[0].shape[1]
+    draws = fitted.sample(samples, random_state=rng, length=2)
+    _require(draws.shape == (samples, 2, width), f"sample({samples}, length=2) has a wrong shape.")
+    # r, a density made from half of the draws: the mean of r/p over the others is one if p is their density
+    half = draws.reshape(samples, -1)[: samples // 2].T
+    others = draws[samples // 2 :]
+    r = stats.gaussian_kde(half, bw_method=0.25).logpdf(others.reshape(len(others), -1).T)
+    ratio = np.exp(r - fitted.score_samples(others))
+    error = ratio.std() / np.sqrt(len(others))
+    _require(
+        abs(ratio.mean() - 1) < 5 * error + _tolerance(kind),
+        f"Draws do not follow the density: a mean that should be one is {ratio.mean():.3f} ± {error:.3f}.",
+    )
+    # the marginal of a step of which nothing is observed, by a sum over a grid
+    hidden = series[0][:3].copy()
+    columns = min(width, 2)
+    hidden[1, :columns] = np.nan
+    inside = fitted.sample(400, random_state=rng, given=hidden)[:, 1, :columns]
+    low, high = inside.min(axis=0), inside.max(axis=0)
+    axes = [np.linspace(a - (b - a) / 2, b + (b - a) / 2, 61) for a, b in zip(low, high, strict=True)]
+    cells = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, columns)
+    every = np.tile(hidden, (len(cells), 1, 1))
+    every[:, 1, :columns] = cells
+    volume = np.sum([np.log(axis[1] - axis[0]) for axis in axes])
+    summed = np.logaddexp.reduce(fitted.score_samples(every)) + volume
+    gap = abs(float(fitted.score_samples(hidden)[0]) - summed)
+    _require(
+        gap < 3 * _tolerance(kind) + 5 * fitted.evidence(hidden).stderr[0],
+        f"A step of NaN must have the marginal density; it is off by {gap:.4f} nats.",
+    )
+    nothing = fitted.evidence(np.full((1, 3, width), np.nan))
+    _require(abs(nothing.nats[0]) <= 1e-9 + 5 * nothing.stderr[0], "A series of NaN has probability one.")
+
+
+def _check_series_units(estimator: Any, series: list[np.ndarray]) -> None:
+    factor = 1000.0
+    shift = np.linspace(5.0, -300.0, series[0].shape[1])
+    moved = [x * factor + shift for x in series]
+    before = _fitted(estimator, series).evidence(series)
+    after = _fitted(estimator, moved).evidence(moved)
+    sizes = np.array([x.size for x in series])
+    gap = np.abs(after.nats - before.nats + sizes * np.log(factor)).max()
+    slack = 1e-4 if before.kind is Kind.EXACT else 1e-2 * sizes.max()
+    _require(
+        gap < slack + 5 * (before.stderr + after.stderr).max(),
+        f"A change of units must move the evidence by its log-determinant; it is off by {gap:.3g} nats.",
+    )
+
+
+def _check_series_repeatable(estimator: Any, series: list[np.ndarray]) -> None:
+    one, two = _fitted(estimator, series), _fitted(estimator, series)
+    np.testing.assert_array_equal(one.score_samples(series), two.score_samples(series))
+    np.testing.assert_array_equal(
+        one.sample(5, random_state=3, length=4), two.sample(5, random_state=3, length=4)
+    )
+
+
+def _check_series_independent(estimator: Any, fitted: Any, series: list[np.ndarray]) -> None:
+    scores = fitted.score_samples(series)
+    np.testing.assert_allclose(fitted.score_samples(series[::-1])[::-1], scores, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(fitted.score_samples(series[1]), scores[1:2], rtol=1e-6, atol=1e-8)
+    turned = _fitted(estimator, series[::-1])
+    np.testing.assert_allclose(turned.score_samples(series), scores, rtol=1e-5, atol=1e-5)
+
+
+def _check_series_imputation(fitted: Any, x: np.ndarray) -> None:
+    hidden = x.copy()
+    hidden[2, 0] = np.nan
+    hidden[4:6] = np.nan
+    filled = fitted.impute(hidden)
+    known = ~np.isnan(hidden)
+    _require(np.isfinite(filled).all(), "impute() must leave no NaN.")
+    np.testing.assert_array_equal(filled[known], x[known])
+    _require(isinstance(fitted.impute([hidden]), list), "impute() must return the container it was given.")
+    draws = fitted.sample(400, random_state=5, given=hidden)
+    _require(draws.shape == (400, *x.shape), "sample(n, given=X) must have a leading axis of n.")
+    np.testing.assert_array_equal(draws[7][known], x[known])
+    error = draws.std(axis=0) / np.sqrt(400)
+    gap = np.abs(draws.mean(axis=0) - filled)
+    rough = 0.0 if fitted.evidence([x]).kind is Kind.EXACT else 0.25 * draws.std(axis=0).max()
     _require(
         (gap <= 5 * error + rough + 1e-9).all(),
         f"Imputed means and the mean of conditional draws differ by up to {gap.max():.4f}.",

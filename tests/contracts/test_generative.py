@@ -5,7 +5,7 @@ import pytest
 from cases import CASES
 
 import freeenergy as fe
-from freeenergy.testing import check_generative_estimator
+from freeenergy.testing import check_generative_estimator, check_sequence_estimator
 
 DENSITIES = [
     pytest.param(name, marks=[pytest.mark.slow] if case.slow else [])
@@ -17,7 +17,10 @@ DENSITIES = [
 @pytest.mark.parametrize("name", DENSITIES)
 def test_contract(name):
     case = CASES[name]
-    check_generative_estimator(case.estimator, case.data(), points=case.points)
+    if case.sequence:
+        check_sequence_estimator(case.estimator, symbols=case.symbols)
+    else:
+        check_generative_estimator(case.estimator, case.data(), points=case.points)
 
 
 class Unnormalised(fe.GaussianDensity):
@@ -70,3 +73,38 @@ class IgnoresWeights(fe.GaussianDensity):
 def test_contract_can_fail(broken, message):
     with pytest.raises(AssertionError, match=message):
         check_generative_estimator(broken())
+
+
+class UnnormalisedSteps(fe.MarkovChain):
+    def _step_evidence(self, series):
+        return [part + 0.01 for part in super()._step_evidence(series)]
+
+
+class WrongPaths(fe.MarkovChain):
+    def sample(self, n=1, random_state=None, *, length=None, given=None):
+        drawn = super().sample(n, random_state, length=length, given=given)
+        return drawn if given is not None else drawn[:, ::-1]
+
+
+class ForgetsMissingSteps(fe.MarkovChain):
+    def _step_evidence(self, series):
+        return super()._step_evidence([np.where(np.isnan(x), 0.0, x) for x in series])
+
+
+class LooksAtOtherSeries(fe.MarkovChain):
+    def _step_evidence(self, series):
+        return [part + 1e-3 * (len(series) == 1) for part in super()._step_evidence(series)]
+
+
+@pytest.mark.parametrize(
+    ("broken", "message"),
+    [
+        (UnnormalisedSteps, "sum to"),
+        (WrongPaths, "do not follow"),
+        (ForgetsMissingSteps, "marginal probability"),
+        (LooksAtOtherSeries, "Not equal"),
+    ],
+)
+def test_contract_of_series_can_fail(broken, message):
+    with pytest.raises(AssertionError, match=message):
+        check_sequence_estimator(broken(), symbols=3)

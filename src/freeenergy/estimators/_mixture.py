@@ -29,6 +29,7 @@ from ..models._mixture import MixtureStatistics
 from ._base import AbstractExactDensity, best_of, by_completeness, log_prob_complete_of, log_prob_of
 from ._rows import Rows, Scaling
 from ._starts import AbstractStart, PlusPlus
+from ._support import discrete_columns
 from ._validation import check_instance, check_int, check_real
 
 _LLOYD_STEPS = 10
@@ -39,9 +40,14 @@ _LEAST_ROWS = 1.5
 
 @eqx.filter_jit
 def _start_model(
-    prototype: AbstractExponentialFamily, data: Data, centres: Array, shift: Array, scale: Array
+    prototype: AbstractExponentialFamily,
+    data: Data,
+    centres: Array,
+    shift: Array,
+    scale: Array,
+    lloyd_steps: Array,
 ) -> MixtureModel:
-    """One M step from the nearest centre of each row, after a few k-means steps.
+    """One M step from the nearest centre of each row, after some k-means steps.
 
     Distances are taken between rows rescaled by `shift` and `scale`.
     """
@@ -54,7 +60,7 @@ def _start_model(
 
         return clusters.maximise(sum_over_blocks(block, data, block=Clusters.rows_at_once))
 
-    clusters = jax.lax.fori_loop(0, _LLOYD_STEPS, lloyd, Clusters(centres))
+    clusters = jax.lax.fori_loop(0, lloyd_steps, lloyd, Clusters(centres))
 
     def block(x: Array, w: Array) -> MixtureStatistics:
         energies = jax.vmap(lambda row: clusters.energies((row - shift) / scale), out_axes=1)(x)
@@ -130,6 +136,10 @@ class AbstractMixture(AbstractExactDensity):
     def _prototype(self, rows: Rows) -> AbstractExponentialFamily:
         """A member of the family with the shape that the rows need."""
 
+    @abc.abstractmethod
+    def _distances(self, rows: Rows) -> Scaling:
+        """The units in which distances between rows are taken for the start."""
+
     def _check_parameters(self) -> None:
         check_int(self, "n_components")
         check_int(self, "n_init")
@@ -142,14 +152,16 @@ class AbstractMixture(AbstractExactDensity):
 
     def _fit_rows(self, rows: Rows, *, key: Array) -> Fit:
         data = Data.of(rows.x, rows.weight)
-        near = Scaling.standardise(rows.x, rows.weight)
+        near = self._distances(rows)
+        # centres that the user gives are where the fit begins
+        steps = jnp.asarray(0 if isinstance(self.init, np.ndarray) else _LLOYD_STEPS, jnp.int32)
         prototype = self._prototype(rows)
         learner = EM(tol=self.tol) if self.learner is None else self.learner
         results = []
         for number, restart in enumerate(jax.random.split(key, self.n_init)):
             start_key, fit_key = jax.random.split(restart)
             centres = self._centres(rows, data, near, start_key)
-            start = _start_model(prototype, data, centres, *map(jnp.asarray, near))
+            start = _start_model(prototype, data, centres, *map(jnp.asarray, near), steps)
             start = MixtureModel(start.weights, start.components, self.weight_prior, self.component_prior)
             for attempt in range(1 + _REPAIRS):
                 result = fit(
@@ -160,8 +172,7 @@ class AbstractMixture(AbstractExactDensity):
                     max_iter=self.max_iter,
                     progress=self._progress(),
                     checkpoint=self._checkpoint(
-                        f"start {number}, repair {attempt} of {rows.identity()}",
-                        number * (1 + _REPAIRS) + attempt,
+                        rows, number * (1 + _REPAIRS) + attempt, f"start {number}, repair {attempt}"
                     ),
                 )
                 broken = np.asarray(result.model.weights) * rows.weight.sum() < _LEAST_ROWS
@@ -291,6 +302,12 @@ class Mixture(AbstractMixture):
         # only the Gaussian is the same family in every unit
         return Scaling.standardise(X, weight) if self._is_gaussian() else Scaling.identity(X.shape[1])
 
+    def _discrete_columns(self, n_features: int) -> np.ndarray:
+        return discrete_columns(self.family, n_features)
+
+    def _distances(self, rows: Rows) -> Scaling:
+        return Scaling.standardise(rows.x, rows.weight)
+
     def _prototype(self, rows: Rows) -> AbstractExponentialFamily:
         return self.family.prototype(rows.x) if isinstance(self.family, type) else self.family
 
@@ -356,6 +373,10 @@ class GaussianMixture(AbstractMixture):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         check_instance(self, "covariance", AbstractCovariance, optional=True)
+
+    def _distances(self, rows: Rows) -> Scaling:
+        # the rows are standardised already
+        return Scaling.identity(rows.x.shape[1])
 
     def _prototype(self, rows: Rows) -> AbstractExponentialFamily:
         return Gaussian(jnp.zeros(rows.x.shape[1]), Full() if self.covariance is None else self.covariance)

@@ -138,6 +138,9 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AbstractDensity):
         check_int(self, "max_iter")
         check_instance(self, "learner", AbstractAlgorithm, optional=True)
 
+    def _discrete_columns(self, n_features: int) -> np.ndarray:
+        return np.ones(n_features, bool)
+
     def _prepare(self, X: np.ndarray) -> np.ndarray:
         return np.where(np.isnan(X), np.nan, (self.threshold < X).astype(float))
 
@@ -168,7 +171,7 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AbstractDensity):
             key=fit_key,
             max_iter=self.max_iter,
             progress=self._progress(),
-            checkpoint=self._checkpoint(rows.identity()),
+            checkpoint=self._checkpoint(rows),
         )
         # evidence is a difference of large numbers: it is taken in double precision
         return dataclasses.replace(result, model=cast(result.model, np.float64))

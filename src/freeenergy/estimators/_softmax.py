@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from scipy.special import log_softmax
 from sklearn.base import ClassifierMixin
 from sklearn.preprocessing import LabelEncoder
 from sklearn.utils.multiclass import check_classification_targets
@@ -146,7 +147,7 @@ class SoftmaxRegression(ClassifierMixin, Shell):
             key=key,
             max_iter=self.max_iter,
             progress=self._progress(),
-            checkpoint=self._checkpoint(rows.identity()),
+            checkpoint=self._checkpoint(rows),
         )
 
     def _validated(self, X: Any) -> np.ndarray:
@@ -189,10 +190,18 @@ class SoftmaxRegression(ClassifierMixin, Shell):
             raise ValueError(
                 f"The labels 'y' must be among those that were fitted. Got {unknown.tolist()[0]!r} instead."
             )
-        mean, error = (part[np.arange(len(X)), place] for part in self._predictive(X))
-        mean = np.maximum(mean, np.finfo(float).tiny)
-        kind = Kind.ESTIMATE if np.isnan(X).any() else Kind.EXACT
-        return Evidence(np.log(mean), error / mean, kind)
+        nats, stderr = np.empty(len(X)), np.zeros(len(X))
+        holes = np.isnan(X).any(axis=1)
+        if (~holes).any():
+            # in logarithms, so that very improbable answers keep their number
+            scores = map_rows(_scores, self.scaling_.apply(X[~holes]), self.model_)
+            nats[~holes] = log_softmax(scores, axis=1)[np.arange(len(scores)), place[~holes]]
+        if holes.any():
+            at = np.arange(int(holes.sum())), place[holes]
+            mean, error = (part[at] for part in self._predictive(X[holes]))
+            mean = np.maximum(mean, np.finfo(float).tiny)
+            nats[holes], stderr[holes] = np.log(mean), error / mean
+        return Evidence(nats, stderr, Kind.ESTIMATE if holes.any() else Kind.EXACT)
 
     @property
     def coef_(self) -> np.ndarray:

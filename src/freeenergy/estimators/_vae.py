@@ -23,6 +23,7 @@ from ._rows import Rows, Scaling
 from ._validation import check_instance, check_int, check_real
 
 _COMPLETION_SAMPLES = 200
+_SAMPLES_AT_ONCE = 32_000
 
 
 def _importance(
@@ -134,6 +135,9 @@ class VAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AbstractDensity):
     def _binary(self) -> bool:
         return self.emission is BernoulliEmission
 
+    def _discrete_columns(self, n_features: int) -> np.ndarray:
+        return np.full(n_features, self._binary())
+
     def _prepare(self, X: np.ndarray) -> np.ndarray:
         if not self._binary():
             return X
@@ -173,14 +177,20 @@ class VAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AbstractDensity):
             key=fit_key,
             max_iter=self.max_iter,
             progress=self._progress(),
-            checkpoint=self._checkpoint(rows.identity()),
+            checkpoint=self._checkpoint(rows),
         )
         # evaluation is in double precision, so that rows give the same number in any company
         return dataclasses.replace(result, model=cast_model(result.model))
 
     def _evidence(self, z: np.ndarray, seeds: np.ndarray) -> Evidence:
         nats, stderr = map_rows(
-            _importance, (z, seeds), self.model_, self.importance_samples, self.seed_, block=64
+            _importance,
+            (z, seeds),
+            self.model_,
+            self.importance_samples,
+            self.seed_,
+            # many samples of few rows, or few of many: memory stays the same
+            block=max(_SAMPLES_AT_ONCE // self.importance_samples, 1),
         )
         # nothing observed: the bound is exact
         known = ~np.isnan(z).all(axis=1)

@@ -1,0 +1,174 @@
+"""Bayesian mixtures as estimators."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from .._core import AbstractAlgorithm, Data, Fit
+from ..distributions import Diagonal, Full, Gaussian, NormalInverseGamma, NormalInverseWishart
+from ..learning import EM, fit
+from ..learning._em import expect_all
+from ..models import BayesianMixture as BayesianMixtureModel
+from ..models._mixture import MixtureStatistics
+from ._base import best_of
+from ._mixture import _LLOYD_STEPS, AbstractMixture, _start_model
+from ._rows import Rows, Scaling
+from ._starts import AbstractStart
+from ._validation import check_instance, check_int, check_real
+
+
+@eqx.filter_jit
+def _start_statistics(model: Any, data: Data) -> MixtureStatistics:
+    return expect_all(model, data, jnp.ones(()))[0]
+
+
+class BayesianMixture(AbstractMixture):
+    """A mixture of Gaussians with a distribution over its parameters, by variational Bayes.
+
+    π ~ Dirichlet(α), (μ_k, Σ_k) ~ normal-inverse-Wishart, and a factorised posterior q over all of them.
+    With a small α the components that the data do not need are left empty: start with more than enough
+    and read `n_active_`.  The objective in `history_` is minus the evidence lower bound per row.
+
+    `evidence` is the log-density of a new row under the posterior predictive, a mixture of Student's t.
+    It is exact for that mixture; that q only approximates the posterior shows in `bound_`, a lower bound
+    on the log evidence of all training rows together.
+
+    Args:
+        n_components: the most Gaussians.
+        covariance: `Full()` or `Diagonal()`.
+        weight_concentration: α of every component; 1 / n_components by default.
+        component_prior: a `NormalInverseWishart` (for `Full()`) or `NormalInverseGamma` (for
+            `Diagonal()`) in units of the standardised columns; by default one whose mean covariance is
+            that of the whole data without correlations.
+        n_init: starts; the best bound counts.
+        init: a start such as `PlusPlus()` or `RandomRows()`, or an array of centres.
+        max_iter, tol: the most iterations, and the improvement in nats per row below which they stop.
+        learner: replaces EM, for example by `EM(sweep=Stepwise(…))`.
+        random_state: seed.
+        verbose: 1 shows progress.
+        checkpoint: a file that keeps a long fit.
+
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = np.concatenate([rng.normal(0, 1, (200, 1)), rng.normal(8, 1, (200, 1))])
+    >>> BayesianMixture(6, weight_concentration=0.01, random_state=0).fit(X).n_active_
+    2
+    """
+
+    def __init__(
+        self,
+        n_components: int = 10,
+        covariance: Full | Diagonal | None = None,
+        *,
+        weight_concentration: float | None = None,
+        component_prior: NormalInverseWishart | NormalInverseGamma | None = None,
+        n_init: int = 1,
+        init: AbstractStart | np.ndarray | None = None,
+        max_iter: int = 1000,
+        tol: float = 1e-5,
+        learner: AbstractAlgorithm | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        checkpoint: str | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.covariance = covariance
+        self.weight_concentration = weight_concentration
+        self.component_prior = component_prior
+        self.n_init = n_init
+        self.init = init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.learner = learner
+        self.random_state = random_state
+        self.verbose = verbose
+        self.checkpoint = checkpoint
+
+    def _check_parameters(self) -> None:
+        check_int(self, "n_components")
+        check_instance(self, "covariance", Full, Diagonal, optional=True)
+        check_real(self, "weight_concentration", closed=False, optional=True)
+        prior = NormalInverseGamma if isinstance(self.covariance, Diagonal) else NormalInverseWishart
+        check_instance(self, "component_prior", prior, optional=True)
+        check_int(self, "n_init")
+        check_int(self, "max_iter")
+        check_real(self, "tol")
+        check_instance(self, "learner", AbstractAlgorithm, optional=True)
+        check_instance(self, "init", AbstractStart, np.ndarray, optional=True)
+
+    def _distances(self, rows: Rows) -> Scaling:
+        # the rows are standardised already
+        return Scaling.identity(rows.x.shape[1])
+
+    def _prototype(self, rows: Rows) -> Gaussian:
+        dim = rows.x.shape[1]
+        diagonal = isinstance(self.covariance, Diagonal)
+        return Gaussian(jnp.zeros(dim), Diagonal(jnp.ones(dim)) if diagonal else Full(jnp.eye(dim)))
+
+    def _prior(self, dim: int) -> NormalInverseWishart | NormalInverseGamma:
+        if self.component_prior is not None:
+            return self.component_prior
+        mean, one = jnp.zeros(dim), jnp.ones(dim)
+        if isinstance(self.covariance, Diagonal):
+            return NormalInverseGamma(mean, one, 1.5 * one, 0.5 * one)
+        return NormalInverseWishart(mean, jnp.ones(()), jnp.eye(dim), jnp.asarray(dim + 2.0))
+
+    def _fit_rows(self, rows: Rows, *, key: Array) -> Fit:
+        data = Data.of(rows.x, rows.weight)
+        near = self._distances(rows)
+        family = self._prototype(rows)
+        alpha = self.weight_concentration or 1 / self.n_components
+        concentration = jnp.full(self.n_components, float(alpha))
+        prior = self._prior(rows.x.shape[1])
+        steps = jnp.asarray(0 if isinstance(self.init, np.ndarray) else _LLOYD_STEPS, jnp.int32)
+        learner = EM(tol=self.tol) if self.learner is None else self.learner
+        results = []
+        for number, restart in enumerate(jax.random.split(key, self.n_init)):
+            start_key, fit_key = jax.random.split(restart)
+            centres = self._centres(rows, data, near, start_key)
+            begin = _start_model(family, data, centres, *map(jnp.asarray, near), steps)
+            result = fit(
+                BayesianMixtureModel(concentration, prior, family, *_start_statistics(begin, data)),
+                learner,
+                data,
+                key=fit_key,
+                max_iter=self.max_iter,
+                progress=self._progress(),
+                checkpoint=self._checkpoint(rows, number, f"start {number}"),
+            )
+            results.append(result)
+            if result.interrupted:
+                break
+        return best_of(results)
+
+    @property
+    def bound_(self) -> float:
+        """The evidence lower bound: at most the log evidence of all training rows together."""
+        return float(-self.history_["objective"][-1] * self.counts_.sum())
+
+    @property
+    def counts_(self) -> np.ndarray:
+        """The expected number of training rows of each component."""
+        return np.asarray(self.model_.counts)
+
+    @property
+    def n_active_(self) -> int:
+        """How many components explain a training row or more."""
+        return int(np.sum(self.counts_ >= 1.0 - 1e-6))
+
+    @property
+    def means_(self) -> np.ndarray:
+        """The posterior mean of each μ_k, in the units of the data."""
+        return self.scaling_.invert(np.asarray(self.model_.posteriors().mean))
+
+    @property
+    def covariances_(self) -> np.ndarray:
+        """The posterior mean of each Σ_k, in the units of the data."""
+        matrices = jax.vmap(lambda q: q.mean_covariance())(self.model_.posteriors())
+        return np.asarray(matrices) * np.outer(self.scaling_.scale, self.scaling_.scale)

@@ -1,0 +1,315 @@
+"""Generative classifiers: naive Bayes and discriminant analysis, the supervised case of a mixture."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, Self
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from scipy.special import log_softmax
+from sklearn.base import ClassifierMixin
+from sklearn.preprocessing import LabelEncoder
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import validate_data
+
+from .._core import Data, Fit, sum_over_blocks
+from ..distributions import (
+    AbstractConjugatePrior,
+    AbstractCovariance,
+    AbstractExponentialFamily,
+    AbstractShaped,
+    Diagonal,
+    DirichletPrior,
+    Full,
+    Gaussian,
+    LowRank,
+    Product,
+    Tied,
+    component_axes,
+)
+from ..learning import EM, ClosedForm, fit
+from ..models import Labelled
+from ..models import Mixture as MixtureModel
+from ._base import AbstractExactDensity, by_completeness
+from ._rows import Rows, Scaling, canonical_rows
+from ._support import discrete_columns
+from ._validation import check_instance, check_int, check_observed, check_real, check_weight
+
+
+@eqx.filter_jit
+def _start(
+    prototype: AbstractExponentialFamily, data: Data, classes: int
+) -> tuple[Array, AbstractExponentialFamily]:
+    """Every class with the one member that fits all rows."""
+
+    def block(x: tuple[Array, Array], w: Array) -> Array:
+        # missing entries are set to zero here: EM has the exact answer from the next step on
+        rows = x[0] if prototype.masks_missing else jnp.where(jnp.isnan(x[0]), 0, x[0])
+        return jax.vmap(prototype.features, out_axes=1)(rows) @ w
+
+    total = sum_over_blocks(block, data)
+    stack = jax.tree.map(
+        lambda axis, a: a if axis is None else jnp.broadcast_to(a, (classes, *a.shape)),
+        component_axes(prototype),
+        prototype,
+        is_leaf=lambda a: a is None,
+    )
+    members = stack.from_features(jnp.broadcast_to(total / classes, (classes, len(total))))
+    return jnp.full(classes, 1 / classes), members
+
+
+def _log_joint(row: Array, model: MixtureModel) -> Array:
+    return model.log_joint(row)
+
+
+def _log_joint_complete(row: Array, model: MixtureModel) -> Array:
+    return model.log_joint_complete(row)
+
+
+class AbstractGenerativeClassifier(ClassifierMixin, AbstractExactDensity):
+    """p(y | x) ∝ π_y p(x; θ_y), with the class in the place of the hidden cause of a mixture."""
+
+    max_iter: int
+    tol: float
+    weight_prior: DirichletPrior | None
+    component_prior: AbstractConjugatePrior | None
+
+    @abc.abstractmethod
+    def _prototype(self, X: np.ndarray) -> AbstractExponentialFamily:
+        """A member of the family of each class, with the shape that the rows need."""
+
+    def _check_parameters(self) -> None:
+        check_int(self, "max_iter")
+        check_real(self, "tol")
+        check_instance(self, "weight_prior", DirichletPrior, optional=True)
+        check_instance(self, "component_prior", AbstractConjugatePrior, optional=True)
+
+    def fit(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, X: Any, y: Any, sample_weight: Any = None
+    ) -> Self:
+        """Fits the class-conditional densities.
+
+        Args:
+            X: a row per sample; NaN means not observed.
+            y: the class of each row.
+            sample_weight: a non-negative number per row; a weight of two counts as two rows.
+        """
+        self._check_parameters()
+        X, y = validate_data(self, X, y, dtype=np.float64, ensure_all_finite="allow-nan")
+        check_classification_targets(y)
+        encoder = LabelEncoder().fit(y)
+        self.classes_: np.ndarray = np.asarray(encoder.classes_)
+        weight = check_weight(X, sample_weight)
+        check_observed(X, getattr(self, "feature_names_in_", None), weight=weight)
+        whole = Scaling.standardise(X, weight)
+        plain = ~_gaussian_columns(self._prototype(X), X.shape[1])
+        # only the Gaussian is the same family in every unit
+        self.scaling_ = Scaling(np.where(plain, 0.0, whole.shift), np.where(plain, 1.0, whole.scale))
+        # the class is one more column, so that rows keep theirs when they are sorted and merged
+        scaling = Scaling(np.append(self.scaling_.shift, 0.0), np.append(self.scaling_.scale, 1.0))
+        rows = canonical_rows(np.column_stack([X, encoder.transform(y)]), weight, scaling)
+        result = self._fit_rows(Rows(scaling.apply(rows.x), rows.weight), key=jax.random.key(0))
+        offset = np.average(self.scaling_.log_det(rows.x[:, :-1]), weights=rows.weight)
+        history = {"objective": result.history["objective"] - offset}
+        self._keep(dataclasses.replace(result, model=result.model.mixture, history=history))
+        return self
+
+    def _fit_rows(self, rows: Rows, *, key: Array) -> Fit:
+        """Fits rescaled rows that have the number of their class as the last column."""
+        X, labels = rows.x[:, :-1], rows.x[:, -1].astype(np.int32)
+        data = Data.of((X, labels), rows.weight)
+        prototype = self._prototype(X)
+        weights, members = _start(prototype, data, len(self.classes_))
+        start = Labelled(MixtureModel(weights, members, self.weight_prior, self.component_prior))
+        hidden = data.incomplete and not prototype.masks_missing
+        learner = EM(tol=self.tol) if hidden or _is_iterative(prototype) else ClosedForm()
+        return fit(start, learner, data, key=key, max_iter=self.max_iter)
+
+    def predict_log_proba(self, X: Any) -> np.ndarray:
+        """log p(y | x) of each class; what is missing in x is integrated out."""
+        X = self._validated(X)
+        z = self.scaling_.apply(X)
+        return log_softmax(by_completeness(z, self.model_, _log_joint_complete, _log_joint), axis=1)
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """p(y | x) of each class; what is missing in x is integrated out."""
+        return np.exp(self.predict_log_proba(X))
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The most probable class of each row."""
+        log_probabilities = self.predict_log_proba(X)
+        return self.classes_[np.argmax(log_probabilities, axis=1)]
+
+    @property
+    def class_prior_(self) -> np.ndarray:
+        """π, the probability of each class."""
+        return np.asarray(self.model_.weights)
+
+
+def _gaussian_columns(family: AbstractExponentialFamily, n_features: int) -> np.ndarray:
+    if isinstance(family, Product):
+        return np.concatenate([_gaussian_columns(p, n) for p, n in zip(family.parts, family.sizes)])
+    return np.full(n_features, isinstance(family, Gaussian))
+
+
+def _is_iterative(family: AbstractExponentialFamily) -> bool:
+    """Whether the M step itself is not closed: low rank."""
+    covariance = family.covariance if isinstance(family, Gaussian) else None
+    inner = covariance.covariance if isinstance(covariance, Tied) else covariance
+    return isinstance(inner, LowRank)
+
+
+def _width(family: AbstractExponentialFamily) -> int:
+    if isinstance(family, Product):
+        return sum(family.sizes)
+    if isinstance(family, Gaussian):
+        return family.mean.shape[-1]
+    return jax.eval_shape(lambda: family.sample(key=jax.random.key(0))).shape[0]
+
+
+def _is_family(value: Any) -> bool:
+    return isinstance(value, type) and issubclass(value, AbstractShaped)
+
+
+def _member(family: Any, X: np.ndarray) -> AbstractExponentialFamily:
+    if family is Gaussian:
+        return Gaussian(jnp.zeros(X.shape[1]), Diagonal())
+    return family.prototype(X)
+
+
+class NaiveBayes(AbstractGenerativeClassifier):
+    """Columns that are independent given the class:  p(y | x) ∝ π_y Π_d p_d(x_d; θ_{y,d}).
+
+    Any family serves, and columns may have different ones.  Learning is one M step of a mixture with
+    the classes as responsibilities; a missing entry is left out of the product, which is exact.  The
+    fitted density p(x) = Σ_y π_y p(x; θ_y) has `evidence`, `sample` and `impute`, too.
+
+    Args:
+        family: a class of `freeenergy.distributions` for all columns (a Gaussian has independent
+            columns), a list with one such class a column, or a member, such as a `Product`.
+        max_iter, tol: for families that need EM because they cannot leave a missing entry out.
+        weight_prior: a Dirichlet prior over π makes it MAP.
+        component_prior: a conjugate prior over each θ_y; Gaussian columns are standardised.
+
+    >>> from freeenergy.distributions import Bernoulli, Poisson
+    >>> X = [[0, 3], [0, 1], [1, 9], [1, 12]]
+    >>> model = NaiveBayes([Bernoulli, Poisson]).fit(X, ["few", "few", "many", "many"])
+    >>> model.predict([[0, 1], [float("nan"), 10]]).tolist()
+    ['few', 'many']
+    """
+
+    def __init__(
+        self,
+        family: Any = Gaussian,
+        *,
+        max_iter: int = 1000,
+        tol: float = 1e-8,
+        weight_prior: DirichletPrior | None = None,
+        component_prior: AbstractConjugatePrior | None = None,
+    ) -> None:
+        self.family = family
+        self.max_iter = max_iter
+        self.tol = tol
+        self.weight_prior = weight_prior
+        self.component_prior = component_prior
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        listed = isinstance(self.family, Sequence) and all(map(_is_family, self.family))
+        if not (listed or _is_family(self.family) or isinstance(self.family, AbstractExponentialFamily)):
+            raise ValueError(
+                "The 'family' parameter of NaiveBayes must be an exponential family of "
+                "freeenergy.distributions, such as Poisson, a list with one family a column, or a member "
+                f"of a family. Got {self.family!r} instead."
+            )
+
+    def _prototype(self, X: np.ndarray) -> AbstractExponentialFamily:
+        if isinstance(self.family, type):
+            return _member(self.family, X)
+        width = len(self.family) if isinstance(self.family, Sequence) else _width(self.family)
+        if width != X.shape[1]:
+            raise ValueError(
+                f"The 'family' parameter of NaiveBayes must describe the {X.shape[1]} columns of X. "
+                f"Got {width} instead."
+            )
+        if isinstance(self.family, Sequence):
+            parts = [_member(kind, X[:, i : i + 1]) for i, kind in enumerate(self.family)]
+            return Product(tuple(parts), sizes=(1,) * width)
+        return self.family
+
+    def _discrete_columns(self, n_features: int) -> np.ndarray:
+        if isinstance(self.family, Sequence):
+            return np.concatenate([discrete_columns(kind, 1) for kind in self.family])
+        return discrete_columns(self.family, n_features)
+
+
+class DiscriminantAnalysis(AbstractGenerativeClassifier):
+    """A Gaussian for each class:  log p(y | x) = log π_y + log N(x; μ_y, Σ_y) + const.
+
+    With a shared covariance the boundaries are linear (Fisher's discriminant), with own covariances
+    quadratic.  Learning is one M step of a Gaussian mixture with the classes as responsibilities;
+    missing entries are integrated out exactly, by EM when fitting.  The fitted density
+    p(x) = Σ_y π_y N(x; μ_y, Σ_y) has `evidence`, `sample` and `impute`, too.
+
+    Args:
+        covariance: `Tied(Full())` (the default), `Full()`, `Diagonal()`, `Spherical()`,
+            `LowRank(rank=…)`, or one of them in `Tied(…)`, shared by all classes.
+        max_iter, tol: of EM for incomplete rows.
+        weight_prior: a Dirichlet prior over π makes it MAP.
+        component_prior: a conjugate prior over each (μ_y, Σ_y), in units of the standardised columns;
+            it needs covariances that are not shared.
+
+    >>> X = [[0.0], [1.0], [4.0], [5.0]]
+    >>> model = DiscriminantAnalysis().fit(X, [0, 0, 1, 1])
+    >>> model.predict_proba([[2.5]]).round(6).tolist()
+    [[0.5, 0.5]]
+    """
+
+    def __init__(
+        self,
+        covariance: AbstractCovariance | None = None,
+        *,
+        max_iter: int = 1000,
+        tol: float = 1e-8,
+        weight_prior: DirichletPrior | None = None,
+        component_prior: AbstractConjugatePrior | None = None,
+    ) -> None:
+        self.covariance = covariance
+        self.max_iter = max_iter
+        self.tol = tol
+        self.weight_prior = weight_prior
+        self.component_prior = component_prior
+
+    def _structure(self) -> AbstractCovariance:
+        return Tied(Full()) if self.covariance is None else self.covariance
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_instance(self, "covariance", AbstractCovariance, optional=True)
+        if self.component_prior is not None and isinstance(self._structure(), Tied):
+            raise ValueError(
+                "The 'component_prior' parameter of DiscriminantAnalysis must be None where the classes "
+                f"share a covariance. Got {self.component_prior!r} instead."
+            )
+
+    def _prototype(self, X: np.ndarray) -> AbstractExponentialFamily:
+        return Gaussian(jnp.zeros(X.shape[1]), self._structure())
+
+    @property
+    def means_(self) -> np.ndarray:
+        """The mean of each class, in the units of the data."""
+        return self.scaling_.invert(np.asarray(self.model_.components.mean))
+
+    @property
+    def covariances_(self) -> np.ndarray:
+        """The covariance matrix of each class, in the units of the data."""
+        matrices = [
+            np.asarray(self.model_.component(k).covariance.matrix()) for k in range(self.model_.size)
+        ]
+        return np.stack(matrices) * np.outer(self.scaling_.scale, self.scaling_.scale)

@@ -1,0 +1,478 @@
+"""Hidden Markov models and Markov chains as estimators."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from .. import models
+from .._core import AbstractAlgorithm, Data, Fit
+from ..distributions import (
+    AbstractConjugatePrior,
+    AbstractExponentialFamily,
+    AbstractShaped,
+    Categorical,
+    DirichletPrior,
+    Gaussian,
+)
+from ..learning import EM, fit
+from ..models import AbstractTransition, FamilyEmissions, MixtureEmissions, Series, Transition
+from ._base import best_of, key_data
+from ._mixture import _LLOYD_STEPS, _start_model
+from ._rows import Rows, Scaling, canonical_rows
+from ._sequence import AbstractSequenceDensity
+from ._starts import AbstractStart, PlusPlus
+from ._support import discrete_columns
+from ._validation import check_instance, check_int, check_real, random_key
+
+
+def _filter(series: Series, model: models.HMM, incomplete: bool) -> Array:
+    return model.filter(series, incomplete=incomplete).filtered
+
+
+def _smooth(series: Series, model: models.HMM, incomplete: bool) -> Array:
+    return model.smooth(series, incomplete=incomplete).marginals
+
+
+def _decode(series: Series, model: models.HMM, incomplete: bool, n: int) -> Array:
+    return model.decode(series, n, incomplete=incomplete).states
+
+
+def _forecast(series: Series, model: models.HMM, incomplete: bool, steps: int) -> tuple[Array, Array]:
+    return model.forecast(series, steps, incomplete=incomplete)
+
+
+def _sample_states(pair: tuple[Series, Array], model: models.HMM, incomplete: bool) -> Array:
+    series, key = pair
+    return model.sample_states(series, key=jax.random.wrap_key_data(key))
+
+
+def _concentration(prior: DirichletPrior | None) -> Array | None:
+    return None if prior is None else jnp.asarray(prior.concentration)
+
+
+class HMM(AbstractSequenceDensity):
+    """A hidden Markov model with emissions of any exponential family.
+
+    p(y) = Σ_x π(x_1) Π_t A(x_{t−1}, x_t) Π_t p(y_t | x_t), learned by EM (Baum–Welch) from k-means++
+    starts.  Row i of `transition_` says where state i goes: transition_[i, j] = p(next = j | now = i),
+    with rows that sum to one (some texts print the transpose).
+
+    Args:
+        n_states: how many hidden states.
+        family: of the emissions: a class of `freeenergy.distributions` such as `Poisson`, or an instance
+            whose shape and fixed parts are used, such as `Gaussian(jnp.zeros(2), Diagonal())`.
+        n_components: members of the family in each state; above one its emissions are mixtures.
+        n_init: starts; the best end counts.
+        init: a start such as `PlusPlus()` or `RandomRows()`, or an array of centres.
+        max_iter, tol: the most iterations, and the improvement in nats per time step below which EM
+            stops.
+        transition: where the transitions start: an array, whose zeros stay zero, or an
+            `AbstractTransition` such as `TiedTransition(…)`.
+        stationary: whether series start from the stationary distribution of the transitions instead of
+            a distribution of their own.
+        transition_prior, initial_prior, emission_prior: conjugate priors make the fit MAP; that of the
+            emissions is in units of the standardised columns if the family is Gaussian.
+        learner: replaces EM, for example by `EM(temperature=0.0)`, which is Viterbi training, or by
+            `Gradient(…)`.
+        random_state: seed.
+        verbose: 1 shows progress.
+        checkpoint: a file that keeps a long fit.
+
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> states = np.repeat([0, 1, 0, 1], 50)
+    >>> X = rng.normal(4.0 * states[:, None], 1.0)
+    >>> model = HMM(2, random_state=0).fit(X)
+    >>> sorted(np.round(model.means_[:, 0]).tolist())
+    [0.0, 4.0]
+    >>> path = model.decode(X)
+    >>> int(np.sum(path[1:] != path[:-1]))
+    3
+    """
+
+    model_: models.HMM
+
+    def __init__(
+        self,
+        n_states: int = 2,
+        family: Any = Gaussian,
+        *,
+        n_components: int = 1,
+        n_init: int = 1,
+        init: AbstractStart | np.ndarray | None = None,
+        max_iter: int = 1000,
+        tol: float = 1e-5,
+        transition: AbstractTransition | np.ndarray | None = None,
+        stationary: bool = False,
+        transition_prior: DirichletPrior | None = None,
+        initial_prior: DirichletPrior | None = None,
+        emission_prior: AbstractConjugatePrior | None = None,
+        learner: AbstractAlgorithm | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        checkpoint: str | None = None,
+    ) -> None:
+        self.n_states = n_states
+        self.family = family
+        self.n_components = n_components
+        self.n_init = n_init
+        self.init = init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.transition = transition
+        self.stationary = stationary
+        self.transition_prior = transition_prior
+        self.initial_prior = initial_prior
+        self.emission_prior = emission_prior
+        self.learner = learner
+        self.random_state = random_state
+        self.verbose = verbose
+        self.checkpoint = checkpoint
+
+    def _check_parameters(self) -> None:
+        for name in ("n_states", "n_components", "n_init", "max_iter"):
+            check_int(self, name)
+        check_real(self, "tol")
+        check_instance(self, "init", AbstractStart, np.ndarray, optional=True)
+        check_instance(self, "transition", AbstractTransition, np.ndarray, optional=True)
+        check_instance(self, "stationary", bool)
+        check_instance(self, "transition_prior", DirichletPrior, optional=True)
+        check_instance(self, "initial_prior", DirichletPrior, optional=True)
+        check_instance(self, "emission_prior", AbstractConjugatePrior, optional=True)
+        check_instance(self, "learner", AbstractAlgorithm, optional=True)
+        shaped = isinstance(self.family, type) and issubclass(self.family, AbstractShaped)
+        if not shaped and not isinstance(self.family, AbstractExponentialFamily):
+            raise ValueError(
+                "The 'family' parameter of HMM must be an exponential family of "
+                "freeenergy.distributions, such as Poisson, or a member of one. "
+                f"Got {self.family!r} instead."
+            )
+        expected = (self.n_states, self.n_states)
+        if isinstance(self.transition, np.ndarray) and (
+            self.transition.shape != expected
+            or not np.allclose(self.transition.sum(axis=1), 1)
+            or (self.transition < 0).any()
+        ):
+            raise ValueError(
+                f"The 'transition' parameter of HMM must have the shape {expected} and rows of "
+                f"probabilities. Got {self.transition!r} instead."
+            )
+
+    def _is_gaussian(self) -> bool:
+        return self.family is Gaussian or isinstance(self.family, Gaussian)
+
+    def _scaling(self, X: np.ndarray) -> Scaling:
+        # only the Gaussian is the same family in every unit
+        return Scaling.standardise(X) if self._is_gaussian() else Scaling.identity(X.shape[1])
+
+    def _discrete_columns(self, n_features: int) -> np.ndarray:
+        return discrete_columns(self.family, n_features)
+
+    def fit(self, X: Any, y: Any = None, *, states: Any = None) -> Self:
+        """Fits the model.
+
+        Args:
+            X: one series (time, features), an array (series, time, features) or a list of series.
+            y: ignored.
+            states: the hidden state of each time step where it is known, −1 where not; a number per
+                time step in the same containers as X.
+        """
+        if states is None:
+            return self._fit(X, None)
+        return self._fit(X, lambda series: self._known(states, series))
+
+    def _known(self, states: Any, series: list[np.ndarray]) -> list[np.ndarray]:
+        many = isinstance(states, (list, tuple)) and len(states) and np.ndim(states[0]) == 1
+        parts = list(states) if many or np.ndim(states) == 2 else [states]
+        parts = [np.asarray(part) for part in parts]
+        if [part.shape for part in parts] != [(len(x),) for x in series]:
+            raise ValueError(
+                "The 'states' of HMM.fit must have a number per time step of each series of X. "
+                f"Got the shapes {[part.shape for part in parts][:3]}."
+            )
+        flat = np.concatenate(parts)
+        if not np.isin(flat, np.arange(-1, self.n_states)).all():
+            raise ValueError(
+                "The 'states' of HMM.fit must be whole numbers from -1 (not known) to "
+                f"{self.n_states - 1}. "
+                f"Got {flat[~np.isin(flat, np.arange(-1, self.n_states))][0].item()!r} instead."
+            )
+        return [part.astype(np.int32) for part in parts]
+
+    def _fit_series(self, series: list[np.ndarray], data: Data, *, key: Array) -> Fit:
+        rows = canonical_rows(np.concatenate(series), None, Scaling.identity(series[0].shape[1]))
+        flat = Data.of(rows.x, rows.weight)
+        near = Scaling.standardise(rows.x, rows.weight)
+        prototype = self.family.prototype(rows.x) if isinstance(self.family, type) else self.family
+        # centres that the user gives are where the fit begins
+        lloyd = jnp.asarray(0 if isinstance(self.init, np.ndarray) else _LLOYD_STEPS, jnp.int32)
+        steps = sum(map(len, series))
+        # the learner counts nats per row of `data`, users per time step
+        learner = EM(tol=self.tol * steps / float(data.rows)) if self.learner is None else self.learner
+        in_order = Rows(np.concatenate(series), np.concatenate([np.arange(len(x)) for x in series]))
+        results = []
+        for number, restart in enumerate(jax.random.split(key, self.n_init)):
+            start_key, fit_key = jax.random.split(restart)
+            centres = self._centres(flat, near, data, start_key)
+            mixture = _start_model(prototype, flat, centres, *map(jnp.asarray, near), lloyd)
+            result = fit(
+                self._start(mixture, prototype, flat, near, start_key),
+                learner,
+                data,
+                key=fit_key,
+                max_iter=self.max_iter,
+                progress=self._progress(),
+                checkpoint=self._checkpoint(in_order, number, f"start {number}"),
+            )
+            results.append(result)
+            if result.interrupted:
+                break
+        return best_of(results)
+
+    def _centres(self, flat: Data, near: Scaling, data: Data, key: Array) -> Array:
+        """First centres of the states, in units of `near`."""
+        if isinstance(self.init, np.ndarray):
+            expected = (self.n_states, flat.x.shape[1])
+            if self.init.shape != expected:
+                raise ValueError(
+                    f"The 'init' parameter of HMM must have the shape {expected} (n_states, n_features). "
+                    f"Got {self.init.shape} instead."
+                )
+            return jnp.asarray(near.apply(self.scaling_.apply(self.init)))
+        start = PlusPlus() if self.init is None else self.init
+        scaled = Data(
+            (flat.x - near.shift[None]) / near.scale[None], flat.weight, flat.rows, flat.incomplete
+        )
+        centres = np.array(start(scaled, self.n_states, key=key))
+        states = data.x.states
+        if states is not None:
+            # a state that is known somewhere starts there, in place of the nearest centre
+            known, values = np.asarray(states), np.asarray(data.x.values)
+            free = np.ones(self.n_states, bool)
+            for k in np.unique(known[known >= 0]):
+                there = values[known == k]
+                seen = ~np.isnan(there)
+                total = np.where(seen, there, 0).sum(axis=0) / np.maximum(seen.sum(axis=0), 1)
+                centre = np.where(seen.any(axis=0), near.apply(total), 0.0)
+                gaps = np.where(free, ((centres - centre) ** 2).sum(axis=1), np.inf)
+                centres[np.argmin(gaps)] = centres[k]
+                centres[k], free[k] = centre, False
+        return jnp.asarray(centres)
+
+    def _start(
+        self,
+        mixture: models.Mixture,
+        prototype: AbstractExponentialFamily,
+        flat: Data,
+        near: Scaling,
+        key: Array,
+    ) -> models.HMM:
+        """Rank-one transitions: the mixture as a chain, from which the first step finds the order."""
+        transition = self.transition
+        if transition is None:
+            transition = jnp.broadcast_to(mixture.weights[None], (self.n_states, self.n_states))
+        if not isinstance(transition, AbstractTransition):
+            transition = Transition(jnp.asarray(transition, float), _concentration(self.transition_prior))
+        emissions = FamilyEmissions(mixture.components, self.emission_prior)
+        if self.n_components > 1:
+            emissions = self._mixtures(mixture, prototype, flat, near, key)
+        initial = None if self.stationary else mixture.weights
+        return models.HMM(initial, transition, emissions, _concentration(self.initial_prior))
+
+    def _mixtures(
+        self,
+        mixture: models.Mixture,
+        prototype: AbstractExponentialFamily,
+        flat: Data,
+        near: Scaling,
+        key: Array,
+    ) -> MixtureEmissions:
+        """Each state's share of the rows, parted again."""
+        x = (flat.x - near.shift[None]) / near.scale[None]
+        shares = jax.vmap(lambda row: mixture.posterior(row).probabilities, out_axes=1)(flat.x)
+        parts = []
+        for number, share in enumerate(shares):
+            weight = share * flat.weight
+            centres = PlusPlus()(
+                Data(x, weight, flat.rows, flat.incomplete),
+                self.n_components,
+                key=jax.random.fold_in(key, number),
+            )
+            own = Data(flat.x, weight, flat.rows, flat.incomplete)
+            lloyd = jnp.asarray(_LLOYD_STEPS, jnp.int32)
+            parts.append(_start_model(prototype, own, centres, *map(jnp.asarray, near), lloyd))
+        stacked = jax.tree.map(
+            lambda *leaves: jnp.stack(leaves) if np.ndim(leaves[0]) else leaves[0], *parts
+        )
+        return MixtureEmissions(
+            models.Mixture(stacked.weights, stacked.components, None, self.emission_prior)
+        )
+
+    def filter(self, X: Any) -> Any:
+        """p(state | what was observed until then) for each time step."""
+        container = self._validated(X)
+        return container.wrap(self._for_each(_filter, container.series))
+
+    def smooth(self, X: Any) -> Any:
+        """p(state | the whole series) for each time step."""
+        container = self._validated(X)
+        return container.wrap(self._for_each(_smooth, container.series))
+
+    def predict_proba(self, X: Any) -> Any:
+        """The same as `smooth`."""
+        return self.smooth(X)
+
+    def predict(self, X: Any) -> Any:
+        """The most probable state of each time step on its own; see `decode` for the best path."""
+        container = self._validated(X)
+        return container.wrap([np.argmax(p, axis=1) for p in self._for_each(_smooth, container.series)])
+
+    def decode(self, X: Any, n: int = 1) -> Any:
+        """The most probable path of states; for n > 1 the n best, along a leading axis."""
+        container = self._validated(X)
+        paths = self._for_each(_decode, container.series, arguments=(int(n),))
+        return container.wrap([path[:, 0] if n == 1 else path.T for path in paths])
+
+    def sample_states(self, X: Any, n: int = 1, random_state: Any = None) -> Any:
+        """Draws of the whole path of states given the series; for n > 1 along a leading axis."""
+        container = self._validated(X)
+        repeated = container.series * int(n)
+        keys = key_data(random_key(random_state), len(repeated))
+        drawn = self._for_each(_sample_states, repeated, extra=keys)
+        many = len(container.series)
+        return container.wrap([drawn[i] if n == 1 else np.stack(drawn[i::many]) for i in range(many)])
+
+    def forecast(self, X: Any, steps: int = 1) -> Any:
+        """The mean of each of the `steps` observations after the end of each series."""
+        container = self._validated(X)
+        parts = self._for_each(_forecast, container.series, arguments=(int(steps),), cut=False)
+        return container.wrap([self.scaling_.invert(mean) for _, mean in parts])
+
+    @property
+    def transition_(self) -> np.ndarray:
+        """p(next = j | now = i) at [i, j]."""
+        return np.asarray(self.model_.transition.matrix())
+
+    @property
+    def initial_(self) -> np.ndarray:
+        """The probabilities of the first state."""
+        return np.asarray(self.model_.start())
+
+    @property
+    def means_(self) -> np.ndarray:
+        """The mean of the emissions of each state, in the units of the data."""
+        return self.scaling_.invert(np.asarray(self.model_.means()))
+
+    @property
+    def covariances_(self) -> np.ndarray:
+        """The covariance matrix of each state, in the units of the data; for Gaussian emissions."""
+        emissions = self.model_.emissions
+        if not isinstance(emissions, FamilyEmissions) or not isinstance(emissions.members, Gaussian):
+            raise AttributeError("HMM has 'covariances_' only with one Gaussian in each state.")
+        matrices = [np.asarray(emissions.member(k).covariance.matrix()) for k in range(self.n_states)]
+        return np.stack(matrices) * np.outer(self.scaling_.scale, self.scaling_.scale)
+
+
+def _forecast_symbols(series: Series, model: models.MarkovChain, incomplete: bool, steps: int) -> Array:
+    return model.forecast(series, steps)
+
+
+class MarkovChain(AbstractSequenceDensity):
+    """A Markov chain of symbols 0, 1, 2, … in each column, independent of the other columns.
+
+    p(x) = π(x_1) Π_t A(x_{t−1}, x_t).  Counts give the answer at once; where symbols are missing EM
+    does.  transition_[d, i, j] = p(next = j | now = i) in column d.
+
+    Args:
+        n_symbols: how many symbols there are; by default those up to the largest that is seen.
+        transition_prior, initial_prior: Dirichlet priors of each row and of the first symbol.
+        max_iter, tol: for EM, where symbols are missing.
+        random_state: seed; a fit has nothing random.
+        verbose: 1 shows progress.
+
+    >>> import numpy as np
+    >>> chain = MarkovChain().fit(np.array([[0], [1], [0], [1], [1]]))
+    >>> chain.transition_[0].tolist()
+    [[0.0, 1.0], [0.5, 0.5]]
+    """
+
+    model_: models.MarkovChain
+
+    def __init__(
+        self,
+        n_symbols: int | None = None,
+        *,
+        transition_prior: DirichletPrior | None = None,
+        initial_prior: DirichletPrior | None = None,
+        max_iter: int = 1000,
+        tol: float = 1e-6,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.n_symbols = n_symbols
+        self.transition_prior = transition_prior
+        self.initial_prior = initial_prior
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.categorical = True
+        tags.input_tags.positive_only = True
+        return tags
+
+    def _check_parameters(self) -> None:
+        check_int(self, "n_symbols", optional=True)
+        check_int(self, "max_iter")
+        check_real(self, "tol")
+        check_instance(self, "transition_prior", DirichletPrior, optional=True)
+        check_instance(self, "initial_prior", DirichletPrior, optional=True)
+
+    def _scaling(self, X: np.ndarray) -> Scaling:
+        return Scaling.identity(X.shape[1])
+
+    def _discrete_columns(self, n_features: int) -> np.ndarray:
+        return np.ones(n_features, bool)
+
+    def _fit_series(self, series: list[np.ndarray], data: Data, *, key: Array) -> Fit:
+        rows = np.concatenate(series)
+        columns, symbols = Categorical.prototype(rows).probabilities.shape
+        if self.n_symbols is not None:
+            if np.nanmax(rows) >= self.n_symbols:
+                raise ValueError(
+                    f"The 'n_symbols' parameter of MarkovChain must be more than every symbol of X. "
+                    f"Got {self.n_symbols} and the symbol {np.nanmax(rows):g}."
+                )
+            symbols = self.n_symbols
+        start = models.MarkovChain(
+            jnp.full((columns, symbols), 1 / symbols),
+            jnp.full((columns, symbols, symbols), 1 / symbols),
+            _concentration(self.transition_prior),
+            _concentration(self.initial_prior),
+        )
+        learner = EM(tol=self.tol * len(rows) / float(data.rows))
+        return fit(start, learner, data, key=key, max_iter=self.max_iter, progress=self._progress())
+
+    def forecast(self, X: Any, steps: int = 1) -> Any:
+        """p(symbol) of each of the `steps` after the end of each series: (steps, columns, symbols)."""
+        container = self._validated(X)
+        return container.wrap(
+            self._for_each(_forecast_symbols, container.series, arguments=(int(steps),), cut=False)
+        )
+
+    @property
+    def transition_(self) -> np.ndarray:
+        """p(next = j | now = i) at [column, i, j]."""
+        return np.asarray(self.model_.transition)
+
+    @property
+    def initial_(self) -> np.ndarray:
+        """The probabilities of the first symbol, for each column."""
+        return np.asarray(self.model_.initial)

@@ -1,0 +1,178 @@
+"""Principal components: probabilistic PCA without noise."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_array, check_is_fitted
+
+from .._core import Data, Fit, freeze, map_rows
+from ..distributions import Spherical
+from ..learning import EM, fit
+from ..models import LinearGaussian, ppca_closed_form
+from ._base import Shell
+from ._factor import posterior_mean
+from ._rows import Rows, Scaling, canonical_rows
+from ._validation import check_int, check_observed, check_real, check_rows, check_weight
+
+# the variance that stands for none, in units of the variance of the data
+_NO_NOISE = 1e-9
+
+
+class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Shell):
+    """The plane of `n_components` dimensions that is nearest to the rows.
+
+    It is the limit σ → 0 of probabilistic PCA, x = V t + μ + σ ε, where the posterior of t is a point:
+
+        t(x) = Vᵀ(x − μ),      V, μ = argmin Σ ‖x − μ − V t(x)‖².
+
+    Complete rows are solved by an eigendecomposition, rows with missing entries by EM at temperature
+    zero, which lowers the squares of the observed entries alone.  Columns keep their units.  It is no
+    density: `PPCA` is.
+
+    Args:
+        n_components: dimensions; None keeps as many as there are.
+        max_iter, tol: for incomplete rows, the most iterations, and the fall of the mean squared
+            residual, in units of the variance of the data, below which they stop.
+
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(100, 1)) @ np.array([[3.0, 4.0]]) + 7.0
+    >>> model = PCA(1).fit(X)
+    >>> model.components_.round(6).tolist(), model.explained_variance_ratio_.round(6).tolist()
+    ([[0.6, 0.8]], [1.0])
+    >>> model.impute([[10.0, np.nan]]).round(6).tolist()
+    [[10.0, 11.0]]
+    """
+
+    def __init__(self, n_components: int | None = None, *, max_iter: int = 1000, tol: float = 1e-9) -> None:
+        self.n_components = n_components
+        self.max_iter = max_iter
+        self.tol = tol
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Finds the plane.
+
+        Args:
+            X: a row per sample; NaN means not observed.
+            y: ignored.
+            sample_weight: a non-negative number per row; a weight of two counts as two rows.
+        """
+        check_int(self, "n_components", optional=True)
+        check_int(self, "max_iter")
+        check_real(self, "tol")
+        X = check_rows(self, X, reset=True)
+        weight = check_weight(X, sample_weight)
+        check_observed(X, getattr(self, "feature_names_in_", None), weight=weight)
+        scaling = Scaling.standardise(X, weight, common=True)
+        rows = canonical_rows(X, weight, scaling)
+        rows = Rows(scaling.apply(rows.x), rows.weight)
+        most = min(rows.x.shape)
+        self.n_components_ = most if self.n_components is None else min(self.n_components, rows.x.shape[1])
+        incomplete = bool(np.isnan(rows.x).any())
+        result, values, total = (self._iterate if incomplete else self._solve)(rows)
+        unit = scaling.scale[0] ** 2
+        self.scaling_ = scaling
+        self.explained_variance_ = values * unit
+        self.explained_variance_ratio_ = values / total if total > 0 else np.zeros_like(values)
+        self.mean_ = scaling.invert(np.asarray(result.model.mean))
+        self._keep(result)
+        return self
+
+    def _solve(self, rows: Rows) -> tuple[Fit, np.ndarray, float]:
+        """The leading eigenvectors of the covariance."""
+        mean = np.average(rows.x, axis=0, weights=rows.weight)
+        values, vectors = _principal(rows.x - mean, rows.weight)
+        residual = values[self.n_components_ :].sum()
+        result = self._finish(mean, values, vectors)
+        fit = Fit(result, {"objective": np.array([residual])}, 1, True, "the answer is closed")
+        return fit, values[: self.n_components_], values.sum()
+
+    def _iterate(self, rows: Rows) -> tuple[Fit, np.ndarray, float]:
+        """EM at temperature zero, on observed entries alone."""
+        dim = rows.x.shape[1]
+        filled = np.where(np.isnan(rows.x), 0.0, rows.x)
+        scatter = (filled * rows.weight[:, None]).T @ filled / rows.weight.sum()
+        closed = ppca_closed_form(jnp.zeros(dim), jnp.asarray(scatter), self.n_components_)
+        start = LinearGaussian(closed.loading, closed.mean, Spherical(jnp.asarray(_NO_NOISE), 0.0, dim))
+        # the objective is in units of twice the variance that stands for none
+        learner = EM(
+            tol=self.tol / (2 * _NO_NOISE), temperature=0.0, learnable=freeze(start, lambda m: m.noise)
+        )
+        data = Data.of(rows.x, rows.weight)
+        result = fit(start, learner, data, key=jax.random.key(0), max_iter=self.max_iter)
+        codes = map_rows(posterior_mean, rows.x, result.model, block=256)
+        plane = codes @ np.asarray(result.model.loading).T + np.asarray(result.model.mean)
+        mean = np.average(plane, axis=0, weights=rows.weight)
+        values, vectors = _principal(plane - mean, rows.weight)
+        values = values[: self.n_components_]
+        seen = ~np.isnan(rows.x)
+        left = np.where(seen, rows.x - plane, 0.0)
+        residual = np.sum(rows.weight @ left**2 / (rows.weight @ seen))
+        history = {"objective": result.history["objective"] * (2 * _NO_NOISE)}
+        fitted = Fit(
+            self._finish(mean, values, vectors),
+            history,
+            result.n_iter,
+            result.converged,
+            result.reason,
+            result.interrupted,
+        )
+        return fitted, values, values.sum() + residual
+
+    def _finish(self, mean: np.ndarray, values: np.ndarray, vectors: np.ndarray) -> LinearGaussian:
+        k = self.n_components_
+        vectors = vectors[:, :k]
+        # the sign of a component is free: its largest entry is positive
+        largest = vectors[np.argmax(np.abs(vectors), axis=0), np.arange(k)]
+        self.components_ = (vectors * np.where(largest < 0, -1.0, 1.0)).T
+        loading = self.components_.T * np.sqrt(values[:k])
+        noise = Spherical(jnp.asarray(_NO_NOISE), 0.0, len(mean))
+        return LinearGaussian(jnp.asarray(loading), jnp.asarray(mean), noise)
+
+    def _validated(self, X: Any) -> np.ndarray:
+        check_is_fitted(self, "model_")
+        return check_rows(self, X, reset=False)
+
+    def transform(self, X: Any) -> np.ndarray:
+        """t, the place of each row in the plane: of its observed entries, where some are missing."""
+        X = self._validated(X)
+        t = (X - self.mean_) @ self.components_.T
+        holes = np.isnan(X).any(axis=1)
+        if holes.any():
+            codes = map_rows(posterior_mean, self.scaling_.apply(X[holes]), self.model_, block=256)
+            t[holes] = codes * np.sqrt(self.explained_variance_)
+        return t
+
+    def inverse_transform(self, T: Any) -> np.ndarray:
+        """The rows at places `T` in the plane."""
+        check_is_fitted(self, "model_")
+        T = check_array(T)
+        if T.shape[1] != self.n_components_:
+            raise ValueError(
+                f"The 'T' of PCA.inverse_transform must have {self.n_components_} columns. "
+                f"Got {T.shape[1]} instead."
+            )
+        return T @ self.components_ + self.mean_
+
+    def impute(self, X: Any) -> np.ndarray:
+        """`X` with each missing entry replaced by that of the nearest point of the plane."""
+        X = self._validated(X)
+        return np.where(np.isnan(X), self.inverse_transform(self.transform(X)), X)
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.n_components_
+
+
+def _principal(x: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Eigenvalues, largest first, and eigenvectors of the covariance of centred rows `x`."""
+    weighted = x * np.sqrt(weight / weight.sum())[:, None]
+    if len(x) < x.shape[1]:
+        _, lengths, rows = np.linalg.svd(weighted, full_matrices=True)
+        return np.pad(lengths**2, (0, x.shape[1] - len(x))), rows.T
+    values, vectors = np.linalg.eigh(weighted.T @ weighted)
+    return np.maximum(values[::-1], 0.0), vectors[:, ::-1]

@@ -1,0 +1,605 @@
+"""State-space models as estimators: linear systems, structural series, autoregressions, switches."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, ClassVar, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from scipy import stats
+
+from .. import models
+from .._core import AbstractAlgorithm, Data, Fit, Info, Kind, bucket
+from ..distributions import AbstractCovariance, Diagonal, Full
+from ..inference import GaussianBelief
+from ..learning import EM, LBFGS, fit, negative_log_likelihood
+from ..models import AbstractBlock, Columns, Learned, Level, Series, Structural, ppca_closed_form
+from ._sequence import AbstractSequenceDensity, Container, _few, _stack
+from ._validation import check_instance, check_int, check_real
+
+
+class Forecast(NamedTuple):
+    """The mean of future values and the interval that holds each with the probability asked for."""
+
+    mean: Any
+    low: Any
+    high: Any
+
+
+class States(NamedTuple):
+    """Means and covariances of the hidden states, in the units of the model."""
+
+    mean: Any
+    covariance: Any
+
+
+class Component(NamedTuple):
+    """What a part adds to a series at each step: mean and standard deviation, in the units of the data."""
+
+    mean: Any
+    std: Any
+
+
+def _filtered(series: Series, model: Any, incomplete: bool) -> GaussianBelief:
+    return model.system().filter(series, incomplete=incomplete).filtered
+
+
+def _smoothed(series: Series, model: Any, incomplete: bool) -> GaussianBelief:
+    return model.system().smooth(series, incomplete=incomplete).marginals
+
+
+def _predicted(series: Series, model: Any, incomplete: bool) -> tuple[Array, Array]:
+    mean, covariance = model.predicted(series)
+    return mean, jnp.diagonal(covariance, axis1=1, axis2=2)
+
+
+def _unpacked(series: list[np.ndarray]) -> Data:
+    """A row for each series."""
+    rows = _stack([[x] for x in series], bucket(max(map(len, series))), _few(len(series)))
+    weight = np.zeros(_few(len(series)))
+    weight[: len(series)] = 1.0
+    x = jax.tree.map(jnp.asarray, rows)
+    count = jnp.asarray(len(series), jnp.int32)
+    return Data(x, jnp.asarray(weight), count, bool(np.isnan(rows.values).any()))
+
+
+def _per_row_of(data: Data, result: Fit, rows: Array) -> Fit:
+    """A fit whose objective was a mean over `rows` series, told per row of `data`."""
+    share = float(rows) / float(data.rows)
+    history = {
+        name: values * share if name == "objective" else values for name, values in result.history.items()
+    }
+    return dataclasses.replace(result, history=history)
+
+
+class AbstractStateSpace(AbstractSequenceDensity):
+    """What estimators with a hidden Gaussian state share: forecasts with intervals."""
+
+    def forecast(self, X: Any, steps: int = 1, level: float = 0.95) -> Forecast:
+        """The `steps` values after the end of each series: mean, and interval of probability `level`."""
+        if not isinstance(steps, int) or steps < 1:
+            raise ValueError(
+                "The 'steps' parameter of forecast must be an int in the range [1, inf). "
+                f"Got {steps!r} instead."
+            )
+        if not 0 < level < 1:
+            raise ValueError(
+                "The 'level' parameter of forecast must be a float in the range (0, 1). "
+                f"Got {level!r} instead."
+            )
+        container = self._validated(X)
+        longer = [np.concatenate([x, np.full((steps, x.shape[1]), np.nan)]) for x in container.series]
+        parts = self._for_each(self._predictions, longer)
+        width = stats.norm.ppf(0.5 + level / 2)
+        means = [self.scaling_.invert(mean[-steps:]) for mean, _ in parts]
+        widths = [width * np.sqrt(variance[-steps:]) * self.scaling_.scale for _, variance in parts]
+        return Forecast(
+            container.wrap(means),
+            container.wrap([m - w for m, w in zip(means, widths, strict=True)]),
+            container.wrap([m + w for m, w in zip(means, widths, strict=True)]),
+        )
+
+    _predictions: ClassVar[Any] = staticmethod(_predicted)
+
+    def _states(self, function: Any, X: Any) -> States:
+        container = self._validated(X)
+        parts = self._for_each(function, container.series)
+        return States(
+            container.wrap([p.mean for p in parts]), container.wrap([p.covariance for p in parts])
+        )
+
+
+class LinearGaussianSSM(AbstractStateSpace):
+    """A hidden linear system: x_t = A x_{t−1} + a + w_t, y_t = C x_t + c + ε_t, fitted by EM.
+
+    Which values of the state fit is known only up to an invertible map; what is said of y is not.
+
+    Args:
+        n_latent: the size of the state.
+        noise: structure of the covariance of w_t; by default `Full()`.
+        emission_noise: structure of the covariance of ε_t; by default `Diagonal()`.
+        max_iter, tol: the most EM steps, and the improvement in nats per time step that stops it.
+        learner: replaces EM.
+        random_state: seed of the start.
+        verbose: 1 shows progress.
+        checkpoint: a file that keeps the state of the fit.
+
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> x = np.cumsum(rng.normal(size=200))[:, None]
+    >>> model = LinearGaussianSSM(1, random_state=0, max_iter=20, tol=1e-3).fit(x)
+    >>> model.forecast(x, 2).mean.shape, model.smooth(x).mean.shape
+    ((2, 1), (200, 1))
+    """
+
+    model_: models.LinearGaussianSSM
+
+    def __init__(
+        self,
+        n_latent: int = 2,
+        *,
+        noise: AbstractCovariance | None = None,
+        emission_noise: AbstractCovariance | None = None,
+        max_iter: int = 500,
+        tol: float = 1e-5,
+        learner: AbstractAlgorithm | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        checkpoint: str | None = None,
+    ) -> None:
+        self.n_latent = n_latent
+        self.noise = noise
+        self.emission_noise = emission_noise
+        self.max_iter = max_iter
+        self.tol = tol
+        self.learner = learner
+        self.random_state = random_state
+        self.verbose = verbose
+        self.checkpoint = checkpoint
+
+    def _check_parameters(self) -> None:
+        check_int(self, "n_latent")
+        check_instance(self, "noise", AbstractCovariance, optional=True)
+        check_instance(self, "emission_noise", AbstractCovariance, optional=True)
+        check_int(self, "max_iter")
+        check_real(self, "tol")
+        check_instance(self, "learner", AbstractAlgorithm, optional=True)
+
+    def _fit_series(self, series: list[np.ndarray], data: Data, *, key: Array) -> Fit:
+        n, rows = self.n_latent, np.concatenate(series)
+        start = _start_system(rows, n, self.noise, self.emission_noise, len(series) > n, key)
+        return fit(
+            start,
+            EM(tol=self.tol * len(rows) / float(data.rows)) if self.learner is None else self.learner,
+            data,
+            key=key,
+            max_iter=self.max_iter,
+            progress=self._progress(),
+            checkpoint=self._checkpoint(f"{len(series)} series of {len(rows)} steps"),
+        )
+
+    def filter(self, X: Any) -> States:
+        """The states given the series up to each step."""
+        return self._states(_filtered, X)
+
+    def smooth(self, X: Any) -> States:
+        """The states given the whole series."""
+        return self._states(_smoothed, X)
+
+    @property
+    def transition_(self) -> np.ndarray:
+        """A."""
+        return np.asarray(self.model_.transition)
+
+    @property
+    def emission_(self) -> np.ndarray:
+        """C, in the units of the data."""
+        return np.asarray(self.model_.emission) * self.scaling_.scale[:, None]
+
+    @property
+    def emission_noise_(self) -> np.ndarray:
+        """R, in the units of the data."""
+        matrix = np.asarray(self.model_.emission_noise.matrix())
+        return matrix * np.outer(self.scaling_.scale, self.scaling_.scale)
+
+
+def _empty(
+    structure: AbstractCovariance | None, default: AbstractCovariance, matrix: Array
+) -> AbstractCovariance:
+    """`structure` with the values of a matrix."""
+    chosen = default if structure is None else structure
+    dim = len(matrix)
+    roots = jnp.linalg.cholesky(matrix)
+    second = jnp.sum(jax.vmap(chosen.second_moments)(roots.T), axis=0)
+    return chosen.from_moments(jnp.ones(dim), jnp.zeros(dim), second)
+
+
+def _start_system(
+    rows: np.ndarray,
+    n: int,
+    noise: AbstractCovariance | None,
+    emission_noise: AbstractCovariance | None,
+    learn_initial: bool,
+    key: Array,
+) -> models.LinearGaussianSSM:
+    """Principal components that persist; states beyond the number of columns get random loadings."""
+    dim = rows.shape[1]
+    filled = np.where(np.isnan(rows), 0.0, rows)
+    closed = ppca_closed_form(jnp.zeros(dim), jnp.asarray(filled.T @ filled / len(rows)), min(n, dim))
+    loose, twist = jax.random.split(key)
+    emission = jnp.concatenate(
+        [closed.loading, 0.3 * jax.random.normal(loose, (dim, max(n - dim, 0)))], axis=1
+    )
+    transition = 0.8 * jnp.eye(n) + 0.1 * jax.random.normal(twist, (n, n)) / np.sqrt(n)
+    return models.LinearGaussianSSM(
+        jnp.zeros(n),
+        Full(jnp.eye(n)),
+        transition,
+        jnp.zeros(n),
+        _empty(noise, Full(), 0.4 * jnp.eye(n)),
+        emission,
+        jnp.zeros(dim),
+        _empty(emission_noise, Diagonal(), closed.noise.matrix() + 0.1 * jnp.eye(dim)),
+        # the covariance of the first state is not known from fewer series than states
+        learned=Learned(initial=learn_initial),
+    )
+
+
+class AutoRegression(AbstractStateSpace):
+    """y_t = Φ_1 y_{t−1} + … + Φ_p y_{t−p} + a + w_t, w_t ~ N(0, Q), for vectors; missing values allowed.
+
+    The first p values follow the autocovariances of the data; the rest is fitted by EM, which with
+    complete data is nearly least squares.
+
+    Args:
+        p: how many values before it a value depends on.
+        noise: structure of Q; by default `Full()`.
+        max_iter, tol, learner, random_state, verbose, checkpoint: as everywhere.
+
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> x = np.zeros((500, 1))
+    >>> for t in range(1, 500): x[t] = 0.8 * x[t - 1] + rng.normal()
+    >>> AutoRegression(1).fit(x).coefficients_.round(1).ravel().tolist()
+    [0.8]
+    """
+
+    model_: models.AutoRegression
+
+    def __init__(
+        self,
+        p: int = 1,
+        *,
+        noise: AbstractCovariance | None = None,
+        max_iter: int = 500,
+        tol: float = 1e-7,
+        learner: AbstractAlgorithm | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        checkpoint: str | None = None,
+    ) -> None:
+        self.p = p
+        self.noise = noise
+        self.max_iter = max_iter
+        self.tol = tol
+        self.learner = learner
+        self.random_state = random_state
+        self.verbose = verbose
+        self.checkpoint = checkpoint
+
+    def _check_parameters(self) -> None:
+        check_int(self, "p")
+        check_instance(self, "noise", AbstractCovariance, optional=True)
+        check_int(self, "max_iter")
+        check_real(self, "tol")
+        check_instance(self, "learner", AbstractAlgorithm, optional=True)
+
+    def _fit_series(self, series: list[np.ndarray], data: Data, *, key: Array) -> Fit:
+        rows = np.concatenate(series)
+        dim = rows.shape[1]
+        start = models.AutoRegression(
+            jnp.zeros((self.p, dim, dim)),
+            jnp.zeros(dim),
+            _empty(self.noise, Full(), jnp.eye(dim)),
+            jnp.zeros(self.p * dim),
+            jnp.asarray(_autocovariance(series, self.p)),
+        )
+        return fit(
+            start,
+            EM(tol=self.tol * len(rows) / float(data.rows)) if self.learner is None else self.learner,
+            data,
+            key=key,
+            max_iter=self.max_iter,
+            progress=self._progress(),
+            checkpoint=self._checkpoint(f"{len(series)} series of {len(rows)} steps"),
+        )
+
+    @property
+    def coefficients_(self) -> np.ndarray:
+        """Φ, of shape (p, features, features), in the units of the data."""
+        scale = self.scaling_.scale
+        return np.asarray(self.model_.coefficients) * (scale[:, None] / scale[None, :])
+
+    @property
+    def noise_covariance_(self) -> np.ndarray:
+        """Q, in the units of the data."""
+        return np.asarray(self.model_.noise.matrix()) * np.outer(self.scaling_.scale, self.scaling_.scale)
+
+
+def _autocovariance(series: list[np.ndarray], p: int) -> np.ndarray:
+    """Covariance of p values in a row, newest first, from rescaled series; zeros fill the gaps.
+
+    Windows that reach beyond the ends are taken as zero there, which keeps the matrix definite.
+    """
+    dim = series[0].shape[1]
+    total = np.zeros((p * dim, p * dim))
+    for x in series:
+        padded = np.zeros((len(x) + 2 * (p - 1), dim))
+        padded[p - 1 : p - 1 + len(x)] = np.nan_to_num(x)
+        windows = np.concatenate([padded[p - 1 - k : len(padded) - k] for k in range(p)], axis=1)
+        total += windows.T @ windows
+    total /= sum(map(len, series))
+    return total + 1e-3 * np.eye(p * dim)
+
+
+class _EachColumn(AbstractAlgorithm):
+    """A learner for each column, side by side; a column that is done waits for the others."""
+
+    learner: AbstractAlgorithm
+
+    def _columns(self, data: Data) -> Data:
+        """The data of each column along a leading axis."""
+        values = jnp.moveaxis(data.x.values, 2, 0)[..., None]
+        columns = len(values)
+
+        def repeat(a: Array) -> Array:
+            return jnp.broadcast_to(a, (columns, *a.shape))
+
+        rest = jax.tree.map(repeat, data.x._replace(values=None))
+        return Data(rest._replace(values=values), repeat(data.weight), repeat(data.rows), data.incomplete)
+
+    def init(self, model: Any, data: Data, *, key: Array) -> Any:
+        state = eqx.filter_vmap(lambda m, d: self.learner.init(m, d, key=key))(
+            model.models, self._columns(data)
+        )
+        return state, jnp.full(data.x.values.shape[2], jnp.inf), jnp.zeros(data.x.values.shape[2], bool)
+
+    def step(self, state: Any, data: Data, *, key: Array) -> tuple[Any, Info]:
+        inner, objectives, done = state
+        new, info = eqx.filter_vmap(lambda s, d: self.learner.step(s, d, key=key))(
+            inner, self._columns(data)
+        )
+        # a column that fails, or cannot be improved, keeps what it had
+        better = ~done & jnp.isfinite(info.objective) & (info.objective <= objectives)
+
+        def choose(a: Any, b: Any) -> Any:
+            return jnp.where(better.reshape(-1, *(1,) * (a.ndim - 1)), a, b) if eqx.is_array(a) else a
+
+        kept = jax.tree.map(choose, new, inner)
+        values = jnp.where(better, info.objective, objectives)
+        stopped = done | info.done | ~better | (objectives - values <= 1e-10 * jnp.abs(values))
+        return (kept, values, stopped), Info(jnp.sum(values), jnp.all(stopped), {})
+
+    def model(self, state: Any) -> Any:
+        return Columns(eqx.filter_vmap(self.learner.model)(state[0]))
+
+
+def _first_states(series: Series, model: Structural) -> GaussianBelief:
+    """The first state given the whole series."""
+    return jax.tree.map(lambda a: a[0], model.system().smooth(series).marginals)
+
+
+@eqx.filter_jit
+def _with_start(columns: Columns, data: Data) -> Columns:
+    """Replaces the diffuse start by the first states that the series had."""
+
+    def one(model: Structural, values: Array) -> Structural:
+        rows = data.x._replace(values=values[..., None])
+        mean, covariance = jax.vmap(lambda s: _first_states(s, model))(rows)
+        share = data.weight / jnp.sum(data.weight)
+        centre = share @ mean
+        gap = mean - centre[None]
+        spread = jnp.einsum("s,sij->ij", share, covariance) + (gap * share[:, None]).T @ gap
+        # few series say little of where another one starts: one more of unit variance
+        directions = model.system().diffuse
+        if directions is not None:
+            spread = spread + directions @ directions.T / jnp.sum(data.weight)
+        return Structural(model.blocks, model.variance, GaussianBelief(centre, spread))
+
+    return Columns(eqx.filter_vmap(one, in_axes=(eqx.if_array(0), 2))(columns.models, data.x.values))
+
+
+def _components(series: Series, model: Columns, incomplete: bool) -> tuple[Array, Array]:
+    mean, variance = model.each(lambda m, column: m.components(column), series)
+    return jnp.moveaxis(mean, 0, -1), jnp.sqrt(jnp.maximum(jnp.moveaxis(variance, 0, -1), 0))
+
+
+def _predicted_columns(series: Series, model: Columns, incomplete: bool) -> tuple[Array, Array]:
+    mean, covariance = model.each(lambda m, column: m.predicted(column), series)
+    return mean[..., 0].T, covariance[..., 0, 0].T
+
+
+class StructuralTimeSeries(AbstractStateSpace):
+    """Each column as a sum of parts (level, trend, season, cycle, autoregression) and noise.
+
+    The variances and other numbers of the parts have the largest likelihood, with an exact diffuse start
+    of what is not stationary; columns are independent of each other and fitted side by side.  After that
+    the first states that the series had, and one more of the variance of the data, replace the diffuse
+    start, so that the model is a density.
+
+    Args:
+        blocks: the parts, such as `Trend() + Seasonal(12)`; by default a `Level()`.  Their values, for data
+            of unit variance, are where the fit starts.
+        max_iter, tol: of L-BFGS; `tol` is the largest slope that counts as zero.
+        learner: replaces L-BFGS, for each column.
+        random_state, verbose, checkpoint: as everywhere.
+
+    >>> import numpy as np
+    >>> from freeenergy.models import Level, Seasonal
+    >>> rng = np.random.default_rng(0)
+    >>> t = np.arange(48)
+    >>> x = (0.1 * t + np.tile([1.0, 0.0, -1.0, 0.0], 12) + 0.1 * rng.normal(size=48))[:, None]
+    >>> model = StructuralTimeSeries(Level() + Seasonal(4), max_iter=20, tol=0.1).fit(x)
+    >>> sorted(model.decompose(x))
+    ['Level', 'Seasonal']
+    """
+
+    model_: Columns
+
+    def __init__(
+        self,
+        blocks: AbstractBlock | Structural | None = None,
+        *,
+        max_iter: int = 200,
+        tol: float = 1e-3,
+        learner: AbstractAlgorithm | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        checkpoint: str | None = None,
+    ) -> None:
+        self.blocks = blocks
+        self.max_iter = max_iter
+        self.tol = tol
+        self.learner = learner
+        self.random_state = random_state
+        self.verbose = verbose
+        self.checkpoint = checkpoint
+
+    def _check_parameters(self) -> None:
+        check_instance(self, "blocks", AbstractBlock, Structural, optional=True)
+        check_int(self, "max_iter")
+        check_real(self, "tol")
+        check_instance(self, "learner", AbstractAlgorithm, optional=True)
+
+    def _structure(self) -> Structural:
+        blocks = Level() if self.blocks is None else self.blocks
+        return blocks if isinstance(blocks, Structural) else Structural((blocks,), 0.5)
+
+    def _fit_series(self, series: list[np.ndarray], data: Data, *, key: Array) -> Fit:
+        own = _unpacked(series)
+        columns = series[0].shape[1]
+        arrays, static = eqx.partition(self._structure(), eqx.is_array)
+        stacked = jax.tree.map(lambda a: jnp.broadcast_to(a, (columns, *a.shape)), arrays)
+        learner = LBFGS(negative_log_likelihood, self.tol) if self.learner is None else self.learner
+        result = fit(
+            Columns(eqx.combine(stacked, static)),
+            _EachColumn(learner),
+            own,
+            key=key,
+            max_iter=self.max_iter,
+            progress=self._progress(),
+            checkpoint=self._checkpoint(f"{len(series)} series"),
+        )
+        result = dataclasses.replace(result, model=_with_start(result.model, own))
+        return _per_row_of(data, result, own.rows)
+
+    _predictions: ClassVar[Any] = staticmethod(_predicted_columns)
+
+    def decompose(self, X: Any) -> dict[str, Component]:
+        """What each part adds at each step, given the whole series, by the name of its class.
+
+        A constant of the series is in the first part.
+        """
+        container = self._validated(X)
+        parts = self._for_each(_components, container.series)
+        names: list[str] = []
+        for block in self._structure().blocks:
+            name = type(block).__name__
+            names.append(name if name not in names else f"{name} {len(names) + 1}")
+        return {
+            name: Component(
+                container.wrap(
+                    [m[:, k] * self.scaling_.scale + (k == 0) * self.scaling_.shift for m, _ in parts]
+                ),
+                container.wrap([s[:, k] * self.scaling_.scale for _, s in parts]),
+            )
+            for k, name in enumerate(names)
+        }
+
+
+def _regimes(series: Series, model: models.SwitchingLinearSystem, incomplete: bool) -> Array:
+    return jnp.exp(model.smooth(series).log_weight)
+
+
+class SwitchingLinearSystem(AbstractStateSpace):
+    """Linear systems that take turns: a hidden Markov chain says which one moves the state at each step.
+
+    Inference is approximate (Kim's filter merges the Gaussians of all pasts into one for each regime), and
+    so is the evidence: its kind is `ESTIMATE`.  Fitted by L-BFGS on it.
+
+    Args:
+        n_regimes: how many systems there are.
+        n_latent: the size of the state.
+        max_iter, tol, learner, random_state, verbose, checkpoint: as everywhere.
+    """
+
+    model_: models.SwitchingLinearSystem
+    _kind: ClassVar[Kind] = Kind.ESTIMATE
+
+    def __init__(
+        self,
+        n_regimes: int = 2,
+        n_latent: int = 1,
+        *,
+        max_iter: int = 100,
+        tol: float = 1e-3,
+        learner: AbstractAlgorithm | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        checkpoint: str | None = None,
+    ) -> None:
+        self.n_regimes = n_regimes
+        self.n_latent = n_latent
+        self.max_iter = max_iter
+        self.tol = tol
+        self.learner = learner
+        self.random_state = random_state
+        self.verbose = verbose
+        self.checkpoint = checkpoint
+
+    def _check_parameters(self) -> None:
+        check_int(self, "n_regimes")
+        check_int(self, "n_latent")
+        check_int(self, "max_iter")
+        check_real(self, "tol")
+        check_instance(self, "learner", AbstractAlgorithm, optional=True)
+
+    def _fit_series(self, series: list[np.ndarray], data: Data, *, key: Array) -> Fit:
+        own = _unpacked(series)
+        n, k = self.n_latent, self.n_regimes
+        system = _start_system(np.concatenate(series), n, Diagonal(), Diagonal(), False, key)
+        # regimes begin with different speeds and sizes of shocks
+        persistence = jnp.linspace(0.9, 0.3, k) if k > 1 else jnp.full(1, 0.8)
+        arrays, static = eqx.partition(system, eqx.is_array)
+        stacked = eqx.combine(jax.tree.map(lambda a: jnp.broadcast_to(a, (k, *a.shape)), arrays), static)
+        stacked = eqx.tree_at(
+            lambda s: (s.transition, s.noise.variance),
+            stacked,
+            (
+                persistence[:, None, None] * jnp.eye(n)[None],
+                (1 - persistence**2)[:, None] * jnp.ones((1, n)),
+            ),
+        )
+        stay = 0.9 * jnp.eye(k) + 0.1 / k
+        start = models.SwitchingLinearSystem(
+            jnp.full(k, 1 / k), stay / jnp.sum(stay, axis=1, keepdims=True), stacked
+        )
+        result = fit(
+            start,
+            LBFGS(negative_log_likelihood, self.tol) if self.learner is None else self.learner,
+            own,
+            key=key,
+            max_iter=self.max_iter,
+            progress=self._progress(),
+            checkpoint=self._checkpoint(f"{len(series)} series"),
+        )
+        return _per_row_of(data, result, own.rows)
+
+    def predict_proba(self, X: Any) -> Any:
+        """The probability of each regime at each step, given the whole series; approximate."""
+        container: Container = self._validated(X)
+        return container.wrap(self._for_each(_regimes, container.series))

@@ -1,0 +1,260 @@
+"""Chains with finitely many hidden states."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from ._chain import AbstractBeliefs, AbstractParallelBeliefs, filter, sample_paths
+
+
+class FiniteStep(NamedTuple):
+    """A time step of a chain with K states.
+
+    Attributes:
+        log_likelihood: log p(y_t | x_t) for each state; zero where nothing was observed.
+        transition: p(x_t = j | x_{t−1} = i) at [i, j], if it differs from step to step.
+    """
+
+    log_likelihood: Array
+    transition: Array | None = None
+
+
+class FiniteKernel(NamedTuple):
+    """p(x_{t−1} = i | x_t = j) = belief_i A_ij / predicted_j, kept as its factors."""
+
+    belief: Array
+    predicted: Array
+    transition: Array
+
+
+class FiniteElement(NamedTuple):
+    """p(x_t = j | x_s = i, y) at [i, j], and log p(y | x_s = i) up to a constant."""
+
+    kernel: Array
+    log_weight: Array
+
+
+def _ratio(part: Array, whole: Array) -> Array:
+    """part / whole, where 0 / 0 is 0."""
+    return jnp.where(whole > 0, part / jnp.where(whole > 0, whole, 1), 0)
+
+
+def normalise(weights: Array, log_weights: Array) -> tuple[Array, Array]:
+    """w_k exp(l_k) / Z and log Z along the last axis; all-zero and −∞ where nothing is possible.
+
+    The largest exponent among possible states is taken out first: Z neither overflows nor vanishes.
+    """
+    possible = (weights > 0) & (log_weights > -jnp.inf)
+    shift = jnp.max(jnp.where(possible, log_weights, -jnp.inf), axis=-1, keepdims=True)
+    some = shift > -jnp.inf
+    shift = jax.lax.stop_gradient(jnp.where(some, shift, 0))
+    mass = weights * jnp.exp(jnp.where(possible, log_weights - shift, -jnp.inf))
+    total = jnp.sum(mass, axis=-1, keepdims=True)
+    safe = jnp.where(some, total, 1)
+    log_total = jnp.where(some, jnp.log(safe) + shift, -jnp.inf)
+    return mass / safe, log_total[..., 0]
+
+
+class FiniteBeliefs(AbstractParallelBeliefs):
+    """Beliefs are K probabilities: the scaled forward recursion and the α–γ smoother.
+
+    An impossible observation has evidence −∞ and leaves a belief of zeros behind.
+
+    Attributes:
+        transition: p(x_t = j | x_{t−1} = i) at [i, j]; None if every step brings its own.
+
+    >>> chain = FiniteBeliefs(jnp.array([[0.6, 0.4], [0.5, 0.5]]))
+    >>> likelihoods = jnp.array([[0.4, 0.1], [0.2, 0.5], [0.4, 0.1]])
+    >>> result = filter(chain, jnp.array([0.8, 0.2]), FiniteStep(jnp.log(likelihoods)))
+    >>> round(float(jnp.exp(result.log_evidence.sum())), 6)
+    0.028562
+    """
+
+    transition: Array | None = None
+
+    def _transition(self, step: FiniteStep) -> Array:
+        transition = self.transition if step.transition is None else step.transition
+        if transition is None:
+            raise ValueError("A transition must be given by FiniteBeliefs or by every step. Got none.")
+        return transition
+
+    def predict(self, belief: Array, step: FiniteStep) -> Array:
+        return belief @ self._transition(step)
+
+    def update(self, predicted: Array, step: FiniteStep) -> tuple[Array, Array]:
+        return normalise(predicted, step.log_likelihood)
+
+    def reverse(self, belief: Array, predicted: Array, step: FiniteStep) -> FiniteKernel:
+        return FiniteKernel(belief, predicted, self._transition(step))
+
+    def back(self, smoothed: Array, kernel: FiniteKernel) -> tuple[Array, Array]:
+        later = _ratio(smoothed, kernel.predicted)
+        pair = kernel.belief[:, None] * kernel.transition * later[None, :]
+        return kernel.belief * (kernel.transition @ later), pair
+
+    def forward(self, pair: Array) -> Array:
+        total = jnp.sum(pair, axis=-1, keepdims=True)
+        return _ratio(pair, jnp.broadcast_to(total, pair.shape))
+
+    def sample(self, belief: Array, *, key: Array) -> Array:
+        return jax.random.categorical(key, jnp.log(belief))
+
+    def sample_back(self, state: Array, kernel: FiniteKernel, *, key: Array) -> Array:
+        return jax.random.categorical(key, jnp.log(kernel.belief * kernel.transition[:, state]))
+
+    def element(self, step: FiniteStep, observed: Array) -> FiniteElement:
+        logs = jnp.where(observed, step.log_likelihood, 0)
+        transition = self._transition(step)
+        return FiniteElement(*normalise(transition, jnp.broadcast_to(logs[None, :], transition.shape)))
+
+    def certain(self, belief: Array) -> FiniteElement:
+        return FiniteElement(jnp.broadcast_to(belief[None, :], (len(belief),) * 2), jnp.zeros_like(belief))
+
+    def from_kernel(self, kernel: FiniteKernel) -> FiniteElement:
+        joint = kernel.belief[:, None] * kernel.transition
+        matrix = _ratio(joint, jnp.broadcast_to(kernel.predicted[None, :], joint.shape)).T
+        return FiniteElement(matrix, jnp.zeros_like(kernel.belief))
+
+    def combine(self, first: FiniteElement, second: FiniteElement) -> FiniteElement:
+        weights = jnp.broadcast_to(second.log_weight[None, :], first.kernel.shape)
+        middle, gain = normalise(first.kernel, weights)
+        return FiniteElement(middle @ second.kernel, first.log_weight + gain)
+
+    def belief(self, element: FiniteElement) -> Array:
+        return element.kernel[0]
+
+
+class BestKernel(NamedTuple):
+    """For each state and rank, where the path that ends there came from; and as for `FiniteKernel`."""
+
+    origin: Array
+    belief: Array
+    predicted: Array
+    log_transition: Array
+
+
+class BestBeliefs(AbstractBeliefs):
+    """The zero-temperature limit: maxima in place of sums, over the `n` best paths into each state.
+
+    A belief holds, for each state, the log-probabilities of the n most probable paths that end in it,
+    best first and relative to the best of all.  `smooth` gives the same for whole paths (the
+    max-marginals).  The reverse kernel is a pointer, so that a draw of the path is the path itself:
+    `sample_paths` is the backtrace of Viterbi's algorithm, of n paths at once.  Its states are numbers
+    state × n + rank.
+
+    Attributes:
+        log_transition: log p(x_t = j | x_{t−1} = i) at [i, j].
+        n: how many paths are kept.
+    """
+
+    log_transition: Array
+    n: int = eqx.field(static=True, default=1)
+
+    def _candidates(self, belief: Array, step: FiniteStep) -> tuple[Array, Array]:
+        logs = self.log_transition if step.transition is None else jnp.log(step.transition)
+        # [j, (i, r)]: the r-th path into i, extended to j
+        extended = belief[None] + logs.T[:, :, None]
+        return extended.reshape(len(logs), -1), logs
+
+    def predict(self, belief: Array, step: FiniteStep) -> Array:
+        return jax.lax.top_k(self._candidates(belief, step)[0], self.n)[0]
+
+    def update(self, predicted: Array, step: FiniteStep) -> tuple[Array, Array]:
+        scores = predicted + step.log_likelihood[:, None]
+        best = jnp.max(scores)
+        return scores - jnp.where(best > -jnp.inf, best, 0), best
+
+    def reverse(self, belief: Array, predicted: Array, step: FiniteStep) -> BestKernel:
+        candidates, logs = self._candidates(belief, step)
+        return BestKernel(jax.lax.top_k(candidates, self.n)[1].ravel(), belief, predicted, logs)
+
+    def back(self, smoothed: Array, kernel: BestKernel) -> tuple[Array, Array]:
+        possible = kernel.predicted[:, 0] > -jnp.inf
+        rest = smoothed[:, 0] - jnp.where(possible, kernel.predicted[:, 0], 0)
+        onward = kernel.log_transition + rest[None, :]
+        pair = kernel.belief[:, :1] + onward
+        return kernel.belief + jnp.max(onward, axis=1)[:, None], pair
+
+    def forward(self, pair: Array) -> Array:
+        best = jnp.max(pair, axis=1, keepdims=True)
+        return pair - jnp.where(best > -jnp.inf, best, 0)
+
+    def sample(self, belief: Array, *, key: Array) -> Array:
+        return jax.lax.top_k(belief.ravel(), self.n)[1]
+
+    def sample_back(self, state: Array, kernel: BestKernel, *, key: Array) -> Array:
+        return kernel.origin[state]
+
+
+class BestPaths(NamedTuple):
+    """The most probable paths, best first.
+
+    Attributes:
+        states: of shape (time, n).
+        log_prob: log p(path, y) of each; −∞ where there are fewer than n paths.
+    """
+
+    states: Array
+    log_prob: Array
+
+
+def best_paths(
+    initial: Array,
+    transition: Array | None,
+    steps: FiniteStep,
+    n: int = 1,
+    starts: Array | None = None,
+    real: Array | None = None,
+) -> BestPaths:
+    """The `n` most probable paths of hidden states: Viterbi's algorithm for n = 1.
+
+    Args:
+        initial: p(x_1).
+        transition: p(x_t = j | x_{t−1} = i) at [i, j]; None if every step brings its own.
+        steps: log-likelihoods of each time step.
+        n: how many paths.
+        starts, real: as for `filter`; with several series, n must be one.
+
+    >>> likelihoods = jnp.array([[0.4, 0.1], [0.2, 0.5], [0.4, 0.1]])
+    >>> transition = jnp.array([[0.6, 0.4], [0.5, 0.5]])
+    >>> best = best_paths(jnp.array([0.8, 0.2]), transition, FiniteStep(jnp.log(likelihoods)))
+    >>> best.states[:, 0].tolist(), round(float(jnp.exp(best.log_prob[0])), 6)
+    ([0, 1, 0], 0.0128)
+    """
+    if transition is None:
+        transition = jnp.ones((len(initial),) * 2, initial.dtype)
+    beliefs = BestBeliefs(jnp.log(transition), n)
+    first = jnp.full((len(initial), n), -jnp.inf, initial.dtype).at[:, 0].set(jnp.log(initial))
+    result = filter(beliefs, first, steps, None, starts, real)
+    # nothing is drawn at temperature zero: the key has no effect
+    path = sample_paths(beliefs, result, steps, starts, real, key=jax.random.key(0))
+    ends = jax.lax.top_k(result.filtered[-1].ravel(), n)[0]
+    return BestPaths(path // n, jnp.sum(result.log_evidence) + ends)
+
+
+def tempered(probabilities: Array, temperature: Array) -> Array:
+    """p^(1/T), not normalised; zero stays zero."""
+    positive = probabilities > 0
+    return jnp.where(positive, jnp.where(positive, probabilities, 1) ** (1 / temperature), 0)
+
+
+def stationary(transition: Array) -> Array:
+    """The distribution π = π A; one of them where there are several.
+
+    >>> [round(float(p), 4) for p in stationary(jnp.array([[0.5, 0.5], [0.4, 0.6]]))]
+    [0.4444, 0.5556]
+    """
+    size = len(transition)
+    eye = jnp.eye(size, dtype=transition.dtype)
+    # (Aᵀ − I) π = 0 and Σ π = 1 together; a little of the uniform chain makes the answer unique
+    eps = jnp.asarray(1e-14, transition.dtype)
+    mixed = (1 - eps) * transition + eps / size
+    system = jnp.concatenate([(mixed.T - eye)[:-1], jnp.ones((1, size), transition.dtype)])
+    solution = jnp.linalg.solve(system, jnp.zeros(size, transition.dtype).at[-1].set(1))
+    weights = jnp.maximum(solution, 0)
+    return weights / jnp.sum(weights)

@@ -1,0 +1,787 @@
+"""Chains with Gaussian states: Kalman filtering and smoothing as an algebra of beliefs.
+
+    x_t = A_t x_{t−1} + a_t + w_t,  w_t ~ N(0, Q_t),        y_t = C_t x_t + c_t + ε_t,  ε_t ~ N(0, R_t).
+
+An observation of several coordinates is first turned into independent scalar measurements
+z_i = h_i · x_t + e_i, e_i ~ N(0, r_i), by `measure` (as many as coordinates) or `collapse` (no more
+than states).  After that nothing is inverted but numbers, missing coordinates are measurements left
+out, and R may be singular.  Matrices are small: products, factors and solutions are plain sums that
+compile into the loop over time, instead of calls of a library at each step.
+"""
+
+from __future__ import annotations
+
+import abc
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from .._core import LOG_2PI
+from ._chain import AbstractBeliefs, AbstractParallelBeliefs, Filtered, Smoothed, _choose
+
+# longer loops over rows are not written out: that would take long to compile
+_UNROLLED = 2
+
+
+class LinearStep(NamedTuple):
+    """What belongs to one time step; None stands for what is the same at all steps.
+
+    Attributes:
+        transition: A, shape (state, state).
+        offset: a, with the effect of controls.
+        noise: Q, shape (state, state).
+        design: rows h_i, shape (measurements, state).
+        variance: r_i ≥ 0.
+        value: z_i.
+        observed: one where z_i was observed, else zero.
+        constant: the part of log p(y_t | x_t) that the measurements leave out.
+    """
+
+    transition: Array | None = None
+    offset: Array | None = None
+    noise: Array | None = None
+    design: Array | None = None
+    variance: Array | None = None
+    value: Array | None = None
+    observed: Array | None = None
+    constant: Array | None = None
+
+
+class GaussianBelief(NamedTuple):
+    """N(mean, covariance)."""
+
+    mean: Array
+    covariance: Array
+
+
+class GaussianPair(NamedTuple):
+    """The joint of x_{t−1} and x_t; `cross` is Cov(x_{t−1}, x_t)."""
+
+    earlier: GaussianBelief
+    later: GaussianBelief
+    cross: Array
+
+
+class GaussianKernel(NamedTuple):
+    """A state given its neighbour: N(gain x + offset, covariance)."""
+
+    gain: Array
+    offset: Array
+    covariance: Array
+
+
+class GaussianElement(NamedTuple):
+    """A stretch of the chain, as a function of an unknown u that it started from.
+
+        p(x | u, y) = N(M u + m, P),      log p(y | u) = constant + sᵀu − ½ uᵀS u.
+
+    With u the state before the stretch, stretches combine; with u the part of the first state of
+    which nothing is known, an element is the belief of a chain with a diffuse start.
+
+    Attributes:
+        loading: M, shape (state, unknown).
+        mean: m.
+        covariance: P.
+        score: s.
+        information: S.
+        constant: log p(y | u = 0).
+    """
+
+    loading: Array
+    mean: Array
+    covariance: Array
+    score: Array
+    information: Array
+    constant: Array
+
+
+def product(a: Array, b: Array) -> Array:
+    """a b for small matrices, or a matrix and a vector."""
+    # a sum fuses with what is around it, which a product of a matrix and a vector does not
+    return a @ b if b.ndim == 2 else jnp.sum(a * b[None, :], axis=1)
+
+
+def _small_product(a: Array, b: Array) -> Array:
+    """a b for matrices that both change from step to step: under `vmap` a sum is faster."""
+    size = a.shape[1]
+    if not 0 < size <= 8:
+        return a @ b
+    return sum((a[:, k, None] * b[None, k, :] for k in range(1, size)), a[:, 0, None] * b[None, 0, :])
+
+
+def _sandwich(a: Array, p: Array, multiply: Any = product) -> Array:
+    """a p aᵀ, symmetric to the bit."""
+    full = multiply(multiply(a, p), a.T)
+    return (full + full.T) / 2
+
+
+def _dot(a: Array, b: Array) -> Array:
+    return jnp.sum(a * b)
+
+
+def _outer(a: Array, b: Array) -> Array:
+    return a[:, None] * b[None, :]
+
+
+def _repeat(body: Any, carry: Any, times: int) -> Any:
+    """`body(carry, i)` for each i, written out if short."""
+    if times <= _UNROLLED:
+        for i in range(times):
+            carry = body(carry, i)
+        return carry
+    return jax.lax.scan(lambda c, i: (body(c, i), None), carry, jnp.arange(times))[0]
+
+
+def _pivots(diagonal: Array) -> Array:
+    """What counts as zero while eliminating: rounding of the diagonal that was there at first."""
+    return 16 * len(diagonal) * jnp.finfo(diagonal.dtype).eps * diagonal
+
+
+def solve_semidefinite(matrix: Array, right: Array) -> Array:
+    """X with `matrix` X = `right`, for a positive semidefinite matrix whose range holds `right`.
+
+    Elimination without pivoting; rows that depend on those before them get zero.
+
+    >>> solve_semidefinite(jnp.array([[2.0, 2.0], [2.0, 2.0]]), jnp.array([[4.0], [4.0]])).tolist()
+    [[2.0], [0.0]]
+    """
+    size = len(matrix)
+    least = _pivots(jnp.diagonal(matrix))
+    rows = jnp.arange(size)
+
+    def body(table: Array, j: Any) -> Array:
+        pivot = table[j, j]
+        good = pivot > least[j]
+        row = jnp.where(good, table[j] / jnp.where(good, pivot, 1), 0)
+        column = jnp.where(rows == j, 0, table[:, j])
+        return jnp.where((rows == j)[:, None], row[None], table - _outer(column, row))
+
+    return _repeat(body, jnp.concatenate([matrix, right], axis=1), size)[:, size:]
+
+
+def factor_semidefinite(matrix: Array) -> tuple[Array, Array]:
+    """L and d with L diag(d) Lᵀ = `matrix`, L unit lower triangular, d ≥ 0."""
+    size = len(matrix)
+    least = _pivots(jnp.diagonal(matrix))
+    rows = jnp.arange(size)
+
+    def body(carry: tuple[Array, Array, Array], j: Any) -> tuple[Array, Array, Array]:
+        rest, lower, pivots = carry
+        pivot = rest[j, j]
+        good = pivot > least[j]
+        column = jnp.where(good & (rows > j), rest[:, j] / jnp.where(good, pivot, 1), 0)
+        column = jnp.where(rows == j, 1.0, column)
+        pivot = jnp.where(good, pivot, 0)
+        here = rows == j
+        lower = jnp.where(here[None, :], column[:, None], lower)
+        return rest - pivot * _outer(column, column), lower, jnp.where(here, pivot, pivots)
+
+    _, lower, pivots = _repeat(body, (matrix, jnp.zeros_like(matrix), jnp.zeros_like(least)), size)
+    return lower, pivots
+
+
+def root_semidefinite(matrix: Array) -> Array:
+    """A lower triangular L with L Lᵀ = `matrix`."""
+    lower, pivots = factor_semidefinite(matrix)
+    return lower * _safe_sqrt(pivots)[None, :]
+
+
+def _safe_sqrt(value: Array) -> Array:
+    """√ with gradient zero at zero."""
+    good = value > 0
+    return jnp.where(good, jnp.sqrt(jnp.where(good, value, 1)), 0)
+
+
+def _solve_unit_lower(lower: Array, right: Array) -> Array:
+    """L⁻¹ `right` for unit lower triangular L."""
+
+    def body(rest: Array, j: Any) -> Array:
+        below = jnp.where(jnp.arange(len(lower)) > j, lower[:, j], 0)
+        return rest - _outer(below, rest[j])
+
+    return _repeat(body, right, len(lower))
+
+
+def triangularise(matrix: Array) -> Array:
+    """A square L with L Lᵀ = M Mᵀ for a `matrix` M with more columns than rows."""
+    size = len(matrix)
+
+    def body(carry: tuple[Array, Array], j: Any) -> tuple[Array, Array]:
+        rest, lower = carry
+        length = _safe_sqrt(_dot(rest[j], rest[j]))
+        unit = rest[j] / jnp.where(length > 0, length, 1)
+        column = jnp.sum(rest * unit[None, :], axis=1)
+        lower = jnp.where((jnp.arange(size) == j)[None, :], column[:, None], lower)
+        return rest - _outer(column, unit), lower
+
+    # modified Gram–Schmidt: its triangular factor is as accurate as that of reflections
+    return _repeat(body, (matrix, jnp.zeros((size, size), matrix.dtype)), size)[1]
+
+
+def measure(C: Array, c: Array, R: Array, y: Array) -> LinearStep:
+    """The coordinates of y = C x + c + ε that are not NaN, as independent measurements.
+
+    R = L D Lᵀ over what was observed gives z = L⁻¹(y − c), rows L⁻¹C and variances D, which may be zero.
+    A vector for R is a diagonal.
+    """
+    seen = ~jnp.isnan(y)
+    observed = seen.astype(C.dtype)
+    residual = jnp.where(seen, y - c, 0)
+    design = C * observed[:, None]
+    constant = -0.5 * LOG_2PI * jnp.sum(observed)
+    if R.ndim == 1:
+        return LinearStep(design=design, variance=R, value=residual, observed=observed, constant=constant)
+    both = seen[:, None] & seen[None, :]
+    lower, variance = factor_semidefinite(jnp.where(both, R, jnp.diag(1 - observed)))
+    mixed = _solve_unit_lower(lower, jnp.concatenate([design, residual[:, None]], axis=1))
+    return LinearStep(
+        design=mixed[:, :-1],
+        variance=variance,
+        value=mixed[:, -1],
+        observed=observed,
+        constant=constant,
+    )
+
+
+def collapse(step: Any) -> LinearStep:
+    """No more measurements than states, with the same likelihood of x: the information form.
+
+    J = Hᵀr⁻¹H = G Gᵀ and g = Hᵀr⁻¹z are all that the measurements say of x; they are those of the rows
+    of Gᵀ with unit variance, so that every later inversion is in the space of the state.  All variances
+    must be positive.
+    """
+    seen = step.observed > 0
+    precision = jnp.where(seen, 1 / jnp.where(seen, step.variance, 1), 0)
+    weighted = step.design * precision[:, None]
+    information = weighted.T @ step.design
+    root = root_semidefinite((information + information.T) / 2)
+    score = weighted.T @ step.value
+    value = solve_semidefinite(root.T @ root, (root.T @ score)[:, None])[:, 0]
+    # what no state explains, and the determinant of the noise
+    left = _dot(precision * step.value, step.value) - _dot(value, value)
+    spread = jnp.sum(jnp.where(seen, jnp.log(jnp.where(seen, step.variance, 1)), 0))
+    ones = jnp.ones_like(value)
+    return LinearStep(
+        design=root.T,
+        variance=ones,
+        value=value,
+        observed=ones,
+        constant=step.constant - 0.5 * (left + spread),
+    )
+
+
+class AbstractBlockBeliefs(AbstractParallelBeliefs):
+    """Beliefs for which a stretch of the chain can be extended step by step, cheaper than combining."""
+
+    @abc.abstractmethod
+    def unit(self, belief: Any) -> Any:
+        """The element of no steps; `belief` tells the size."""
+
+    @abc.abstractmethod
+    def advance(self, element: Any, step: Any) -> Any:
+        """The element after a transition."""
+
+    @abc.abstractmethod
+    def absorb(self, element: Any, step: Any) -> Any:
+        """The element after an observation."""
+
+    @abc.abstractmethod
+    def recede(self, element: Any, kernel: Any) -> Any:
+        """An element that runs backward in time, after one more reverse kernel."""
+
+
+class LinearGaussianBeliefs(AbstractBlockBeliefs):
+    """Kalman's recursions on means and covariances.
+
+    Attributes:
+        fixed: what is the same at all steps; a step says the rest.
+
+    >>> one = jnp.ones((1, 1))
+    >>> chain = LinearGaussianBeliefs(LinearStep(one, jnp.zeros(1), one))
+    >>> step = measure(one, jnp.zeros(1), one, jnp.array([1.0]))
+    >>> belief, gain = chain.update(GaussianBelief(jnp.zeros(1), 2 * one), step)
+    >>> round(float(belief.mean[0]), 6), round(float(belief.covariance[0, 0]), 6), round(float(gain), 6)
+    (0.666667, 0.666667, -1.634911)
+    """
+
+    fixed: LinearStep
+
+    def predict(self, belief: GaussianBelief, step: LinearStep) -> GaussianBelief:
+        s = _filled(step, self.fixed)
+        mean = product(s.transition, belief.mean) + s.offset
+        return GaussianBelief(mean, _sandwich(s.transition, belief.covariance) + s.noise)
+
+    def update(self, predicted: GaussianBelief, step: LinearStep) -> tuple[GaussianBelief, Array]:
+        s = _filled(step, self.fixed)
+
+        def body(carry: tuple[Array, Array, Array], i: Any) -> tuple[Array, Array, Array]:
+            mean, covariance, gain = carry
+            h, r, z, o = s.design[i], s.variance[i], s.value[i], s.observed[i]
+            along = product(covariance, h) * o
+            variance = _innovation(_dot(h, along), r, o)
+            error = (z - _dot(h, mean)) * o
+            step = along / variance
+            gain = gain - 0.5 * (jnp.log(variance) + error * error / variance)
+            return mean + step * error, covariance - _outer(step, along), gain
+
+        carry = (predicted.mean, predicted.covariance, s.constant)
+        mean, covariance, gain = _repeat(body, carry, len(s.value))
+        return GaussianBelief(mean, covariance), gain
+
+    def reverse(
+        self, belief: GaussianBelief, predicted: GaussianBelief, step: LinearStep
+    ) -> GaussianKernel:
+        s = _filled(step, self.fixed)
+        return _reverse(belief.mean, belief.covariance, predicted.mean, predicted.covariance, s)
+
+    def back(self, smoothed: GaussianBelief, kernel: GaussianKernel) -> tuple[GaussianBelief, GaussianPair]:
+        spread = _small_product(kernel.gain, smoothed.covariance)
+        covariance = _small_product(spread, kernel.gain.T) + kernel.covariance
+        mean = product(kernel.gain, smoothed.mean) + kernel.offset
+        earlier = GaussianBelief(mean, (covariance + covariance.T) / 2)
+        return earlier, GaussianPair(earlier, smoothed, spread)
+
+    def forward(self, pair: GaussianPair) -> GaussianKernel:
+        return forward_kernel(pair)
+
+    def sample(self, belief: GaussianBelief, *, key: Array) -> Array:
+        return _draw(belief.mean, root_semidefinite(belief.covariance), key)
+
+    def sample_back(self, state: Array, kernel: GaussianKernel, *, key: Array) -> Array:
+        mean = product(kernel.gain, state) + kernel.offset
+        return _draw(mean, root_semidefinite(kernel.covariance), key)
+
+    def unit(self, belief: GaussianBelief) -> GaussianElement:
+        return _unit(belief.mean)
+
+    def advance(self, element: GaussianElement, step: LinearStep) -> GaussianElement:
+        return _advance(element, _filled(step, self.fixed))
+
+    def absorb(self, element: GaussianElement, step: LinearStep) -> GaussianElement:
+        return _absorb(element, _filled(step, self.fixed))
+
+    def recede(self, element: GaussianElement, kernel: GaussianKernel) -> GaussianElement:
+        return element._replace(
+            loading=_small_product(kernel.gain, element.loading),
+            mean=product(kernel.gain, element.mean) + kernel.offset,
+            covariance=_sandwich(kernel.gain, element.covariance, _small_product) + kernel.covariance,
+        )
+
+    def element(self, step: LinearStep, observed: Array) -> GaussianElement:
+        s = _filled(step, self.fixed)
+        moved = _advance(_unit(s.offset), s)
+        return jax.tree.map(lambda a, b: jnp.where(observed, a, b), _absorb(moved, s), moved)
+
+    def certain(self, belief: GaussianBelief) -> GaussianElement:
+        n = len(belief.mean)
+        zero = jnp.zeros((n, n), belief.mean.dtype)
+        return GaussianElement(zero, *belief, zero[0], zero, zero[0, 0])
+
+    def from_kernel(self, kernel: GaussianKernel) -> GaussianElement:
+        zero = jnp.zeros_like(kernel.gain)
+        return GaussianElement(*kernel, zero[0], zero, zero[0, 0])
+
+    def combine(self, first: GaussianElement, second: GaussianElement) -> GaussianElement:
+        return _combine(first, second)
+
+    def belief(self, element: GaussianElement) -> GaussianBelief:
+        return GaussianBelief(element.mean, element.covariance)
+
+
+def _filled(step: LinearStep, fixed: LinearStep) -> Any:
+    return LinearStep(*(f if s is None else s for s, f in zip(step, fixed, strict=True)))
+
+
+def _innovation(explained: Array, r: Array, o: Array) -> Array:
+    """The variance of a measurement; one where nothing is observed."""
+    return jnp.maximum((explained + r) * o + (1 - o), jnp.finfo(r.dtype).tiny)
+
+
+def _draw(mean: Array, root: Array, key: Array) -> Array:
+    return mean + product(root, jax.random.normal(key, mean.shape, mean.dtype))
+
+
+def _reverse(mean: Array, covariance: Array, ahead: Array, spread: Array, s: Any) -> GaussianKernel:
+    """p(x_{t−1} | x_t) for x_{t−1} ~ N(mean, covariance) with the prediction N(ahead, spread)."""
+    gain = solve_semidefinite(spread, product(s.transition, covariance)).T
+    # (I − JA) P (I − JA)ᵀ + J Q Jᵀ is a sum of squares; P − J A P is not once rounded
+    left = jnp.eye(len(mean), dtype=mean.dtype) - product(gain, s.transition)
+    rest = _sandwich(left, covariance, _small_product) + _sandwich(gain, s.noise, _small_product)
+    return GaussianKernel(gain, mean - product(gain, ahead), rest)
+
+
+def forward_kernel(pair: GaussianPair) -> GaussianKernel:
+    """p(x_t | x_{t−1}, y) from the joint."""
+    gain = solve_semidefinite(pair.earlier.covariance, pair.cross).T
+    rest = pair.later.covariance - product(gain, pair.cross)
+    return GaussianKernel(gain, pair.later.mean - product(gain, pair.earlier.mean), (rest + rest.T) / 2)
+
+
+def _unit(like: Array) -> GaussianElement:
+    n = len(like)
+    zero = jnp.zeros((n, n), like.dtype)
+    return GaussianElement(jnp.eye(n, dtype=like.dtype), zero[0], zero, zero[0], zero, zero[0, 0])
+
+
+def _advance(e: GaussianElement, s: Any) -> GaussianElement:
+    mean = product(s.transition, e.mean) + s.offset
+    covariance = _sandwich(s.transition, e.covariance) + s.noise
+    return e._replace(loading=product(s.transition, e.loading), mean=mean, covariance=covariance)
+
+
+def _absorb(e: GaussianElement, s: Any) -> GaussianElement:
+    def body(e: GaussianElement, i: Any) -> GaussianElement:
+        h, r, z, o = s.design[i], s.variance[i], s.value[i], s.observed[i]
+        along = product(e.covariance, h) * o
+        variance = _innovation(_dot(h, along), r, o)
+        error = (z - _dot(h, e.mean)) * o
+        step = along / variance
+        seen = product(e.loading.T, h) * o
+        scaled = seen / variance
+        return GaussianElement(
+            e.loading - _outer(step, seen),
+            e.mean + step * error,
+            e.covariance - _outer(step, along),
+            e.score + scaled * error,
+            e.information + _outer(scaled, seen),
+            e.constant - 0.5 * (jnp.log(variance) + error * error / variance),
+        )
+
+    return _repeat(body, e._replace(constant=e.constant + s.constant), len(s.value))
+
+
+def _combine(first: GaussianElement, second: GaussianElement) -> GaussianElement:
+    # with P = L Lᵀ of the first and S of the second, I + LᵀSL is at least one
+    root = root_semidefinite(first.covariance)
+    n = len(first.mean)
+    eye = jnp.eye(n, dtype=first.mean.dtype)
+    inner = eye + product(product(root.T, second.information), root)
+    lower, pivots = factor_semidefinite((inner + inner.T) / 2)
+    half = _solve_unit_lower(lower, root.T) / jnp.sqrt(pivots)[:, None]
+    # the covariance of the state between both, given what the second saw
+    between = product(half.T, half)
+    shrink = eye - product(between, second.information)
+    news = second.score - product(second.information, first.mean)
+    middle = first.mean + product(between, news)
+    seen = product(second.information, product(shrink, first.loading))
+    constant = (
+        first.constant
+        + second.constant
+        + _dot(second.score, first.mean)
+        - 0.5 * _dot(first.mean, product(second.information, first.mean))
+        + 0.5 * _dot(news, product(between, news))
+        - 0.5 * jnp.sum(jnp.log(pivots))
+    )
+    information = first.information + product(first.loading.T, seen)
+    return GaussianElement(
+        product(second.loading, product(shrink, first.loading)),
+        product(second.loading, middle) + second.mean,
+        _sandwich(second.loading, between) + second.covariance,
+        first.score + product(first.loading.T, product(shrink.T, news)),
+        (information + information.T) / 2,
+        constant,
+    )
+
+
+class RootBelief(NamedTuple):
+    """N(mean, root rootᵀ)."""
+
+    mean: Array
+    root: Array
+
+
+class SquareRootBeliefs(AbstractBeliefs):
+    """Kalman's recursions on square roots of covariances, for ill-conditioned problems.
+
+    P = S Sᵀ cannot lose its sign, and S has only the square root of the condition number of P.
+    """
+
+    fixed: LinearStep
+
+    def start(self, belief: GaussianBelief) -> RootBelief:
+        """A belief with its root."""
+        return RootBelief(belief.mean, root_semidefinite(belief.covariance))
+
+    def moments(self, belief: RootBelief) -> GaussianBelief:
+        """A belief with its covariance."""
+        return GaussianBelief(belief.mean, product(belief.root, belief.root.T))
+
+    def predict(self, belief: RootBelief, step: LinearStep) -> RootBelief:
+        s = _filled(step, self.fixed)
+        both = jnp.concatenate([product(s.transition, belief.root), root_semidefinite(s.noise)], axis=1)
+        return RootBelief(product(s.transition, belief.mean) + s.offset, triangularise(both))
+
+    def update(self, predicted: RootBelief, step: LinearStep) -> tuple[RootBelief, Array]:
+        s = _filled(step, self.fixed)
+
+        def body(carry: tuple[Array, Array, Array], i: Any) -> tuple[Array, Array, Array]:
+            mean, root, gain = carry
+            h, r, z, o = s.design[i], s.variance[i], s.value[i], s.observed[i]
+            seen = product(root.T, h) * o
+            variance = _innovation(_dot(seen, seen), r, o)
+            error = (z - _dot(h, mean)) * o
+            along = product(root, seen)
+            # Potter's update of the root
+            share = 1 / (variance + _safe_sqrt(r * variance * o))
+            gain = gain - 0.5 * (jnp.log(variance) + error * error / variance)
+            return mean + along * (error / variance), root - share * _outer(along, seen), gain
+
+        carry = (predicted.mean, predicted.root, s.constant)
+        mean, root, gain = _repeat(body, carry, len(s.value))
+        return RootBelief(mean, root), gain
+
+    def reverse(self, belief: RootBelief, predicted: RootBelief, step: LinearStep) -> GaussianKernel:
+        """As of moments, with a root in place of the covariance."""
+        s = _filled(step, self.fixed)
+        across = product(product(s.transition, belief.root), belief.root.T)
+        spread = product(predicted.root, predicted.root.T)
+        gain = solve_semidefinite(spread, across).T
+        left = jnp.eye(len(belief.mean), dtype=belief.mean.dtype) - product(gain, s.transition)
+        parts = [product(left, belief.root), product(gain, root_semidefinite(s.noise))]
+        root = triangularise(jnp.concatenate(parts, axis=1))
+        return GaussianKernel(gain, belief.mean - product(gain, predicted.mean), root)
+
+    def back(self, smoothed: RootBelief, kernel: GaussianKernel) -> tuple[RootBelief, GaussianPair]:
+        along = product(kernel.gain, smoothed.root)
+        root = triangularise(jnp.concatenate([along, kernel.covariance], axis=1))
+        earlier = RootBelief(product(kernel.gain, smoothed.mean) + kernel.offset, root)
+        cross = product(along, smoothed.root.T)
+        return earlier, GaussianPair(self.moments(earlier), self.moments(smoothed), cross)
+
+    def forward(self, pair: GaussianPair) -> GaussianKernel:
+        return forward_kernel(pair)
+
+    def sample(self, belief: RootBelief, *, key: Array) -> Array:
+        return _draw(belief.mean, belief.root, key)
+
+    def sample_back(self, state: Array, kernel: GaussianKernel, *, key: Array) -> Array:
+        return _draw(product(kernel.gain, state) + kernel.offset, kernel.covariance, key)
+
+
+class DiffuseBeliefs(AbstractBeliefs):
+    """Kalman's recursions with an exact diffuse start: x_1 = m + B δ + e with a flat prior for δ.
+
+    Means are affine in δ, covariances do not depend on it, and what the data say of δ gathers in s, S:
+    every belief is a `GaussianElement`.  `moments` integrates δ out once S is regular.
+
+    The evidence is the limit of log p(y) + ½ d log κ for δ ~ N(0, κI).  Until δ is known its steps
+    count zero; the step that makes S regular counts for all before it.
+    """
+
+    fixed: LinearStep
+
+    def start(self, belief: GaussianBelief, directions: Array) -> GaussianElement:
+        """The belief N(mean, covariance) plus the span of the columns of `directions`, B."""
+        d = directions.shape[1]
+        zero = jnp.zeros((d,), directions.dtype)
+        square = jnp.zeros((d, d), directions.dtype)
+        return GaussianElement(directions, *belief, zero, square, jnp.zeros((), directions.dtype))
+
+    def evidence(self, e: GaussianElement) -> Array:
+        """log p(y) of all that the belief has seen; zero while δ is unknown."""
+        regular, solution, spread = _unknown(e)
+        total = e.constant + 0.5 * (_dot(e.score, solution) - spread)
+        return jnp.where(regular, total, 0)
+
+    def moments(self, e: GaussianElement) -> GaussianBelief:
+        """The belief with δ integrated out; infinite variances while δ is unknown."""
+        regular, solution, _ = _unknown(e)
+        mean = e.mean + product(e.loading, solution)
+        covariance = e.covariance + product(e.loading, solve_semidefinite(e.information, e.loading.T))
+        far = jnp.where(regular, 0, jnp.inf) * jnp.any(e.loading != 0, axis=1).astype(mean.dtype)
+        far = jnp.where(jnp.isnan(far), 0, far)
+        return GaussianBelief(mean, covariance + jnp.diag(far))
+
+    def pair(self, pair: GaussianPair) -> GaussianPair:
+        """A pair of elements, as `back` returns, with δ integrated out."""
+        earlier, later = pair.earlier, pair.later
+        shared = solve_semidefinite(later.information, later.loading.T)  # pyright: ignore
+        cross = pair.cross + product(earlier.loading, shared)  # pyright: ignore
+        return GaussianPair(self.moments(earlier), self.moments(later), cross)  # pyright: ignore
+
+    def predict(self, belief: GaussianElement, step: LinearStep) -> GaussianElement:
+        return _advance(belief, _filled(step, self.fixed))
+
+    def update(self, predicted: GaussianElement, step: LinearStep) -> tuple[GaussianElement, Array]:
+        new = _absorb(predicted, _filled(step, self.fixed))
+        return new, self.evidence(new) - self.evidence(predicted)
+
+    def reverse(self, belief: GaussianElement, predicted: GaussianElement, step: LinearStep) -> Any:
+        s = _filled(step, self.fixed)
+        kernel = _reverse(belief.mean, belief.covariance, predicted.mean, predicted.covariance, s)
+        return kernel, belief.loading - product(kernel.gain, predicted.loading)
+
+    def back(self, smoothed: GaussianElement, kernel: Any) -> tuple[GaussianElement, Any]:
+        (gain, offset, rest), loading = kernel
+        spread = product(gain, smoothed.covariance)
+        covariance = product(spread, gain.T) + rest
+        earlier = smoothed._replace(
+            loading=product(gain, smoothed.loading) + loading,
+            mean=product(gain, smoothed.mean) + offset,
+            covariance=(covariance + covariance.T) / 2,
+        )
+        return earlier, GaussianPair(earlier, smoothed, spread)  # pyright: ignore[reportArgumentType]
+
+    def forward(self, pair: GaussianPair) -> GaussianKernel:
+        return forward_kernel(self.pair(pair))
+
+    def sample(self, belief: GaussianElement, *, key: Array) -> Any:
+        """A draw of δ, then of the state given δ; both are kept."""
+        unknown, rest = jax.random.split(key)
+        _, solution, _ = _unknown(belief)
+        d = len(solution)
+        eye = jnp.eye(d, dtype=solution.dtype)
+        delta = _draw(solution, root_semidefinite(solve_semidefinite(belief.information, eye)), unknown)
+        mean = belief.mean + product(belief.loading, delta)
+        return _draw(mean, root_semidefinite(belief.covariance), rest), delta
+
+    def sample_back(self, state: Any, kernel: Any, *, key: Array) -> Any:
+        (gain, offset, rest), loading = kernel
+        x, delta = state
+        mean = product(gain, x) + offset + product(loading, delta)
+        return _draw(mean, root_semidefinite(rest), key), delta
+
+
+def _unknown(e: GaussianElement) -> tuple[Array, Array, Array]:
+    """Whether δ is known, its mean S⁻¹s, and log |S|."""
+    _, pivots = factor_semidefinite(e.information)
+    regular = jnp.all(pivots > 0)
+    solution = solve_semidefinite(e.information, e.score[:, None])[:, 0]
+    spread = jnp.sum(jnp.log(jnp.where(pivots > 0, pivots, 1)))
+    return regular, jnp.where(regular, solution, 0), spread
+
+
+def state_disturbance(pair: GaussianPair, A: Array, a: Array) -> GaussianBelief:
+    """w_t = x_t − A x_{t−1} − a given all observations."""
+    earlier, later, cross = pair
+    across = product(A, cross)
+    spread = later.covariance + _sandwich(A, earlier.covariance) - across - across.T
+    return GaussianBelief(later.mean - product(A, earlier.mean) - a, spread)
+
+
+def observation_disturbance(smoothed: GaussianBelief, C: Array, c: Array, y: Array) -> GaussianBelief:
+    """ε_t = y_t − C x_t − c given all observations; NaN where y_t was not observed."""
+    return GaussianBelief(y - product(C, smoothed.mean) - c, _sandwich(C, smoothed.covariance))
+
+
+def _split(tree: Any, blocks: int) -> Any:
+    """Blocks side by side: (time, …) → (time in block, blocks, …)."""
+    return jax.tree.map(
+        lambda a: a.reshape(blocks, a.shape[0] // blocks, *a.shape[1:]).swapaxes(0, 1), tree
+    )
+
+
+def _join(tree: Any) -> Any:
+    return jax.tree.map(lambda a: a.swapaxes(0, 1).reshape(-1, *a.shape[2:]), tree)
+
+
+def _first(tree: Any) -> Any:
+    return jax.tree.map(lambda a: a[0], tree)
+
+
+def _rest(tree: Any) -> Any:
+    return jax.tree.map(lambda a: a[1:], tree)
+
+
+def _fold_blocks(beliefs: AbstractBlockBeliefs, initial: Any, parts: Any) -> Any:
+    """The element of each block; the first one starts from `initial`."""
+
+    def begin(first: Array, step: Any) -> Any:
+        moved = beliefs.advance(beliefs.unit(initial), step)
+        return beliefs.absorb(_choose(first, beliefs.certain(initial), moved), step)
+
+    def body(elements: Any, step: Any) -> tuple[Any, None]:
+        return jax.vmap(lambda e, s: beliefs.absorb(beliefs.advance(e, s), s))(elements, step), None
+
+    opening = _first(parts)
+    start = jax.vmap(begin)(jnp.arange(len(jax.tree.leaves(opening)[0])) == 0, opening)
+    return jax.lax.scan(body, start, _rest(parts))[0]
+
+
+def blocked_evidence(beliefs: AbstractBlockBeliefs, initial: Any, steps: Any, *, blocks: int) -> Array:
+    """log p(y) with the time axis cut into `blocks` that are worked on side by side.
+
+    `blocks` must divide the number of steps.
+    """
+    elements = _fold_blocks(beliefs, initial, _split(steps, blocks))
+    whole = jax.lax.scan(lambda e, f: (beliefs.combine(e, f), None), _first(elements), _rest(elements))[0]
+    return whole.constant
+
+
+def blocked_filter(beliefs: AbstractBlockBeliefs, initial: Any, steps: Any, *, blocks: int) -> Filtered:
+    """`filter` with the time axis cut into `blocks` that are worked on side by side; equal to rounding.
+
+    Each block is first summed up as a function of the state before it; then the blocks are joined one
+    after another, and filtered at once.  `blocks` must divide the number of steps.
+    """
+    return _join(_filter_blocks(beliefs, initial, _split(steps, blocks)))
+
+
+def _filter_blocks(beliefs: AbstractBlockBeliefs, initial: Any, parts: Any) -> Filtered:
+    length, blocks = jax.tree.leaves(parts)[0].shape[:2]
+    elements = _fold_blocks(beliefs, initial, parts)
+
+    def join(e: Any, f: Any) -> tuple[Any, Any]:
+        return beliefs.combine(e, f), beliefs.belief(e)
+
+    ends = jax.lax.scan(join, _first(elements), _rest(elements))[1]
+    before = jax.tree.map(lambda i, e: jnp.concatenate([i[None], e]), initial, ends)
+    starts = jnp.zeros((length, blocks), bool).at[0, 0].set(True)
+
+    def one(belief: Any, step: Any, first: Array) -> Filtered:
+        predicted = _choose(first, initial, beliefs.predict(belief, step))
+        return Filtered(predicted, *beliefs.update(predicted, step))
+
+    def body(belief: Any, at: Any) -> tuple[Any, Filtered]:
+        new = jax.vmap(one)(belief, *at)
+        return new.filtered, new
+
+    return jax.lax.scan(body, before, (parts, starts))[1]
+
+
+def blocked_smooth(
+    beliefs: AbstractBlockBeliefs, initial: Any, steps: Any, *, blocks: int
+) -> tuple[Filtered, Smoothed]:
+    """`filter` and `smooth` with the time axis cut into `blocks` that are worked on side by side."""
+    parts = _split(steps, blocks)
+    filtered = _filter_blocks(beliefs, initial, parts)
+    end = jax.tree.map(lambda a: a[-1, -1], filtered.filtered)
+    # the last step of all has none after it
+    stays = jnp.zeros(jax.tree.leaves(parts)[0].shape[:2], bool).at[-1, -1].set(True)
+
+    def across(tree: Any) -> Any:
+        """For each block, what the next one starts with; the last block has its own."""
+        return jax.tree.map(lambda a: jnp.concatenate([a[0, 1:], a[0, -1:]]), tree)
+
+    def one_kernel(element: Any, after: Any, step_after: Any, belief: Any, stay: Array) -> tuple[Any, Any]:
+        kernel = beliefs.reverse(belief, after, step_after)
+        return _choose(stay, beliefs.certain(belief), beliefs.recede(element, kernel)), kernel
+
+    def fold(carry: Any, at: Any) -> tuple[Any, Any]:
+        belief, predicted, step, stay = at
+        elements, kernels = jax.vmap(one_kernel)(*carry, belief, stay)
+        return (elements, predicted, step), kernels
+
+    unit = jax.vmap(beliefs.unit)(_first(filtered.filtered))
+    carry = (unit, across(filtered.predicted), across(parts))
+    whole = (filtered.filtered, filtered.predicted, parts, stays)
+    (elements, *_), kernels = jax.lax.scan(fold, carry, whole, reverse=True)
+
+    def join(belief: Any, element: Any) -> tuple[Any, Any]:
+        return beliefs.belief(beliefs.combine(beliefs.certain(belief), element)), belief
+
+    # for each block, the smoothed belief at the first step after it; the last block starts at its end
+    after = jax.lax.scan(join, end, elements, reverse=True)[1]
+
+    def one(belief: Any, kernel: Any, stay: Array) -> tuple[Any, Any]:
+        earlier, pair = beliefs.back(belief, kernel)
+        return _choose(stay, belief, earlier), pair
+
+    def body(belief: Any, at: Any) -> tuple[Any, Any]:
+        new, pair = jax.vmap(one)(belief, *at)
+        return new, (new, pair)
+
+    marginals, pairs = _join(jax.lax.scan(body, after, (kernels, stays), reverse=True)[1])
+    return _join(filtered), Smoothed(marginals, jax.tree.map(lambda a: a[:-1], pairs))

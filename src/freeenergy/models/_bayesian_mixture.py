@@ -1,0 +1,178 @@
+"""A mixture with a distribution over its parameters, learned by variational Bayes."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.scipy.special import gammaln
+
+from .._core import boltzmann, buffer, parameter, positive
+from ..distributions import (
+    AbstractDistribution,
+    AbstractPartial,
+    Gaussian,
+    MultivariateT,
+    NormalInverseGamma,
+    NormalInverseWishart,
+)
+from ..inference import Finite
+from ._base import AbstractExpectationMaximisation, AbstractRegularised
+from ._mixture import Mixture, MixtureStatistics
+
+# the least log-weight whose weight is a positive number
+_LEAST = -700.0
+
+
+class BayesianMixture(
+    AbstractExpectationMaximisation[MixtureStatistics],
+    AbstractDistribution,
+    AbstractPartial,
+    AbstractRegularised,
+):
+    """π ~ Dirichlet(α), θ_k ~ a conjugate prior, z ~ π, x ~ p(x; θ_z), with q(z) q(π) Π_k q(θ_k).
+
+    Conjugacy keeps q(π) and q(θ_k) in the form of their priors, so that they are known from the
+    expected counts N_k and summed features S_k alone.  With log Z_k(S) the evidence of summed features
+    under the prior, which is what `log_evidence` of the prior gives,
+
+        E_q[coefficients] = ∇ log Z_k(S_k),     KL(q(θ_k) ‖ p(θ_k)) = S_k · ∇ log Z_k(S_k) − log Z_k(S_k).
+
+    EM with the expected coefficients in place of coefficients raises the evidence lower bound, and the
+    bound is what the objective of EM is here: `log_prior` returns −KL(q(π, θ) ‖ p(π, θ)).  As a
+    density, the model is the posterior predictive under q, a mixture of Student's t.
+
+    Attributes:
+        concentration: α, a number per component.
+        prior: over the Gaussian of each component.
+        family: any Gaussian with the covariance structure of the components.
+        counts: N, the expected number of rows of each component.
+        features: S, their summed features.
+
+    >>> from freeenergy.distributions import Full
+    >>> prior = NormalInverseWishart(jnp.zeros(1), jnp.array(1.0), jnp.eye(1), jnp.array(3.0))
+    >>> family = Gaussian(jnp.zeros(1), Full(jnp.eye(1)))
+    >>> model = BayesianMixture(jnp.ones(2), prior, family, jnp.zeros(2), jnp.zeros((2, 3)))
+    >>> model.weights.tolist()
+    [0.5, 0.5]
+    """
+
+    concentration: Array = buffer()
+    prior: NormalInverseWishart | NormalInverseGamma = buffer()
+    family: Gaussian = buffer()
+    counts: Array = parameter(positive)
+    features: Array = parameter()
+
+    @property
+    def size(self) -> int:
+        """The number of components."""
+        return len(self.counts)
+
+    @property
+    def weights(self) -> Array:
+        """E_q[π]."""
+        alpha = self.concentration + self.counts
+        return alpha / jnp.sum(alpha)
+
+    def posteriors(self) -> NormalInverseWishart | NormalInverseGamma:
+        """q(θ_k) for every k: a stack."""
+        return jax.vmap(lambda total: self.prior.update(*self.prior.split(total)))(self.features)
+
+    def _expected_coefficients(self) -> tuple[Array, Array]:
+        """log Z_k and its gradient, for every k."""
+        return jax.vmap(jax.value_and_grad(self.prior.log_evidence))(self.features)
+
+    def _expected_log_weights(self) -> tuple[Array, Array]:
+        """The log evidence of the counts, and its gradient E_q[log π]."""
+
+        def log_evidence(counts: Array) -> Array:
+            before, after = self.concentration, self.concentration + counts
+            return _log_beta(after) - _log_beta(before)
+
+        return jax.value_and_grad(log_evidence)(self.counts)
+
+    def log_prior(self) -> Array:
+        """−KL(q(π, θ) ‖ p(π, θ)): what the bound has besides Σ_n log Σ_k exp E_q[log p(x_n, k)]."""
+        weight_evidence, log_weights = self._expected_log_weights()
+        evidence, coefficients = self._expected_coefficients()
+        weights = weight_evidence - jnp.vdot(self.counts, log_weights)
+        return weights + jnp.sum(evidence) - jnp.vdot(self.features, coefficients)
+
+    def prepare(self) -> tuple[Mixture, Array]:
+        """exp E_q[log p(x, k)] as a mixture whose weights do not sum to one, and its coefficients."""
+        log_weights = self._expected_log_weights()[1]
+        coefficients = self._expected_coefficients()[1]
+        if self.family.masks_missing:
+            dim = self.family.mean.shape[-1]
+            natural = coefficients[:, :-dim]
+        else:
+            natural = coefficients[:, :-1]
+        members = jax.vmap(self.family.from_natural)(natural)
+        mixture = Mixture(jnp.exp(jnp.maximum(log_weights, _LEAST)), members)
+        if self.family.masks_missing:
+            return mixture, coefficients
+        # E[log |Λ|] is less than log |E[Λ]|: what the member has too much is taken from its weight
+        normalised = mixture.prepare()
+        log_weights = log_weights + coefficients[:, -1] - normalised[:, -1]
+        return Mixture(jnp.exp(jnp.maximum(log_weights, _LEAST)), members), normalised
+
+    def expect_prepared(
+        self,
+        prepared: tuple[Mixture, Array],
+        x: Array,
+        weight: Array,
+        *,
+        temperature: Array,
+        incomplete: bool,
+    ) -> tuple[MixtureStatistics, Array]:
+        mixture, coefficients = prepared
+        return mixture.expect_prepared(
+            coefficients, x, weight, temperature=temperature, incomplete=incomplete
+        )
+
+    def maximise(self, statistics: MixtureStatistics) -> BayesianMixture:
+        return BayesianMixture(self.concentration, self.prior, self.family, *statistics)
+
+    def _predictive(self) -> MultivariateT:
+        return jax.vmap(lambda q: q.predictive())(self.posteriors())
+
+    def _over_components(self, function) -> Array:
+        return jnp.log(self.weights) + jax.vmap(function)(self._predictive())
+
+    def log_joint(self, x: Array) -> Array:
+        """log p(x, z=k) under the posterior predictive, for every k; NaN is marginalised."""
+        return self._over_components(lambda c: c.log_prob(x))
+
+    def log_joint_complete(self, x: Array) -> Array:
+        """`log_joint` for an event without NaN."""
+        if self.family.masks_missing:
+            return self.log_joint(x)
+        return self._over_components(lambda c: c.log_prob_complete(x))
+
+    def log_prob(self, x: Array) -> Array:
+        return jax.nn.logsumexp(self.log_joint(x))
+
+    def log_prob_complete(self, x: Array) -> Array:
+        """`log_prob` for an event without NaN."""
+        return jax.nn.logsumexp(self.log_joint_complete(x))
+
+    def posterior(self, x: Array) -> Finite:
+        """p(z | x) under the posterior predictive."""
+        return Finite(boltzmann(-self.log_joint(x))[1])
+
+    def sample(self, *, key: Array) -> Array:
+        return self.complete_sample(jnp.full_like(self.family.mean, jnp.nan), key=key)
+
+    def complete_mean(self, x: Array) -> Array:
+        means = jax.vmap(lambda c: c.complete_mean(x))(self._predictive())
+        return jnp.where(jnp.isnan(x), self.posterior(x).probabilities @ means, x)
+
+    def complete_sample(self, x: Array, *, key: Array) -> Array:
+        choose, draw = jax.random.split(key)
+        k = self.posterior(x).sample(key=choose)
+        member = jax.tree.map(lambda a: a[k], self._predictive())
+        return member.complete_sample(x, key=draw)
+
+
+def _log_beta(alpha: Array) -> Array:
+    return jnp.sum(gammaln(alpha)) - gammaln(jnp.sum(alpha))

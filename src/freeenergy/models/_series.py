@@ -1,0 +1,64 @@
+"""Series as models of sequences see them."""
+
+from __future__ import annotations
+
+import abc
+from typing import NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+from jax import Array
+
+
+class Series(NamedTuple):
+    """One series, or several stored one after another, with padding at the end.
+
+    Attributes:
+        values: the observation at each time step; NaN is not observed.
+        starts: whether a series starts at a time step.
+        real: whether a time step belongs to a series; False is padding.
+        states: the hidden state of each time step where it is known, −1 where not; or None.
+        inputs: what is known beside the observation at each time step; or None.
+
+    Learning takes these arrays with a leading axis of rows, as the `x` of `Data`.
+    """
+
+    values: Array
+    starts: Array
+    real: Array
+    states: Array | None = None
+    inputs: Array | None = None
+
+
+class AbstractSequenceModel(eqx.Module):
+    """A model of series: what the estimators of sequences ask for."""
+
+    @abc.abstractmethod
+    def step_log_prob(self, series: Series, *, incomplete: bool = True) -> Array:
+        """log p(y_t | y_{<t}) for each time step; zero for padding.
+
+        `incomplete` says whether the values may hold NaN, for models that are faster without.
+        """
+
+    @abc.abstractmethod
+    def sample(self, length: int, *, key: Array) -> Array:
+        """The values of one series of `length` time steps."""
+
+    @abc.abstractmethod
+    def complete_mean(self, series: Series) -> Array:
+        """The values with each NaN replaced by its mean given everything observed."""
+
+    @abc.abstractmethod
+    def complete_sample(self, series: Series, *, key: Array) -> Array:
+        """The values with the NaN entries drawn, jointly, given everything observed."""
+
+
+def one_series(values: Array, states: Array | None = None, inputs: Array | None = None) -> Series:
+    """One series without padding.
+
+    >>> import jax.numpy as jnp
+    >>> one_series(jnp.zeros((3, 1))).starts.tolist()
+    [True, False, False]
+    """
+    length = len(values)
+    return Series(values, jnp.arange(length) == 0, jnp.ones(length, bool), states, inputs)

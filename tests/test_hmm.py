@@ -1,0 +1,596 @@
+"""Hidden Markov models and Markov chains, against enumeration, hmmlearn and identities."""
+
+import itertools
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from hmmlearn.hmm import CategoricalHMM, GaussianHMM
+from scipy import stats
+
+import freeenergy as fe
+from freeenergy import models
+from freeenergy._core import count_compilations
+from freeenergy.distributions import (
+    Categorical,
+    Diagonal,
+    DirichletPrior,
+    Full,
+    Gaussian,
+    Multinomial,
+    NormalInverseWishart,
+    Poisson,
+)
+from freeenergy.estimators._sequence import pack
+from freeenergy.learning import EM, Gradient, fit, negative_log_likelihood
+from freeenergy.models import HMM, InputTransition, TiedTransition, Transition, one_series
+
+ICE = Categorical(jnp.array([[[0.2, 0.4, 0.4]], [[0.5, 0.4, 0.1]]]))
+WEATHER = HMM(jnp.array([0.8, 0.2]), jnp.array([[0.6, 0.4], [0.5, 0.5]]), ICE)
+DIARY = np.array([[2.0], [0.0], [2.0]])
+
+
+def steps_of_em(model, series, n, **options):
+    states = options.pop("states", None)
+    return fit(model, EM(tol=-np.inf, **options), pack(series, states), key=jax.random.key(0), max_iter=n)
+
+
+def gaussian_problem(seed=0, lengths=(12, 7, 20), k=3, d=2):
+    rng = np.random.default_rng(seed)
+    means = 3 * rng.normal(size=(k, d))
+    transition = rng.dirichlet(np.ones(k), k)
+    series = []
+    for n in lengths:
+        z = [rng.integers(k)]
+        for _ in range(n - 1):
+            z.append(rng.choice(k, p=transition[z[-1]]))
+        series.append(means[z] + rng.normal(size=(n, d)))
+    start = {
+        "initial": rng.dirichlet(np.ones(k)),
+        "transition": rng.dirichlet(np.ones(k), k),
+        "means": means + rng.normal(size=(k, d)),
+        "covariances": np.stack([np.eye(d) * (1 + j) for j in range(k)]),
+    }
+    model = HMM(
+        jnp.asarray(start["initial"]),
+        jnp.asarray(start["transition"]),
+        Gaussian(jnp.asarray(start["means"]), Full(jnp.asarray(start["covariances"]))),
+    )
+    return series, start, model
+
+
+def enumerated(model, x, density):
+    """log p(x) and p(state | x) by every path; `density(k, row)` is log p(row | k)."""
+    k = model.size
+    logs = np.array([[density(j, row) for j in range(k)] for row in x])
+    paths = np.array(list(itertools.product(range(k), repeat=len(x))))
+    start, transition = np.asarray(model.start()), np.asarray(model.transition.matrix())
+    score = np.log(start)[paths[:, 0]] + logs[np.arange(len(x)), paths].sum(axis=1)
+    score = score + np.log(transition)[paths[:, :-1], paths[:, 1:]].sum(axis=1)
+    p = np.exp(score)
+    gamma = np.array([[p[paths[:, t] == j].sum() for j in range(k)] for t in range(len(x))])
+    return np.log(p.sum()), gamma / p.sum()
+
+
+def marginal_density(means, covariances):
+    def density(k, row):
+        seen = ~np.isnan(row)
+        if not seen.any():
+            return 0.0
+        return stats.multivariate_normal(means[k][seen], covariances[k][np.ix_(seen, seen)]).logpdf(
+            row[seen]
+        )
+
+    return density
+
+
+def test_baum_welch_on_the_ice_cream_diary():
+    probabilities, model = [], WEATHER
+    first = steps_of_em(model, [DIARY], 1).model
+    np.testing.assert_allclose(
+        first.transition.matrix(), [[0.5372005, 0.4627995], [0.7534103, 0.2465897]], atol=5e-8
+    )
+    result = steps_of_em(model, [DIARY], 3)
+    probabilities = np.exp(-result.history["objective"])
+    np.testing.assert_allclose(probabilities, [0.220007205, 0.441868103, 0.896153049], atol=5e-9)
+    # a symbol that was never seen has no probability left
+    assert float(first.emissions.members.probabilities[:, 0, 1].max()) < 1e-15
+
+
+def test_same_steps_as_hmmlearn():
+    series, start, model = gaussian_problem()
+    ours = steps_of_em(model, series, 8)
+    peer = GaussianHMM(
+        3,
+        "full",
+        n_iter=8,
+        tol=-np.inf,
+        init_params="",
+        min_covar=0,
+        covars_prior=0,
+        covars_weight=0,
+        means_weight=0,
+    )
+    peer.startprob_, peer.transmat_ = start["initial"], start["transition"]
+    peer.means_, peer.covars_ = start["means"], start["covariances"]
+    rows, lengths = np.concatenate(series), [len(x) for x in series]
+    peer.fit(rows, lengths)
+    # the peer reports the likelihood before each step, we after it; rows of ours are packs of series
+    packs = float(pack(series).rows)
+    np.testing.assert_allclose(
+        -ours.history["objective"][:-1] * packs, list(peer.monitor_.history)[1:], rtol=1e-9
+    )
+    np.testing.assert_allclose(ours.model.transition.matrix(), peer.transmat_, atol=1e-7)
+    np.testing.assert_allclose(ours.model.emissions.members.mean, peer.means_, atol=1e-7)
+    score, path = peer.decode(series[0])
+    best = ours.model.decode(one_series(jnp.asarray(series[0])))
+    np.testing.assert_allclose(best.log_prob[0], score, rtol=1e-8)
+    np.testing.assert_array_equal(best.states[:, 0], path)
+
+
+def test_missing_entries_and_steps_are_marginalised():
+    series, start, model = gaussian_problem(1, (5,))
+    x = series[0].copy()
+    x[1, 0] = x[2] = x[4, 1] = np.nan
+    expected, gamma = enumerated(model, x, marginal_density(start["means"], start["covariances"]))
+    row = one_series(jnp.asarray(x))
+    np.testing.assert_allclose(model.log_prob(row), expected, rtol=1e-10)
+    np.testing.assert_allclose(model.smooth(row).marginals, gamma, atol=1e-10)
+    # one EM step against the same sums written out
+    after = steps_of_em(model, [x], 1).model
+    density, total, weight = marginal_density(start["means"], start["covariances"]), 0.0, 0.0
+    for t, value in enumerate(x):
+        seen = ~np.isnan(value)
+        if not seen.any():
+            continue
+        mean, cov = start["means"][0], start["covariances"][0]
+        filled = value.copy()
+        gain = cov[np.ix_(~seen, seen)] @ np.linalg.inv(cov[np.ix_(seen, seen)])
+        filled[~seen] = mean[~seen] + gain @ (value[seen] - mean[seen])
+        total, weight = total + gamma[t, 0] * filled, weight + gamma[t, 0]
+    assert density(0, x[2]) == 0
+    np.testing.assert_allclose(after.emissions.members.mean[0], total / weight, rtol=1e-9)
+
+
+def test_ragged_series_are_each_alone_and_em_never_worsens():
+    series, _, model = gaussian_problem(2, (30, 4, 9, 1, 17))
+    alone = sum(float(model.log_prob(one_series(jnp.asarray(x)))) for x in series)
+    data = pack(series)
+    assert data.x.values.shape[0] < len(series)
+    np.testing.assert_allclose(jnp.sum(jax.vmap(model.log_prob)(data.x) * data.weight), alone, rtol=1e-12)
+    history = steps_of_em(model, series, 15).history["objective"]
+    assert (np.diff(history) <= 1e-10).all()
+    assert history[0] * float(data.rows) < -alone
+
+
+def test_rank_one_transitions_are_a_mixture():
+    series, start, _ = gaussian_problem(3)
+    members = Gaussian(jnp.asarray(start["means"]), Full(jnp.asarray(start["covariances"])))
+    weights = jnp.asarray(start["initial"])
+    chain = HMM(weights, jnp.broadcast_to(weights[None], (3, 3)), members)
+    mixture = models.Mixture(weights, members)
+    rows = jnp.asarray(series[0])
+    each = jax.vmap(mixture.log_prob)(rows)
+    np.testing.assert_allclose(chain.step_log_prob(one_series(rows)), each, rtol=1e-10)
+    r = jax.vmap(lambda row: mixture.posterior(row).probabilities)(rows)
+    np.testing.assert_allclose(chain.smooth(one_series(rows)).marginals, r, atol=1e-10)
+
+
+def test_series_of_one_step_are_a_mixture_to_all_steps_of_em():
+    series, start, model = gaussian_problem(4, (1,) * 40)
+    chain = steps_of_em(model, series, 5).model
+    mixture = models.Mixture(jnp.asarray(start["initial"]), model.emissions.members)
+    mixture = fit(mixture, EM(tol=-np.inf), np.concatenate(series), key=jax.random.key(0), max_iter=5).model
+    np.testing.assert_allclose(chain.initial, mixture.weights, rtol=1e-9)
+    np.testing.assert_allclose(chain.emissions.members.mean, mixture.components.mean, rtol=1e-9)
+
+
+def test_known_states_are_counts():
+    series, _, model = gaussian_problem(5, (40, 30))
+    rng = np.random.default_rng(0)
+    states = [rng.integers(3, size=len(x)).astype(np.int32) for x in series]
+    fitted = steps_of_em(model, series, 1, states=states).model
+    pairs = np.zeros((3, 3))
+    for z in states:
+        np.add.at(pairs, (z[:-1], z[1:]), 1)
+    np.testing.assert_allclose(
+        fitted.transition.matrix(), pairs / pairs.sum(axis=1, keepdims=True), atol=1e-12
+    )
+    rows, z = np.concatenate(series), np.concatenate(states)
+    np.testing.assert_allclose(fitted.emissions.members.mean[1], rows[z == 1].mean(axis=0), rtol=1e-10)
+    np.testing.assert_allclose(
+        fitted.emissions.member(1).covariance.matrix(), np.cov(rows[z == 1].T, bias=True), rtol=1e-9
+    )
+    # with one state known the evidence is that of the paths through it
+    x = series[0][:4]
+    some = np.array([-1, 2, -1, -1])
+    given = model.log_prob(one_series(jnp.asarray(x), jnp.asarray(some)))
+    share = np.log(model.smooth(one_series(jnp.asarray(x))).marginals[1, 2])
+    np.testing.assert_allclose(given, model.log_prob(one_series(jnp.asarray(x))) + share, rtol=1e-9)
+
+
+def test_viterbi_training_raises_the_best_path():
+    series, _, model = gaussian_problem(6)
+    result = steps_of_em(model, series, 6, temperature=0.0)
+    assert (np.diff(result.history["objective"]) <= 1e-10).all()
+    best = sum(float(result.model.decode(one_series(jnp.asarray(x))).log_prob[0]) for x in series)
+    np.testing.assert_allclose(-result.history["objective"][-1] * float(pack(series).rows), best, rtol=1e-9)
+    # counts of the best paths
+    before = steps_of_em(model, series, 5, temperature=0.0).model
+    pairs = np.zeros((3, 3))
+    for x in series:
+        z = np.asarray(before.decode(one_series(jnp.asarray(x))).states[:, 0])
+        np.add.at(pairs, (z[:-1], z[1:]), 1)
+    left = pairs.sum(axis=1) > 0
+    expected = pairs[left] / pairs[left].sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(np.asarray(result.model.transition.matrix())[left], expected, atol=1e-12)
+
+
+def test_tempered_posterior_by_enumeration():
+    x = DIARY
+    temperature = 2.5
+    paths = np.array(list(itertools.product(range(2), repeat=3)))
+    emission = np.asarray(ICE.probabilities)[:, 0]
+    start, transition = np.asarray(WEATHER.initial), np.asarray(WEATHER.transition.matrix())
+    score = np.log(start)[paths[:, 0]] + np.log(transition)[paths[:, :-1], paths[:, 1:]].sum(axis=1)
+    score = score + np.log(emission)[paths, x[:, 0].astype(int)].sum(axis=1)
+    q = np.exp(score / temperature)
+    free = -temperature * np.log(q.sum())
+    q = q / q.sum()
+    data = pack([x])
+    found, value = WEATHER.expect(
+        data.x, data.weight, temperature=jnp.asarray(temperature), incomplete=False
+    )
+    np.testing.assert_allclose(value, free, rtol=1e-10)
+    pairs = np.zeros((2, 2))
+    for path, p in zip(paths, q, strict=True):
+        np.add.at(pairs, (path[:-1], path[1:]), p)
+    np.testing.assert_allclose(found.pairs, pairs, rtol=1e-9)
+    np.testing.assert_allclose(found.starts, [q[paths[:, 0] == k].sum() for k in range(2)], rtol=1e-9)
+
+
+def test_structural_zeros_priors_and_ties():
+    series, _, model = gaussian_problem(7, (60, 60))
+    matrix = np.array([[0.5, 0.5, 0.0], [0.0, 0.5, 0.5], [0.5, 0.0, 0.5]])
+    masked = eqx.tree_at(
+        lambda m: m.transition, model, Transition(jnp.asarray(matrix), jnp.full((3, 3), 2.0))
+    )
+    result = steps_of_em(masked, series, 4)
+    after = np.asarray(result.model.transition.matrix())
+    assert (after[matrix == 0] == 0).all()
+    assert (after[matrix > 0] > 0).all()
+    assert (np.diff(result.history["objective"]) <= 1e-10).all()
+    # MAP: counts plus one imagined count each
+    data = pack(series)
+    counts = result.model.expect(data.x, data.weight, temperature=jnp.ones(()), incomplete=False)[0].pairs
+    once = result.model.transition.maximise(counts).matrix()
+    expected = np.where(matrix > 0, np.asarray(counts) + 1, 0)
+    np.testing.assert_allclose(once, expected / expected.sum(axis=1, keepdims=True), rtol=1e-10)
+
+    labels = jnp.eye(3, dtype=int)
+    tied = eqx.tree_at(lambda m: m.transition, model, TiedTransition(jnp.array([0.3, 0.7]), labels))
+    result = steps_of_em(tied, series, 4)
+    assert (np.diff(result.history["objective"]) <= 1e-10).all()
+    after = np.asarray(result.model.transition.matrix())
+    assert len(np.unique(np.diag(after).round(12))) == 1
+    np.testing.assert_allclose(after.sum(axis=1), 1)
+    # no other share explains the pairs better
+    counts = np.asarray(
+        result.model.expect(data.x, data.weight, temperature=jnp.ones(()), incomplete=False)[0].pairs
+    )
+    best = result.model.transition.maximise(jnp.asarray(counts)).share
+    np.testing.assert_allclose(best[1], np.trace(counts) / counts.sum(), rtol=1e-9)
+
+
+def test_log_prior_is_the_density_of_scipy():
+    rows = jnp.array([[0.2, 0.3, 0.5], [0.6, 0.3, 0.1], [0.1, 0.1, 0.8]])
+    alpha = jnp.array([2.0, 3.0, 1.5])
+    prior = NormalInverseWishart(jnp.zeros(1), jnp.array(1.0), jnp.eye(1) * 8, jnp.array(5.0))
+    members = Gaussian(jnp.zeros((3, 1)), Full(jnp.ones((3, 1, 1))))
+    model = HMM(
+        rows[0], Transition(rows, alpha[None]), models.FamilyEmissions(members, prior), jnp.full(3, 2.0)
+    )
+    expected = sum(stats.dirichlet(np.asarray(alpha)).logpdf(np.asarray(r)) for r in rows)
+    expected += stats.dirichlet([2.0, 2.0, 2.0]).logpdf(np.asarray(rows[0]))
+    expected += 3 * (stats.invwishart(5, np.eye(1) * 8).logpdf(1.0) + stats.norm(0, 1).logpdf(0.0))
+    np.testing.assert_allclose(model.log_prior(), expected, rtol=1e-9)
+
+
+def test_stationary_start():
+    series, _, model = gaussian_problem(8, (6,) * 15)
+    model = HMM(None, model.transition, model.emissions)
+    start = np.asarray(model.start())
+    np.testing.assert_allclose(start, start @ np.asarray(model.transition.matrix()), atol=1e-12)
+    result = steps_of_em(model, series, 200)
+    assert (np.diff(result.history["objective"]) <= 1e-9).all()
+    # the end is a maximum: the slope of the likelihood in the logits vanishes
+    data = pack(series)
+
+    def total(logits):
+        moved = eqx.tree_at(lambda m: m.transition.rows, result.model, jax.nn.softmax(logits, axis=1))
+        return jnp.sum(jax.vmap(moved.log_prob)(data.x) * data.weight)
+
+    logits = jnp.log(jnp.maximum(result.model.transition.rows, 1e-12))
+    assert np.abs(jax.grad(total)(logits)).max() < 0.02
+
+
+def test_gradient_learns_what_em_learns():
+    series, _, model = gaussian_problem(9, (40, 40), k=2, d=1)
+    em = steps_of_em(model, series, 300)
+    learner = Gradient(optax.adam(0.05), negative_log_likelihood, batch_size=None)
+    result = fit(model, learner, pack(series), key=jax.random.key(0), max_iter=800)
+    np.testing.assert_allclose(result.history["objective"][-1], em.history["objective"][-1], rtol=1e-4)
+
+
+class Logits(eqx.Module):
+    stay: jax.Array
+    slope: jax.Array
+
+    def __call__(self, u):
+        return jnp.eye(2) * (self.stay + self.slope * u[0])
+
+
+def test_transitions_that_depend_on_an_input():
+    """A sticky and a restless regime, told apart by the input; learned by gradient."""
+    rng = np.random.default_rng(0)
+    n = 400
+    u = rng.integers(2, size=(n, 1)).astype(float)
+    z = np.zeros(n, int)
+    for t in range(1, n):
+        stay = 0.95 if u[t, 0] else 0.2
+        z[t] = z[t - 1] if rng.random() < stay else 1 - z[t - 1]
+    x = 3.0 * z[:, None] + 0.5 * rng.normal(size=(n, 1))
+    members = Gaussian(jnp.array([[0.0], [3.0]]), Full(jnp.full((2, 1, 1), 0.25)))
+    model = HMM(jnp.array([0.5, 0.5]), InputTransition(Logits(jnp.zeros(()), jnp.zeros(()))), members)
+    series = one_series(jnp.asarray(x), inputs=jnp.asarray(u))
+    data = jax.tree.map(lambda a: a[None], series)
+    learner = Gradient(optax.adam(0.1), negative_log_likelihood, batch_size=None)
+    result = fit(
+        model,
+        learner,
+        fe.Data(data, jnp.ones(1), jnp.asarray(1, jnp.int32), False),
+        key=jax.random.key(0),
+        max_iter=150,
+    )
+    logits = result.model.transition.logits
+    restless, sticky = jax.nn.sigmoid(logits.stay), jax.nn.sigmoid(logits.stay + logits.slope)
+    assert abs(float(restless) - 0.2) < 0.08
+    assert abs(float(sticky) - 0.95) < 0.05
+    with pytest.raises(ValueError, match="EM needs a transition that counts determine"):
+        model.maximise(None)
+    with pytest.raises(ValueError, match="needs the inputs of every time step"):
+        model.log_prob(one_series(jnp.asarray(x)))
+    with pytest.raises(ValueError, match="InputTransition needs the inputs"):
+        model.transition.matrix()
+
+
+def test_mixture_emissions():
+    rng = np.random.default_rng(1)
+    weights, means = rng.dirichlet(np.ones(2), 2), rng.normal(size=(2, 2, 1)) * 3
+    members = Gaussian(jnp.asarray(means), Full(jnp.ones((2, 2, 1, 1))))
+    transition = jnp.array([[0.8, 0.2], [0.4, 0.6]])
+    model = HMM(jnp.array([0.5, 0.5]), transition, models.Mixture(jnp.asarray(weights), members))
+    x = rng.normal(size=(6, 1)) * 2
+
+    def density(k, row):
+        return np.log(weights[k] @ stats.norm(means[k, :, 0], 1).pdf(row[0]))
+
+    expected, gamma = enumerated(model, x, density)
+    np.testing.assert_allclose(model.log_prob(one_series(jnp.asarray(x))), expected, rtol=1e-10)
+    # an M step, written out for one component
+    after = steps_of_em(model, [x], 1).model
+    share = np.array(
+        [weights[0, 1] * stats.norm(means[0, 1, 0], 1).pdf(v[0]) / np.exp(density(0, v)) for v in x]
+    )
+    r = gamma[:, 0] * share
+    np.testing.assert_allclose(
+        after.emissions.mixtures.components.mean[0, 1, 0], r @ x[:, 0] / r.sum(), rtol=1e-9
+    )
+    np.testing.assert_allclose(
+        after.emissions.mixtures.weights[0, 1], r.sum() / gamma[:, 0].sum(), rtol=1e-9
+    )
+    series = [rng.normal(size=(50, 1)) * 2, rng.normal(size=(20, 1)) * 2]
+    series[0][3] = np.nan
+    history = steps_of_em(model, series, 10).history["objective"]
+    assert (np.diff(history) <= 1e-10).all()
+    draws = jax.vmap(lambda k: model.sample(30, key=k))(jax.random.split(jax.random.key(0), 200))
+    mean = sum(p * (w @ m[:, 0]) for p, w, m in zip((0.5, 0.5), weights, means, strict=True))
+    first = np.asarray(draws)[:, 0, 0]
+    assert abs(first.mean() - mean) < 5 * first.std() / np.sqrt(200)
+
+
+def test_sampling_follows_the_joint():
+    """All series of three symbols, as often as their probabilities say."""
+    n = 20_000
+    draws = np.asarray(jax.vmap(lambda k: WEATHER.sample(3, key=k))(jax.random.split(jax.random.key(2), n)))
+    every = np.array(list(itertools.product(range(3), repeat=3)), float)[..., None]
+    p = np.exp(jax.vmap(lambda v: WEATHER.log_prob(one_series(v)))(jnp.asarray(every)))
+    np.testing.assert_allclose(p.sum(), 1, rtol=1e-10)
+    counts = np.bincount((draws[..., 0] @ [9, 3, 1]).astype(int), minlength=27)
+    assert stats.chisquare(counts, p * n).pvalue > 1e-4
+    states, values = WEATHER.sample_with_states(2000, key=jax.random.key(3))
+    np.testing.assert_allclose(np.mean(np.asarray(states) == 0), 5 / 9, atol=0.06)
+    assert values.shape == (2000, 1)
+
+
+def test_forecast_is_the_chain_run_on():
+    filtered = np.asarray(WEATHER.filter(one_series(jnp.asarray(DIARY))).filtered[-1])
+    beliefs, means = WEATHER.forecast(one_series(jnp.asarray(DIARY)), 2)
+    a = np.asarray(WEATHER.transition.matrix())
+    np.testing.assert_allclose(beliefs, [filtered @ a, filtered @ a @ a], rtol=1e-12)
+    expected = np.asarray(ICE.probabilities)[:, 0] @ np.arange(3)
+    np.testing.assert_allclose(means[:, 0], np.asarray(beliefs) @ expected, rtol=1e-9)
+
+
+def test_long_series_and_a_far_outlier():
+    x = np.zeros((100_000, 1))
+    x[500] = 1e4
+    members = Gaussian(jnp.array([[0.0], [1.0]]), Full(jnp.ones((2, 1, 1))))
+    left_right = HMM(jnp.array([1.0, 0.0]), jnp.array([[1.0, 0.0], [0.0, 1.0]]), members)
+    found = float(left_right.log_prob(one_series(jnp.asarray(x))))
+    np.testing.assert_allclose(found, stats.norm.logpdf(x).sum(), rtol=1e-10)
+
+
+# estimators
+
+
+def sticky(seed=0, lengths=(150, 90)):
+    rng = np.random.default_rng(seed)
+    series = []
+    for n in lengths:
+        z = np.cumsum(rng.random(n) < 0.05) % 2
+        series.append(np.column_stack([4.0 * z, -2.0 * z]) + rng.normal(size=(n, 2)))
+    return series
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return fe.HMM(2, random_state=0).fit(sticky())
+
+
+def test_estimator_finds_the_states(fitted):
+    order = np.argsort(fitted.means_[:, 0])
+    np.testing.assert_allclose(fitted.means_[order], [[0, 0], [4, -2]], atol=0.4)
+    assert (np.diag(fitted.transition_) > 0.85).all()
+    np.testing.assert_allclose(fitted.transition_.sum(axis=1), 1)
+    np.testing.assert_allclose(fitted.initial_.sum(), 1)
+    assert fitted.covariances_.shape == (2, 2, 2)
+    series = sticky()
+    total = sum(map(len, series))
+    np.testing.assert_allclose(fitted.score(series), fitted.score_samples(series).sum() / total, rtol=1e-12)
+    np.testing.assert_allclose(-fitted.history_["objective"][-1], fitted.score(series), rtol=1e-9)
+    np.testing.assert_allclose(fitted.step_evidence(series).sum(), fitted.score_samples(series).sum())
+
+
+def test_containers(fitted):
+    series = sticky(1, (20, 20))
+    stacked, listed = np.stack(series), list(series)
+    for call in (fitted.predict, fitted.decode, fitted.filter, fitted.smooth, fitted.predict_proba):
+        many, parts, one = call(stacked), call(listed), call(series[0])
+        assert isinstance(parts, list)
+        np.testing.assert_array_equal(many, np.stack(parts))
+        np.testing.assert_allclose(one, parts[0], atol=1e-12)
+    assert fitted.forecast(stacked, 3).shape == (2, 3, 2)
+    assert fitted.decode(series[0], n=4).shape == (4, 20)
+    np.testing.assert_array_equal(fitted.decode(series[0], n=4)[0], fitted.decode(series[0]))
+    np.testing.assert_array_equal(np.argmax(fitted.smooth(series[0]), axis=1), fitted.predict(series[0]))
+    far = fitted.forecast(series[0], 2000)[-1]
+    stationary = fe.inference.stationary(jnp.asarray(fitted.transition_))
+    np.testing.assert_allclose(far, np.asarray(stationary) @ fitted.means_, rtol=1e-6)
+    drawn = fitted.sample_states(series[0], 400, random_state=0)
+    np.testing.assert_allclose(drawn.mean(axis=0), fitted.smooth(series[0])[:, 1], atol=0.13)
+    assert fitted.sample_states(listed, random_state=0)[1].shape == (20,)
+
+
+def test_semi_supervised_states_keep_their_numbers():
+    series = sticky(2)
+    truth = [(x @ [4.0, -2.0] > 10).astype(int) for x in series]
+    known = [np.where(np.arange(len(z)) < 15, 1 - z, -1) for z in truth]
+    model = fe.HMM(2, random_state=0).fit(series, states=known)
+    agreement = np.mean(np.concatenate(model.predict(series)) == 1 - np.concatenate(truth))
+    assert agreement > 0.95
+    with pytest.raises(ValueError, match="must have a number per time step"):
+        model.fit(series, states=known[:1])
+    with pytest.raises(ValueError, match=r"from -1 \(not known\) to 1. Got 5 instead"):
+        model.fit(series[0], states=np.full(len(series[0]), 5))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"family": Gaussian(jnp.zeros(2), Diagonal())},
+        {"n_components": 2},
+        {"stationary": True},
+        {"learner": EM(temperature=0.0), "n_init": 2},
+        {"transition": np.array([[0.9, 0.1], [0.0, 1.0]])},
+        {"transition": TiedTransition(jnp.array([0.1, 0.9]), jnp.eye(2, dtype=int))},
+        {"transition_prior": DirichletPrior(Multinomial(jnp.ones(2) / 2), jnp.full(2, 5.0))},
+    ],
+    ids=["diagonal", "mixtures", "stationary", "viterbi", "masked", "tied", "prior"],
+)
+def test_options_of_the_estimator(options, fitted):
+    series = sticky()
+    model = fe.HMM(2, random_state=0, **options).fit(series)
+    assert np.isfinite(model.score(series))
+    if "transition" not in options:
+        # the same regimes are found
+        far = np.abs(np.diff(model.means_[:, 0]))
+        np.testing.assert_allclose(far, 4, atol=0.6)
+    if isinstance(options.get("transition"), np.ndarray):
+        assert model.transition_[1, 0] == 0
+    if "n_components" in options:
+        assert model.score(series) > fitted.score(series) - 1e-3
+        with pytest.raises(AttributeError, match="only with one Gaussian in each state"):
+            _ = model.covariances_
+
+
+def test_other_families():
+    rng = np.random.default_rng(0)
+    z = np.cumsum(rng.random(300) < 0.05) % 2
+    counts = rng.poisson(np.where(z, 12.0, 2.0))[:, None]
+    model = fe.HMM(2, Poisson, random_state=0).fit(counts)
+    np.testing.assert_allclose(np.sort(model.means_[:, 0]), [2, 12], atol=0.8)
+    symbols = np.where(rng.random(300) < 0.9, 2 * z, 1)[:, None]
+    model = fe.HMM(2, Categorical, random_state=0, max_iter=20, tol=0.0)
+    with pytest.warns(match="reached the limit"):
+        model.fit(symbols)
+    peer = CategoricalHMM(2, n_iter=30, random_state=0).fit(symbols)
+    assert model.score(symbols) > peer.score(symbols) / 300 - 1e-3
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"n_states": 0}, r"'n_states' parameter of HMM must be an int in the range \[1, inf\). Got 0"),
+        ({"family": "gaussian"}, "'family' parameter of HMM must be an exponential family"),
+        ({"transition": np.ones((2, 2))}, r"must have the shape \(2, 2\) and rows of probabilities"),
+        ({"init": np.zeros((2, 5))}, r"'init' parameter of HMM must have the shape \(2, 2\)"),
+        ({"stationary": "yes"}, "must be an instance of bool"),
+    ],
+)
+def test_wrong_parameters(options, message):
+    with pytest.raises(ValueError, match=message):
+        fe.HMM(**{"n_states": 2, **options}).fit(sticky()[0])
+
+
+def test_wrong_series(fitted):
+    with pytest.raises(ValueError, match="Every series of X must have the shape"):
+        fitted.score_samples([np.zeros((3, 2)), np.zeros((3, 1))])
+    with pytest.raises(ValueError, match="X has 3 features, but HMM is expecting 2"):
+        fitted.score_samples(np.zeros((2, 4, 3)))
+
+
+def test_nothing_is_compiled_twice(fitted):
+    first = fe.HMM(2, random_state=0).fit(sticky(3, (60, 31)))
+    first.score_samples(sticky(4, (60, 61)))
+    first.smooth(sticky(4, (60, 61)))
+    with count_compilations() as counter:
+        other = fe.HMM(2, random_state=1).fit(sticky(5, (59, 30)))
+        other.score_samples(sticky(6, (58, 62)))
+        other.smooth(sticky(6, (57, 59)))
+    assert counter.count == 0
+
+
+def test_markov_chain_counts_and_missing_symbols():
+    chain = fe.MarkovChain(random_state=0).fit([np.array([[0], [1], [1], [0]]), np.array([[1], [1]])])
+    np.testing.assert_allclose(chain.transition_[0], [[0, 1], [1 / 3, 2 / 3]])
+    np.testing.assert_allclose(chain.initial_[0], [0.5, 0.5])
+    np.testing.assert_allclose(np.exp(chain.score_samples([[0.0], [1.0], [0.0]])), [0.5 / 3])
+    # a missing symbol is summed out
+    both = [np.exp(chain.score_samples([[0.0], [s], [1.0]])[0]) for s in (0.0, 1.0)]
+    np.testing.assert_allclose(np.exp(chain.score_samples([[0.0], [np.nan], [1.0]])), sum(both), rtol=1e-9)
+    np.testing.assert_allclose(chain.impute([[0.0], [np.nan], [1.0]])[1], [both[1] / sum(both)], rtol=1e-9)
+    np.testing.assert_allclose(
+        chain.forecast([[1.0]], 2)[:, 0], [[1 / 3, 2 / 3], [2 / 9, 7 / 9]], rtol=1e-9
+    )
+    prior = DirichletPrior(Multinomial(jnp.ones(3) / 3), jnp.full(3, 2.0))
+    smoothed = fe.MarkovChain(3, transition_prior=prior).fit(np.array([[0], [1], [1]]))
+    np.testing.assert_allclose(smoothed.transition_[0, 0], [1 / 4, 2 / 4, 1 / 4])
+    assert np.isneginf(smoothed.score_samples([[7.0]]))
+    with pytest.raises(ValueError, match="'n_symbols' parameter of MarkovChain must be more than every"):
+        fe.MarkovChain(2).fit(np.array([[0], [2]]))
+    with pytest.raises(ValueError, match="Categorical needs labels 0, 1, 2"):
+        fe.MarkovChain().fit(np.array([[0.5], [2.0]]))

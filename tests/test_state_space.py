@@ -1,0 +1,437 @@
+"""Linear systems, structural series, autoregressions and switches, as models and as estimators."""
+
+import itertools
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import statsmodels.api as sm
+from scipy import stats
+
+import freeenergy as fe
+from freeenergy._core import Data, constrain, freeze, unconstrain
+from freeenergy.distributions import Diagonal, Full, Spherical
+from freeenergy.learning import EM, LBFGS, fit, negative_log_likelihood
+from freeenergy.models import (
+    AutoRegression,
+    Autoregressive,
+    Columns,
+    Cycle,
+    Learned,
+    Level,
+    LinearGaussian,
+    LinearGaussianSSM,
+    Regressors,
+    Seasonal,
+    Series,
+    Structural,
+    SwitchingLinearSystem,
+    Trend,
+    one_series,
+    stationary_covariance,
+)
+
+RNG = np.random.default_rng(0)
+
+
+def system(n=2, m=2, *, noise=None, **options):
+    rng = np.random.default_rng(7)
+    return LinearGaussianSSM(
+        jnp.asarray(rng.normal(size=n)),
+        Full(jnp.eye(n)),
+        jnp.asarray(0.5 * rng.normal(size=(n, n))),
+        jnp.asarray(rng.normal(size=n)),
+        Full(jnp.asarray(np.cov(rng.normal(size=(n, 9))))) if n > 1 else Diagonal(jnp.ones(1)),
+        jnp.asarray(rng.normal(size=(m, n))),
+        jnp.asarray(rng.normal(size=m)),
+        Full(jnp.asarray(np.cov(rng.normal(size=(m, 9))))) if noise is None else noise,
+        **options,
+    )
+
+
+def rows(parts):
+    """Series of one length as rows for learning."""
+    values = jnp.asarray(np.stack(parts))
+    count, length = values.shape[:2]
+    starts = jnp.broadcast_to(jnp.arange(length) == 0, (count, length))
+    x = Series(values, starts, jnp.ones((count, length), bool))
+    return Data(x, jnp.ones(count), jnp.asarray(count, jnp.int32), bool(np.isnan(values).any()))
+
+
+SERIES = [np.cumsum(RNG.normal(size=(15, 2)), axis=0) for _ in range(4)]
+HOLES = [np.where(RNG.random(x.shape) < 0.2, np.nan, x) for x in SERIES]
+
+log_prob = jax.jit(lambda model, series: model.log_prob(series))
+
+
+def test_values_against_scipy_and_imputation_by_the_joint_gaussian():
+    model = system()
+    y = HOLES[0][:6]
+    length, m = 6, 2
+    # the joint of all values, by simulating the means and covariances of the chain by hand
+    A, C = np.asarray(model.transition), np.asarray(model.emission)
+    mean, P = np.asarray(model.initial_mean), np.asarray(model.initial_covariance.matrix())
+    means, marginals = [], []
+    for _ in range(length):
+        means.append(mean)
+        marginals.append(P)
+        mean, P = A @ mean + np.asarray(model.offset), A @ P @ A.T + np.asarray(model.noise.matrix())
+    V = np.zeros((length * m, length * m))
+    for s in range(length):
+        for t in range(s, length):
+            cross = C @ np.linalg.matrix_power(A, t - s) @ marginals[s] @ C.T
+            V[t * m : (t + 1) * m, s * m : (s + 1) * m] = cross
+            V[s * m : (s + 1) * m, t * m : (t + 1) * m] = cross.T
+    V += np.kron(np.eye(length), model.emission_noise.matrix())
+    centre = np.concatenate([C @ x + np.asarray(model.mean) for x in means])
+    flat = y.ravel()
+    seen = ~np.isnan(flat)
+    law = stats.multivariate_normal(centre[seen], V[np.ix_(seen, seen)])
+    series = one_series(jnp.asarray(y))
+    assert float(model.log_prob(series)) == pytest.approx(law.logpdf(flat[seen]), abs=1e-10)
+    gap = np.linalg.solve(V[np.ix_(seen, seen)], flat[seen] - centre[seen])
+    expected = np.where(seen, flat, centre + V[:, seen] @ gap)
+    np.testing.assert_allclose(model.complete_mean(series).ravel(), expected, atol=1e-10)
+    keys = jax.random.split(jax.random.key(0), 3000)
+    draws = jax.jit(jax.vmap(lambda k: model.complete_sample(series, key=k)))(keys).reshape(3000, -1)
+    rest = V - V[:, seen] @ np.linalg.solve(V[np.ix_(seen, seen)], V[seen])
+    spread = np.sqrt(np.maximum(np.diag(rest), 0))[~seen]
+    error = (np.asarray(draws.mean(0)) - expected)[~seen] / spread * math.sqrt(3000)
+    assert np.abs(error).max() < 4.5
+    ratio = np.asarray(draws.var(0))[~seen] / spread**2
+    assert np.abs(ratio - 1).max() < 4.5 * math.sqrt(2 / 3000)
+    np.testing.assert_array_equal(np.asarray(draws)[:, seen], np.tile(flat[seen], (3000, 1)))
+    ahead = model.predicted(series)
+    np.testing.assert_allclose(ahead.mean[0], centre[:m], atol=1e-12)
+    np.testing.assert_allclose(ahead.covariance[0], V[:m, :m], atol=1e-12)
+
+
+def test_samples_have_the_moments_of_the_model():
+    model = system()
+    draw = jax.jit(jax.vmap(lambda k: model.sample(3, key=k)))
+    values = np.asarray(draw(jax.random.split(jax.random.key(1), 4000))).reshape(4000, -1)
+    holes = one_series(jnp.full((3, 2), jnp.nan))
+    ahead = model.predicted(holes)
+    spread = np.sqrt(np.diagonal(ahead.covariance, axis1=1, axis2=2)).ravel()
+    assert (np.abs(values.mean(0) - ahead.mean.ravel()) / spread).max() * math.sqrt(4000) < 4.5
+    assert np.abs(values.var(0) / spread**2 - 1).max() < 4.5 * math.sqrt(2 / 4000)
+
+
+def test_forms_agree_and_long_series_in_blocks():
+    plain, wide = system(), system(2, 5)
+    y = one_series(jnp.asarray(HOLES[1]))
+    assert float(plain.log_prob(y)) == pytest.approx(float(system(square_root=True).log_prob(y)), abs=1e-9)
+    long = np.random.default_rng(3).normal(size=(2048, 5))
+    series = one_series(jnp.asarray(long))
+    blocks = jax.jit(lambda s: (wide.log_prob(s, incomplete=False), wide.smooth(s).marginals.mean))(series)
+    steps, mean = jax.jit(
+        lambda s: (
+            jnp.sum(system(2, 5, square_root=True).step_log_prob(s)),
+            system(2, 5, square_root=True).smooth(s).marginals.mean,
+        )
+    )(series)
+    assert float(blocks[0]) == pytest.approx(float(steps), rel=1e-12)
+    np.testing.assert_allclose(blocks[1], mean, atol=1e-9)
+
+
+def test_no_dynamics_is_factor_analysis():
+    rng = np.random.default_rng(2)
+    loading, mean, noise = rng.normal(size=(4, 2)), rng.normal(size=4), rng.uniform(0.5, 2, size=4)
+    X = rng.normal(size=(30, 4))
+    X[3, 1] = np.nan
+    factors = LinearGaussian(jnp.asarray(loading), jnp.asarray(mean), Diagonal(jnp.asarray(noise)))
+    still = LinearGaussianSSM(
+        jnp.zeros(2),
+        Full(jnp.eye(2)),
+        jnp.zeros((2, 2)),
+        jnp.zeros(2),
+        Full(jnp.eye(2)),
+        jnp.asarray(loading),
+        jnp.asarray(mean),
+        Diagonal(jnp.asarray(noise)),
+    )
+    each = jax.vmap(factors.log_prob)(jnp.asarray(X))
+    np.testing.assert_allclose(still.step_log_prob(one_series(jnp.asarray(X))), each, atol=1e-10)
+
+
+@pytest.mark.parametrize("noise", [Full(jnp.eye(2)), Diagonal(jnp.ones(2)), Spherical(jnp.ones(()), dim=2)])
+def test_em_never_lowers_the_likelihood(noise):
+    start = system(2, 2, noise=noise)
+    result = fit(start, EM(tol=-1.0), rows(HOLES), key=jax.random.key(0), max_iter=12)
+    objective = result.history["objective"]
+    assert (np.diff(objective) <= 1e-10).all()
+    direct = -np.mean([float(log_prob(result.model, one_series(jnp.asarray(y)))) for y in HOLES])
+    assert objective[-1] == pytest.approx(direct, abs=1e-9)
+    # the residual covariance keeps its structure
+    matrix = np.asarray(result.model.emission_noise.matrix())
+    assert (abs(matrix[0, 1]) > 1e-3) == isinstance(noise, Full)
+
+
+def test_em_ends_where_the_gradient_vanishes_and_holds_what_is_held():
+    held = Learned(initial=False, transition=True, offset=False, noise=True, emission=False, mean=False)
+    start = system(1, 2, noise=Diagonal(jnp.ones(2)), learned=held)
+    draws = jax.vmap(lambda k: start.sample(30, key=k))(jax.random.split(jax.random.key(5), 4))
+    data = rows(np.asarray(draws).tolist())
+    result = fit(start, EM(tol=0.0), data, key=jax.random.key(0), max_iter=300)
+    fitted = result.model
+    for name in ("initial_mean", "offset", "emission", "mean"):
+        np.testing.assert_array_equal(getattr(fitted, name), getattr(start, name))
+
+    def mean(free):
+        return jnp.mean(jax.vmap(constrain(free).log_prob)(data.x))
+
+    slope = jax.grad(mean)(unconstrain(fitted))
+    assert abs(float(slope.transition[0, 0])) < 1e-3
+    assert np.abs(slope.emission_noise.variance).max() < 1e-3
+
+
+def test_gradient_learning_reaches_em():
+    held = Learned(initial=False)
+    start = system(1, 2, noise=Diagonal(jnp.ones(2)), learned=held)
+    data = rows(SERIES)
+    em = fit(start, EM(tol=1e-9), data, key=jax.random.key(0), max_iter=2000)
+    mask = freeze(start, lambda m: (m.initial_mean, m.initial_covariance))
+    quick = fit(
+        start, LBFGS(negative_log_likelihood, 1e-4, mask), data, key=jax.random.key(0), max_iter=200
+    )
+    assert quick.history["objective"][-1] == pytest.approx(em.history["objective"][-1], abs=1e-2)
+
+
+def test_packed_series_and_inputs():
+    model = system(2, 2)
+    both = np.concatenate([SERIES[0], HOLES[1]])
+    starts = np.zeros(30, bool)
+    starts[[0, 15]] = True
+    packed = Series(jnp.asarray(both), jnp.asarray(starts), jnp.ones(30, bool))
+    filtered = model.filter(packed, packed=True)
+    apart = [model.step_log_prob(one_series(jnp.asarray(y))) for y in (SERIES[0], HOLES[1])]
+    np.testing.assert_allclose(filtered.log_evidence, np.concatenate(apart), atol=1e-10)
+    # inputs shift the means: the same series with their effect taken away has the same density
+    B, D = jnp.array([[1.0], [-2.0]]), jnp.array([[0.5], [3.0]])
+    pushed = system(2, 2, input_transition=B, input_emission=D)
+    u = np.random.default_rng(5).normal(size=(15, 1))
+    effect, state = [], np.zeros(2)
+    for t in range(15):
+        if t:
+            state = np.asarray(model.transition) @ state + np.asarray(B) @ u[t - 1]
+        effect.append(np.asarray(model.emission) @ state + np.asarray(D) @ u[t])
+    series = one_series(jnp.asarray(SERIES[2] + np.stack(effect)), inputs=jnp.asarray(u))
+    plain = one_series(jnp.asarray(SERIES[2]))
+    assert float(pushed.log_prob(series)) == pytest.approx(float(model.log_prob(plain)), abs=1e-9)
+    data = rows(SERIES)
+    inputs = jnp.asarray(np.random.default_rng(6).normal(size=(4, 15, 1)))
+    data = Data(data.x._replace(inputs=inputs), data.weight, data.rows, False)
+    result = fit(pushed, EM(tol=-1.0), data, key=jax.random.key(0), max_iter=6)
+    assert (np.diff(result.history["objective"]) <= 1e-10).all()
+    assert not np.allclose(result.model.input_emission, D)
+
+
+def test_structural_blocks_equal_statsmodels():
+    rng = np.random.default_rng(4)
+    y = np.cumsum(rng.normal(size=40)) + rng.normal(size=40)
+    y[7] = np.nan
+    series = one_series(jnp.asarray(y)[:, None])
+    model = Structural((Trend(0.3, 0.1), Seasonal(4, 0.2)), 0.7)
+    peer = sm.tsa.UnobservedComponents(y, "lltrend", seasonal=4, use_exact_diffuse=True)
+    result = peer.smooth([0.7, 0.3, 0.1, 0.2])
+    assert float(model.log_prob(series)) == pytest.approx(result.llf, abs=1e-9)
+    parts = model.components(series)
+    np.testing.assert_allclose(parts.mean[:, 0], result.level.smoothed, atol=1e-9)
+    np.testing.assert_allclose(parts.mean[:, 1], result.seasonal.smoothed, atol=1e-9)
+    np.testing.assert_allclose(parts.covariance[:, 1], result.seasonal.smoothed_cov, atol=1e-9)
+    cyclic = Level(0.4) + Cycle(6.0, 0.8, 0.5)
+    peer = sm.tsa.UnobservedComponents(
+        y, "llevel", cycle=True, damped_cycle=True, stochastic_cycle=True, use_exact_diffuse=True
+    )
+    # order of the peer: irregular, level, cycle variance, frequency, damping
+    expected = peer.loglike([1.0, 0.4, 0.5, 2 * np.pi / 6.0, 0.8])
+    assert float(cyclic.log_prob(series)) == pytest.approx(expected, abs=1e-8)
+    regressed = Structural((Level(0.4), Regressors(1)), 0.7)
+    u = rng.normal(size=(40, 1))
+    peer = sm.tsa.UnobservedComponents(y, "llevel", exog=u, mle_regression=False, use_exact_diffuse=True)
+    told = one_series(jnp.asarray(y)[:, None], inputs=jnp.asarray(u))
+    assert float(regressed.log_prob(told)) == pytest.approx(peer.loglike([0.7, 0.4]), abs=1e-8)
+    with pytest.raises(ValueError, match="needs series with 'inputs'"):
+        regressed.log_prob(series)
+    with pytest.raises(ValueError, match="'period' parameter of Seasonal must be an int in the range"):
+        Seasonal(1)
+    with pytest.raises(ValueError, match="diffuse start has no distribution to draw"):
+        model.sample(3, key=jax.random.key(0))
+
+
+def test_autoregressions_in_three_ways():
+    rng = np.random.default_rng(8)
+    y = rng.normal(size=50)
+    y[11] = np.nan
+    block = Autoregressive([0.6, -0.3], 0.8)
+    phi = np.asarray(block.coefficients())
+    # Levinson: φ_1 = r_1 (1 − r_2), φ_2 = r_2
+    np.testing.assert_allclose(phi, [0.6 * 1.3, -0.3], atol=1e-12)
+    peer = sm.tsa.SARIMAX(y, order=(2, 0, 0), enforce_stationarity=False)
+    expected = peer.loglike([*phi, 0.8])
+    series = one_series(jnp.asarray(y)[:, None])
+    structural = Structural((block,), 1e-12)
+    assert float(structural.log_prob(series)) == pytest.approx(expected, abs=1e-6)
+    model = AutoRegression(
+        jnp.asarray(phi)[:, None, None],
+        jnp.zeros(1),
+        Full(jnp.full((1, 1), 0.8)),
+        jnp.zeros(2),
+        stationary_covariance(block.transition(), block.noise()),
+    )
+    assert float(model.log_prob(series)) == pytest.approx(expected, abs=1e-9)
+
+
+def test_autoregression_by_em_is_least_squares():
+    rng = np.random.default_rng(9)
+    A = np.array([[0.5, 0.2], [-0.3, 0.4]])
+    x = np.zeros((300, 2))
+    for t in range(1, 300):
+        x[t] = A @ x[t - 1] + rng.normal(size=2) * [1.0, 5.0]
+    fitted = fe.AutoRegression(1, tol=1e-10).fit(x)
+    z = np.column_stack([x[:-1], np.ones(299)])
+    W = np.linalg.lstsq(z, x[1:], rcond=None)[0].T
+    np.testing.assert_allclose(fitted.coefficients_[0], W[:, :2], atol=1e-6)
+    residual = x[1:] - z @ W.T
+    np.testing.assert_allclose(fitted.noise_covariance_, residual.T @ residual / 299, rtol=1e-4)
+    ahead = fitted.forecast(x, 2)
+    np.testing.assert_allclose(ahead.mean[0], W @ [*x[-1], 1], rtol=1e-6, atol=1e-6)
+    width = (ahead.high - ahead.low)[0] / 2
+    np.testing.assert_allclose(width, 1.959964 * np.sqrt(np.diag(fitted.noise_covariance_)), rtol=1e-4)
+    assert ((ahead.high - ahead.low)[1] >= (ahead.high - ahead.low)[0]).all()
+
+
+def test_structural_estimator_reaches_the_likelihood_of_statsmodels():
+    rng = np.random.default_rng(10)
+    level = np.cumsum(rng.normal(size=(80, 2)) * [1.0, 30.0], axis=0)
+    y = level + rng.normal(size=(80, 2)) * [2.0, 10.0]
+    fitted = fe.StructuralTimeSeries(Level(), tol=1e-5).fit(y)
+    best = 0.0
+    for column in y.T:
+        peer = sm.tsa.UnobservedComponents(column, "llevel", use_exact_diffuse=True)
+        best += peer.fit(disp=0).llf
+    assert -fitted.history_["objective"][-1] * 80 == pytest.approx(best, abs=1e-2)
+    parts = fitted.decompose(y)
+    assert set(parts) == {"Level"}
+    assert np.abs(parts["Level"].mean - level).mean(0)[0] < 1.5
+    assert (parts["Level"].std > 0).all()
+    assert isinstance(fitted.model_, Columns)
+    # a new start is a density: evidence of the sample near its own mean evidence
+    assert np.isfinite(fitted.score(fitted.sample(2, 0, length=30)))
+
+
+def switching():
+    one = jnp.ones((2, 1, 1))
+    systems = LinearGaussianSSM(
+        jnp.zeros((2, 1)),
+        Full(one),
+        jnp.array([[[0.95]], [[0.2]]]),
+        jnp.zeros((2, 1)),
+        Full(jnp.array([[[0.1]], [[4.0]]])),
+        one,
+        jnp.zeros((2, 1)),
+        Full(0.1 * one),
+    )
+    return SwitchingLinearSystem(jnp.array([0.6, 0.4]), jnp.array([[0.9, 0.1], [0.2, 0.8]]), systems)
+
+
+def test_switching_system_is_exact_for_two_steps_and_close_later():
+    model = switching()
+    y = np.array([[0.3], [-1.0], [2.0], [1.5]])
+
+    def enumerate_paths(length):
+        total = -np.inf
+        for path in np.ndindex(*(2,) * length):
+            weight = math.log(model.initial[path[0]])
+            weight += sum(math.log(model.transition[i, j]) for i, j in itertools.pairwise(path))
+            A = np.array([float(model.systems.transition[s, 0, 0]) for s in path])
+            Q = np.array(
+                [float(model.systems.noise.matrix()[s, 0, 0]) if k else 1.0 for k, s in enumerate(path)]
+            )
+            L = np.array(
+                [[np.prod(A[j + 1 : i + 1]) if j <= i else 0 for j in range(length)] for i in range(length)]
+            )
+            V = L @ np.diag(Q) @ L.T + 0.1 * np.eye(length)
+            law = stats.multivariate_normal(np.zeros(length), V)
+            total = np.logaddexp(total, weight + law.logpdf(y[:length, 0]))
+        return total
+
+    evidence = np.cumsum(model.step_log_prob(one_series(jnp.asarray(y))))
+    # merging starts to matter with the third step
+    assert evidence[1] == pytest.approx(enumerate_paths(2), abs=1e-10)
+    assert evidence[3] == pytest.approx(enumerate_paths(4), abs=0.05)
+    smoothed = model.smooth(one_series(jnp.asarray(y)))
+    np.testing.assert_allclose(np.exp(smoothed.log_weight).sum(1), 1, atol=1e-9)
+
+
+def test_one_regime_is_a_linear_system():
+    model = switching()
+    alone = jax.tree.map(lambda a: a[:1] if hasattr(a, "ndim") else a, model.systems)
+    single = SwitchingLinearSystem(jnp.ones(1), jnp.ones((1, 1)), alone)
+    y = np.random.default_rng(11).normal(size=(8, 1))
+    y[2] = np.nan
+    series = one_series(jnp.asarray(y))
+    plain = single._system(jnp.asarray(0))
+    assert float(single.log_prob(series)) == pytest.approx(float(plain.log_prob(series)), abs=1e-10)
+    np.testing.assert_allclose(single.complete_mean(series), plain.complete_mean(series), atol=1e-10)
+    keys = jax.random.split(jax.random.key(0), 2000)
+    draws = jax.jit(jax.vmap(lambda k: single.complete_sample(series, key=k)[2, 0]))(keys)
+    error = (draws.mean() - plain.complete_mean(series)[2, 0]) / draws.std() * math.sqrt(2000)
+    assert abs(float(error)) < 4.5
+    values = jax.jit(jax.vmap(lambda k: single.sample(3, key=k)[:, 0]))(keys)
+    ahead = plain.predicted(one_series(jnp.full((3, 1), jnp.nan)))
+    ratio = values.var(0) / ahead.covariance[:, 0, 0]
+    assert np.abs(ratio - 1).max() < 4.5 * math.sqrt(2 / 2000)
+    np.testing.assert_allclose(single.predicted(series).mean, plain.predicted(series).mean, atol=1e-10)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_linear_system_as_estimator():
+    truth = system(1, 3, noise=Diagonal(jnp.full(3, 0.1)))
+    draw = jax.jit(jax.vmap(lambda k: truth.sample(40, key=k)))
+    X = 100 + 50 * np.asarray(draw(jax.random.split(jax.random.key(3), 12)))
+    fitted = fe.LinearGaussianSSM(1, random_state=0, max_iter=60, tol=1e-4).fit(X[:8])
+    flat = fe.GaussianDensity().fit(X[:8].reshape(-1, 3))
+    assert fitted.score(X[8:]) > flat.score(X[8:].reshape(-1, 3)) + 0.1
+    assert fitted.evidence(X[8:]).kind is fe.Kind.EXACT
+    np.testing.assert_allclose(
+        fitted.step_evidence(X[8:]).reshape(4, 40).sum(1), fitted.score_samples(X[8:])
+    )
+    assert fitted.filter(X[0]).mean.shape == fitted.smooth(X[0]).mean.shape == (40, 1)
+    tighter = fitted.smooth(X[0]).covariance[5, 0, 0] <= fitted.filter(X[0]).covariance[5, 0, 0] + 1e-12
+    assert tighter
+    holes = X[0].copy()
+    holes[10:12] = np.nan
+    filled = fitted.impute(holes)
+    np.testing.assert_array_equal(filled[:10], X[0][:10])
+    assert np.isfinite(filled).all()
+    covered = fitted.forecast(X[8:, :30], 10, level=0.9)
+    inside = (covered.low < X[8:, 30:]) & (X[8:, 30:] < covered.high)
+    assert 0.75 < inside.mean() < 1.0
+    assert fitted.transition_.shape == (1, 1)
+    assert fitted.emission_.shape == (3, 1)
+    assert np.diag(fitted.emission_noise_).min() > 0
+    with pytest.raises(ValueError, match="'steps' parameter of forecast must be an int in the"):
+        fitted.forecast(X[0], 0)
+    with pytest.raises(ValueError, match="'level' parameter of forecast must be a float in the"):
+        fitted.forecast(X[0], 1, level=1.0)
+    with pytest.raises(ValueError, match=r"'n_latent' parameter of LinearGaussianSSM must be an int"):
+        fe.LinearGaussianSSM(0).fit(X[0])
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_switching_estimator_finds_the_noisy_stretch():
+    rng = np.random.default_rng(13)
+    quiet, loud = 0.1 * rng.normal(size=(60, 1)), 3 * rng.normal(size=(60, 1))
+    X = np.concatenate([quiet, loud, quiet[::-1]])
+    fitted = fe.SwitchingLinearSystem(2, max_iter=60).fit(X)
+    assert fitted.evidence(X).kind is fe.Kind.ESTIMATE
+    p = fitted.predict_proba(X)
+    first, second = p[:60].mean(0), p[60:120].mean(0)
+    assert np.abs(first - second).max() > 0.8
+    ahead = fitted.forecast(X, 2)
+    assert (ahead.low < ahead.mean).all()
+    assert np.isfinite(fitted.sample(2, 0, length=10)).all()

@@ -67,13 +67,13 @@ CASES = {
     "PCA": Case(fe.PCA(1), density=False),
     "PPCA": Case(fe.PPCA(1)),
     "RBM": Case(fe.RBM(3, max_iter=40), points=_BINARY),
-    "VAE": Case(fe.VAE(**_VAE, importance_samples=300)),
+    "VAE": Case(fe.VAE(**_VAE, importance_samples=300), slow=True),
     "VAE-bernoulli": Case(
         fe.VAE(**_VAE, emission=fe.models.BernoulliEmission, importance_samples=2000),
         points=_BINARY,
         slow=True,
     ),
-    "NormalizingFlow": Case(fe.NormalizingFlow(**_FLOW)),
+    "NormalizingFlow": Case(fe.NormalizingFlow(**_FLOW), slow=True),
     "NormalizingFlow-affine": Case(fe.NormalizingFlow(ShiftScale(), **_FLOW), slow=True),
     "NormalizingFlow-additive": Case(fe.NormalizingFlow(Shift(), **_FLOW), slow=True),
     "NormalizingFlow-autoregressive": Case(

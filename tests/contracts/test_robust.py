@@ -8,7 +8,9 @@ from cases import CASES
 from scipy import sparse
 from sklearn.base import clone, is_classifier, is_clusterer
 
-NAMES = [name for name, case in CASES.items() if not case.slow]
+NAMES = [
+    pytest.param(name, marks=[pytest.mark.slow] if case.slow else []) for name, case in CASES.items()
+]
 RNG = np.random.RandomState(0)
 X = RNG.normal(size=(24, 3))
 

@@ -8,9 +8,16 @@ from cases import CASES
 from scipy import sparse
 from sklearn.base import clone, is_classifier, is_clusterer
 
-NAMES = [
-    pytest.param(name, marks=[pytest.mark.slow] if case.slow else []) for name, case in CASES.items()
-]
+
+def names(serves=lambda case: True):
+    """The cases that a test is about, as its parameters."""
+    return [
+        pytest.param(name, marks=[pytest.mark.slow] if case.slow else [])
+        for name, case in CASES.items()
+        if serves(case)
+    ]
+
+
 RNG = np.random.RandomState(0)
 X = RNG.normal(size=(24, 3))
 
@@ -41,7 +48,7 @@ def numbers(name, estimator, rows):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", names())
 @pytest.mark.parametrize(
     "rows",
     [
@@ -62,13 +69,13 @@ def test_survives(name, rows):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("name", [n for n in NAMES if CASES[n].density])
+@pytest.mark.parametrize("name", names(lambda case: case.density))
 def test_one_row(name):
     rows = prepare(name, X[:1])
     assert np.isfinite(fitted(name, rows).score_samples(rows)).all()
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", names())
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
@@ -88,7 +95,7 @@ def test_refuses_with_a_sentence(name, rows, message):
         fitted(name, rows)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", names())
 def test_wrong_width_at_prediction(name):
     estimator = fitted(name, prepare(name, X))
     with pytest.raises(ValueError, match=r"X has 2 features, but .* is expecting 3 features"):
@@ -96,7 +103,7 @@ def test_wrong_width_at_prediction(name):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", names())
 def test_frames_and_precision(name):
     rows = prepare(name, X).astype(np.float32)
     frame = pd.DataFrame(rows, columns=["a", "b", "c"])
@@ -110,7 +117,7 @@ def test_frames_and_precision(name):
     np.testing.assert_array_equal(numbers(name, other, frame), numbers(name, plain, rows.astype(float)))
 
 
-@pytest.mark.parametrize("name", [n for n in NAMES if not CASES[n].sequence])
+@pytest.mark.parametrize("name", names(lambda case: not case.sequence))
 def test_weights_are_checked(name):
     estimator = clone(CASES[name].estimator)
     rows = prepare(name, X)

@@ -32,7 +32,7 @@ def public_estimators():
     }
 
 
-# each of scikit-learn's fifty fits has a shape of its own to compile; these are the ones that compile quickly
+# each of scikit-learn's fifty fits has a shape of its own to compile; these compile quickly
 QUICK = {
     "FactorAnalysis",
     "GaussianDensity",

@@ -62,7 +62,10 @@ def test_multivariate_t_draws_what_is_missing():
 
 
 PRIORS = {
-    "beta": (BetaPrior(Bernoulli(jnp.array([0.5])), jnp.array([2.0]), jnp.array([3.0])), [[1.0], [0.0], [1.0]]),
+    "beta": (
+        BetaPrior(Bernoulli(jnp.array([0.5])), jnp.array([2.0]), jnp.array([3.0])),
+        [[1.0], [0.0], [1.0]],
+    ),
     "dirichlet": (
         DirichletPrior(Categorical(jnp.ones((1, 3)) / 3), jnp.array([[1.0, 2.0, 0.5]])),
         [[0.0], [2.0], [2.0]],
@@ -90,7 +93,9 @@ def test_evidence_of_statistics_is_bayes_theorem(name):
     fit = jnp.sum(jax.vmap(member.log_prob)(x) - jax.vmap(member.log_base)(x))
     expected = fit + prior.log_density(member) - after.log_density(member)
     np.testing.assert_allclose(prior.log_evidence(total), expected, rtol=1e-10)
-    draws = jax.vmap(lambda k: after.sample(key=k).coefficients())(jax.random.split(jax.random.key(2), 4000))
+    draws = jax.vmap(lambda k: after.sample(key=k).coefficients())(
+        jax.random.split(jax.random.key(2), 4000)
+    )
     error = np.std(draws, axis=0) / np.sqrt(4000)
     found = jax.grad(prior.log_evidence)(total)
     assert (np.abs(found - np.mean(draws, axis=0)) < 5 * error + 1e-9).all()
@@ -152,7 +157,9 @@ def test_bound_never_falls_and_stays_below_the_evidence():
     terms = []
     for code in range(2 ** len(X)):
         one = np.array([bool(code >> i & 1) for i in range(len(X))])
-        term = np.log(stats.betabinom.pmf(one.sum(), len(X), 1, 1) / stats.binom.pmf(one.sum(), len(X), 0.5))
+        term = np.log(
+            stats.betabinom.pmf(one.sum(), len(X), 1, 1) / stats.binom.pmf(one.sum(), len(X), 0.5)
+        )
         term -= len(X) * np.log(2)
         for part in (X[one], X[~one]):
             term += exact_evidence_wishart(part, shift, 0.5, np.eye(1) * scale**2, 3.0)
@@ -180,7 +187,11 @@ def test_same_posterior_as_scikit_learn(covariance, kind):
         random_state=0,
     ).fit(X)
     ours = fe.BayesianMixture(
-        3, covariance, weight_concentration=0.5, tol=1e-14, init=np.array([[0.0, 0.0], [9.0, 1.0], [2.0, 8.0]])
+        3,
+        covariance,
+        weight_concentration=0.5,
+        tol=1e-14,
+        init=np.array([[0.0, 0.0], [9.0, 1.0], [2.0, 8.0]]),
     ).fit(X)
     order = [int(np.argmin(np.linalg.norm(peer.means_ - m, axis=1))) for m in ours.means_]
     np.testing.assert_allclose(ours.means_, peer.means_[order], rtol=1e-6)
@@ -206,7 +217,7 @@ def test_unused_components_are_switched_off():
 
 
 def test_missing_entries_raise_the_same_bound():
-    X, label = clusters(60)
+    X, _ = clusters(60)
     holes = X.copy()
     rng = np.random.default_rng(1)
     holes[rng.random(X.shape) < 0.15] = np.nan
@@ -265,6 +276,11 @@ def test_wrong_parameters(options, sentence):
 
 
 def test_hard_data():
-    for X in (np.ones((1, 1)), np.ones((5, 2)), np.array([[1e-9], [1e9], [2.0]]), np.eye(3, dtype=np.float32)):
+    for X in (
+        np.ones((1, 1)),
+        np.ones((5, 2)),
+        np.array([[1e-9], [1e9], [2.0]]),
+        np.eye(3, dtype=np.float32),
+    ):
         model = fe.BayesianMixture(4, random_state=0).fit(X)
         assert np.isfinite(model.score_samples(X)).all()

@@ -195,7 +195,7 @@ def test_underflow_and_impossible_observations(forward):
 
 
 def test_long_series_in_parallel_and_in_order():
-    initial, transition, logs = map(jnp.asarray, problem(3, 2000))
+    initial, transition, logs = map(jnp.asarray, problem(3, 200))
     steps = FiniteStep(logs * 20)
     (one, back_one), (two, back_two) = (
         run(initial, transition, steps),

@@ -317,6 +317,7 @@ def test_stationary_start():
     assert np.abs(jax.grad(total)(logits)).max() < 0.02
 
 
+@pytest.mark.slow
 def test_gradient_learns_what_em_learns():
     series, _, model = gaussian_problem(9, (40, 40), k=2, d=1)
     em = steps_of_em(model, series, 300)
@@ -373,6 +374,7 @@ def test_mixture_emissions():
     members = Gaussian(jnp.asarray(means), Full(jnp.ones((2, 2, 1, 1))))
     transition = jnp.array([[0.8, 0.2], [0.4, 0.6]])
     model = HMM(jnp.array([0.5, 0.5]), transition, models.Mixture(jnp.asarray(weights), members))
+    assert isinstance(model.emissions, models.MixtureEmissions)
     x = rng.normal(size=(6, 1)) * 2
 
     def density(k, row):
@@ -502,7 +504,7 @@ def test_semi_supervised_states_keep_their_numbers():
     "options",
     [
         {"family": Gaussian(jnp.zeros(2), Diagonal())},
-        {"n_components": 2},
+        pytest.param({"n_components": 2}, marks=pytest.mark.slow),
         {"stationary": True},
         {"learner": EM(temperature=0.0), "n_init": 2},
         {"transition": np.array([[0.9, 0.1], [0.0, 1.0]])},
@@ -594,3 +596,5 @@ def test_markov_chain_counts_and_missing_symbols():
         fe.MarkovChain(2).fit(np.array([[0], [2]]))
     with pytest.raises(ValueError, match="Categorical needs labels 0, 1, 2"):
         fe.MarkovChain().fit(np.array([[0.5], [2.0]]))
+    with pytest.raises(ValueError, match="Negative values in data passed to MarkovChain"):
+        fe.MarkovChain().fit(np.array([[0], [-1]]))

@@ -196,7 +196,8 @@ def test_gradient_learning_reaches_em():
     quick = fit(
         start, LBFGS(negative_log_likelihood, 1e-4, mask), data, key=jax.random.key(0), max_iter=200
     )
-    assert quick.history["objective"][-1] == pytest.approx(em.history["objective"][-1], abs=1e-2)
+    # EM keeps variances above a floor, the gradient does not
+    assert quick.history["objective"][-1] <= em.history["objective"][-1] + 1e-2
 
 
 def test_packed_series_and_inputs():
@@ -241,13 +242,13 @@ def test_structural_blocks_equal_statsmodels():
     np.testing.assert_allclose(parts.mean[:, 0], result.level.smoothed, atol=1e-9)
     np.testing.assert_allclose(parts.mean[:, 1], result.seasonal.smoothed, atol=1e-9)
     np.testing.assert_allclose(parts.covariance[:, 1], result.seasonal.smoothed_cov, atol=1e-9)
-    cyclic = Level(0.4) + Cycle(6.0, 0.8, 0.5)
-    peer = sm.tsa.UnobservedComponents(
-        y, "llevel", cycle=True, damped_cycle=True, stochastic_cycle=True, use_exact_diffuse=True
-    )
-    # order of the peer: irregular, level, cycle variance, frequency, damping
-    expected = peer.loglike([1.0, 0.4, 0.5, 2 * np.pi / 6.0, 0.8])
-    assert float(cyclic.log_prob(series)) == pytest.approx(expected, abs=1e-8)
+    # the autocovariance of a damped wave is σ²/(1 − ρ²) ρᵏ cos λk
+    cyclic = Structural((Cycle(6.0, 0.8, 0.5),), 0.7)
+    gap = np.abs(np.subtract.outer(np.arange(40), np.arange(40)))
+    V = 0.5 / (1 - 0.8**2) * 0.8**gap * np.cos(2 * np.pi / 6 * gap) + 0.7 * np.eye(40)
+    seen = ~np.isnan(y)
+    law = stats.multivariate_normal(np.zeros(39), V[np.ix_(seen, seen)])
+    assert float(cyclic.log_prob(series)) == pytest.approx(law.logpdf(y[seen]), abs=1e-8)
     regressed = Structural((Level(0.4), Regressors(1)), 0.7)
     u = rng.normal(size=(40, 1))
     peer = sm.tsa.UnobservedComponents(y, "llevel", exog=u, mle_regression=False, use_exact_diffuse=True)
@@ -269,7 +270,7 @@ def test_autoregressions_in_three_ways():
     phi = np.asarray(block.coefficients())
     # Levinson: φ_1 = r_1 (1 − r_2), φ_2 = r_2
     np.testing.assert_allclose(phi, [0.6 * 1.3, -0.3], atol=1e-12)
-    peer = sm.tsa.SARIMAX(y, order=(2, 0, 0), enforce_stationarity=False)
+    peer = sm.tsa.SARIMAX(y, order=(2, 0, 0))
     expected = peer.loglike([*phi, 0.8])
     series = one_series(jnp.asarray(y)[:, None])
     structural = Structural((block,), 1e-12)

@@ -43,6 +43,7 @@ from ._core import (  # noqa: E402
 from .comparison import Comparison, compare  # noqa: E402
 from .estimators import (  # noqa: E402
     HMM,
+    ICA,
     PCA,
     PPCA,
     RBM,
@@ -56,6 +57,7 @@ from .estimators import (  # noqa: E402
     GaussianMixture,
     KernelDensity,
     KMeans,
+    LatentDirichletAllocation,
     LinearGaussianSSM,
     MarkovChain,
     Mixture,
@@ -65,6 +67,7 @@ from .estimators import (  # noqa: E402
     Promax,
     RandomRows,
     SoftmaxRegression,
+    SparseCoding,
     StructuralTimeSeries,
     Support,
     SwitchingLinearSystem,
@@ -76,6 +79,7 @@ __version__ = _version("freeenergy")
 
 __all__ = [
     "HMM",
+    "ICA",
     "PCA",
     "PPCA",
     "RBM",
@@ -98,6 +102,7 @@ __all__ = [
     "KMeans",
     "KernelDensity",
     "Kind",
+    "LatentDirichletAllocation",
     "LinearGaussianSSM",
     "MarkovChain",
     "Mixture",
@@ -107,6 +112,7 @@ __all__ = [
     "Promax",
     "RandomRows",
     "SoftmaxRegression",
+    "SparseCoding",
     "StructuralTimeSeries",
     "Support",
     "SwitchingLinearSystem",

@@ -19,6 +19,7 @@ SMALL = {
     "VAE": {"width": 8, "max_iter": 5, "importance_samples": 20},
     "NormalizingFlow": {"layers": 2, "width": 8, "max_iter": 5},
     "RBM": {"n_components": 4, "max_iter": 5},
+    "SwitchingLinearSystem": {"max_iter": 5},
 }
 
 PERMUTE_OR_SUBSET = {"check_methods_sample_order_invariance", "check_methods_subset_invariance"}
@@ -40,9 +41,7 @@ QUICK = {
     "HMM",
     "KMeans",
     "KernelDensity",
-    "MarkovChain",
     "NaiveBayes",
-    "PCA",
 }
 
 

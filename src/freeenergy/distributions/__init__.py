@@ -30,6 +30,7 @@ from ._continuous import (
     Gamma,
     HyperbolicSecant,
     Laplace,
+    Logistic,
     StudentT,
 )
 from ._covariance import AbstractCovariance, Diagonal, Full, LowRank, Spherical, Tied
@@ -67,6 +68,7 @@ __all__ = [
     "HyperbolicSecant",
     "Information",
     "Laplace",
+    "Logistic",
     "LowRank",
     "Multinomial",
     "MultivariateT",

@@ -154,9 +154,7 @@ class DirichletPrior(AbstractConjugatePrior[Categorical | Multinomial]):
         return self._member(jax.random.dirichlet(key, self.concentration))
 
     def log_normaliser(self) -> Array:
-        return jnp.sum(gammaln(self.concentration)) - jnp.sum(
-            gammaln(jnp.sum(self.concentration, axis=-1))
-        )
+        return jnp.sum(gammaln(self.concentration)) - jnp.sum(gammaln(jnp.sum(self.concentration, axis=-1)))
 
     def split(self, total: Array) -> tuple[Array, Array]:
         *rows, size = self.concentration.shape

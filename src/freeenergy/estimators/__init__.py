@@ -8,14 +8,17 @@ from ._factor import PPCA, FactorAnalysis
 from ._flow import NormalizingFlow
 from ._gaussian import GaussianDensity
 from ._hmm import HMM, MarkovChain
+from ._ica import ICA
 from ._kernel import KernelDensity
 from ._kmeans import KMeans
+from ._lda import LatentDirichletAllocation
 from ._mixture import GaussianMixture, Mixture
 from ._pca import PCA
 from ._rbm import RBM
 from ._rotation import AbstractRotation, Promax, Rotated, Varimax
 from ._sequence import AbstractSequenceDensity
 from ._softmax import SoftmaxRegression
+from ._sparse_coding import SparseCoding
 from ._starts import AbstractStart, PlusPlus, RandomRows
 from ._state_space import (
     AutoRegression,
@@ -31,6 +34,7 @@ from ._vae import VAE
 
 __all__ = [
     "HMM",
+    "ICA",
     "PCA",
     "PPCA",
     "RBM",
@@ -52,6 +56,7 @@ __all__ = [
     "GaussianMixture",
     "KMeans",
     "KernelDensity",
+    "LatentDirichletAllocation",
     "LinearGaussianSSM",
     "MarkovChain",
     "Mixture",
@@ -62,6 +67,7 @@ __all__ = [
     "RandomRows",
     "Rotated",
     "SoftmaxRegression",
+    "SparseCoding",
     "States",
     "StructuralTimeSeries",
     "Support",

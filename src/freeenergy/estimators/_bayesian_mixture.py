@@ -61,6 +61,8 @@ class BayesianMixture(AbstractMixture):
     2
     """
 
+    component_prior: NormalInverseWishart | NormalInverseGamma | None  # pyright: ignore
+
     def __init__(
         self,
         n_components: int = 10,
@@ -132,7 +134,8 @@ class BayesianMixture(AbstractMixture):
         for number, restart in enumerate(jax.random.split(key, self.n_init)):
             start_key, fit_key = jax.random.split(restart)
             centres = self._centres(rows, data, near, start_key)
-            begin = _start_model(family, data, centres, *map(jnp.asarray, near), steps)
+            shift, scale = jnp.asarray(near.shift), jnp.asarray(near.scale)
+            begin = _start_model(family, data, centres, shift, scale, steps)
             result = fit(
                 BayesianMixtureModel(concentration, prior, family, *_start_statistics(begin, data)),
                 learner,

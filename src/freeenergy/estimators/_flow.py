@@ -126,7 +126,40 @@ def _to_latent(row: Array, model: FlowWithMissing) -> Array:
     return model.flow.to_base(row)
 
 
-class NormalizingFlow(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AbstractDensity):
+class AbstractFlowDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AbstractDensity):
+    """A flow with a proposal for missing entries: exact for complete rows, a lower bound for others."""
+
+    def _evidence(self, z: np.ndarray, seeds: np.ndarray) -> Evidence:
+        holes = np.isnan(z).any(axis=1)
+        nats, stderr = np.zeros(len(z)), np.zeros(len(z))
+        if (~holes).any():
+            nats[~holes] = map_rows(_log_prob, z[~holes], self.model_, block=1024)
+        some = holes & ~np.isnan(z).all(axis=1)
+        if some.any():
+            nats[some], stderr[some] = map_rows(
+                _importance, (z[some], seeds[some]), self.model_, self.seed_, block=16
+            )
+        return Evidence(nats, stderr, Kind.LOWER if holes.any() else Kind.EXACT)
+
+    def _draw(self, n: int, *, key: Array) -> np.ndarray:
+        return draw_rows(self.model_, n, key)
+
+    def _fill_mean(self, z: np.ndarray, seeds: np.ndarray) -> np.ndarray:
+        return map_rows(_complete_mean, (z, seeds), self.model_, self.seed_, block=16)
+
+    def _fill_sample(self, z: np.ndarray, *, key: Array) -> np.ndarray:
+        return map_rows(_complete_sample, (z, key_data(key, len(z))), self.model_, block=16)
+
+    def transform(self, X: Any) -> np.ndarray:
+        """The noise z that makes each row; missing entries are first imputed."""
+        return map_rows(_to_latent, self.scaling_.apply(self.impute(X)), self.model_, block=1024)
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.n_features_in_
+
+
+class NormalizingFlow(AbstractFlowDensity):
     """A normalising flow: x = f(z), z Gaussian, log p(x) = log p(z) + log |det ∂z/∂x|, trained directly.
 
     Complete rows have exact evidence.  Missing entries are hidden causes: their evidence, and training
@@ -236,35 +269,6 @@ class NormalizingFlow(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Abstrac
         draws = draws[np.isfinite(draws).all(axis=1)]
         cover = rows if len(draws) < _PROPOSAL_DRAWS // 2 else Rows(draws, np.ones(len(draws)))
         return dataclasses.replace(result, model=FlowWithMissing(flow, _proposal(cover)))
-
-    def _evidence(self, z: np.ndarray, seeds: np.ndarray) -> Evidence:
-        holes = np.isnan(z).any(axis=1)
-        nats, stderr = np.zeros(len(z)), np.zeros(len(z))
-        if (~holes).any():
-            nats[~holes] = map_rows(_log_prob, z[~holes], self.model_, block=1024)
-        some = holes & ~np.isnan(z).all(axis=1)
-        if some.any():
-            nats[some], stderr[some] = map_rows(
-                _importance, (z[some], seeds[some]), self.model_, self.seed_, block=16
-            )
-        return Evidence(nats, stderr, Kind.LOWER if holes.any() else Kind.EXACT)
-
-    def _draw(self, n: int, *, key: Array) -> np.ndarray:
-        return draw_rows(self.model_, n, key)
-
-    def _fill_mean(self, z: np.ndarray, seeds: np.ndarray) -> np.ndarray:
-        return map_rows(_complete_mean, (z, seeds), self.model_, self.seed_, block=16)
-
-    def _fill_sample(self, z: np.ndarray, *, key: Array) -> np.ndarray:
-        return map_rows(_complete_sample, (z, key_data(key, len(z))), self.model_, block=16)
-
-    def transform(self, X: Any) -> np.ndarray:
-        """The noise z that makes each row; missing entries are first imputed."""
-        return map_rows(_to_latent, self.scaling_.apply(self.impute(X)), self.model_, block=1024)
-
-    @property
-    def _n_features_out(self) -> int:
-        return self.n_features_in_
 
 
 def _proposal(rows: Rows) -> MixtureModel:

@@ -208,6 +208,7 @@ class HMM(AbstractSequenceDensity):
         rows = canonical_rows(np.concatenate(series), None, Scaling.identity(series[0].shape[1]))
         flat = Data.of(rows.x, rows.weight)
         near = Scaling.standardise(rows.x, rows.weight)
+        units = (jnp.asarray(near.shift), jnp.asarray(near.scale))
         prototype = self.family.prototype(rows.x) if isinstance(self.family, type) else self.family
         # centres that the user gives are where the fit begins
         lloyd = jnp.asarray(0 if isinstance(self.init, np.ndarray) else _LLOYD_STEPS, jnp.int32)
@@ -219,7 +220,7 @@ class HMM(AbstractSequenceDensity):
         for number, restart in enumerate(jax.random.split(key, self.n_init)):
             start_key, fit_key = jax.random.split(restart)
             centres = self._centres(flat, near, data, start_key)
-            mixture = _start_model(prototype, flat, centres, *map(jnp.asarray, near), lloyd)
+            mixture = _start_model(prototype, flat, centres, *units, lloyd)
             result = fit(
                 self._start(mixture, prototype, flat, near, start_key),
                 learner,
@@ -294,6 +295,7 @@ class HMM(AbstractSequenceDensity):
     ) -> MixtureEmissions:
         """Each state's share of the rows, parted again."""
         x = (flat.x - near.shift[None]) / near.scale[None]
+        units = (jnp.asarray(near.shift), jnp.asarray(near.scale))
         shares = jax.vmap(lambda row: mixture.posterior(row).probabilities, out_axes=1)(flat.x)
         parts = []
         for number, share in enumerate(shares):
@@ -305,7 +307,7 @@ class HMM(AbstractSequenceDensity):
             )
             own = Data(flat.x, weight, flat.rows, flat.incomplete)
             lloyd = jnp.asarray(_LLOYD_STEPS, jnp.int32)
-            parts.append(_start_model(prototype, own, centres, *map(jnp.asarray, near), lloyd))
+            parts.append(_start_model(prototype, own, centres, *units, lloyd))
         stacked = jax.tree.map(
             lambda *leaves: jnp.stack(leaves) if np.ndim(leaves[0]) else leaves[0], *parts
         )
@@ -443,6 +445,8 @@ class MarkovChain(AbstractSequenceDensity):
 
     def _fit_series(self, series: list[np.ndarray], data: Data, *, key: Array) -> Fit:
         rows = np.concatenate(series)
+        if np.nanmin(rows) < 0:
+            raise ValueError("Negative values in data passed to MarkovChain. Symbols are 0, 1, 2, ….")
         columns, symbols = Categorical.prototype(rows).probabilities.shape
         if self.n_symbols is not None:
             if np.nanmax(rows) >= self.n_symbols:

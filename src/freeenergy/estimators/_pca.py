@@ -70,7 +70,8 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Shell):
         scaling = Scaling.standardise(X, weight, common=True)
         rows = canonical_rows(X, weight, scaling)
         rows = Rows(scaling.apply(rows.x), rows.weight)
-        most = min(rows.x.shape)
+        # a plane through n points has n − 1 dimensions
+        most = max(min(len(rows.x) - 1, rows.x.shape[1]), 1)
         self.n_components_ = most if self.n_components is None else min(self.n_components, rows.x.shape[1])
         incomplete = bool(np.isnan(rows.x).any())
         result, values, total = (self._iterate if incomplete else self._solve)(rows)

@@ -401,6 +401,10 @@ def _with_start(columns: Columns, data: Data) -> Columns:
         rows = data.x._replace(values=values[..., None])
         mean, covariance = jax.vmap(lambda s: _first_states(s, model))(rows)
         share = data.weight / jnp.sum(data.weight)
+        # padding has no observation, and so no finite first state
+        real = share > 0
+        mean = jnp.where(real[:, None], mean, 0)
+        covariance = jnp.where(real[:, None, None], covariance, 0)
         centre = share @ mean
         gap = mean - centre[None]
         spread = jnp.einsum("s,sij->ij", share, covariance) + (gap * share[:, None]).T @ gap
@@ -477,7 +481,7 @@ class StructuralTimeSeries(AbstractStateSpace):
 
     def _structure(self) -> Structural:
         blocks = Level() if self.blocks is None else self.blocks
-        return blocks if isinstance(blocks, Structural) else Structural((blocks,), 0.5)
+        return blocks if isinstance(blocks, Structural) else Structural((blocks,), jnp.asarray(0.5))
 
     def _fit_series(self, series: list[np.ndarray], data: Data, *, key: Array) -> Fit:
         own = _unpacked(series)
@@ -494,7 +498,12 @@ class StructuralTimeSeries(AbstractStateSpace):
             progress=self._progress(),
             checkpoint=self._checkpoint(f"{len(series)} series"),
         )
-        result = dataclasses.replace(result, model=_with_start(result.model, own))
+        # a diffuse start has no units: each of its directions takes one log-determinant away
+        directions = self._structure().system().diffuse
+        unknown = 0 if directions is None else directions.shape[1]
+        history = dict(result.history)
+        history["objective"] = history["objective"] - unknown * np.log(self.scaling_.scale).sum()
+        result = dataclasses.replace(result, model=_with_start(result.model, own), history=history)
         return _per_row_of(data, result, own.rows)
 
     _predictions: ClassVar[Any] = staticmethod(_predicted_columns)

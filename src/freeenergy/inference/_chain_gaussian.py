@@ -171,7 +171,10 @@ def factor_semidefinite(matrix: Array) -> tuple[Array, Array]:
         rest, lower, pivots = carry
         pivot = rest[j, j]
         good = pivot > least[j]
-        column = jnp.where(good & (rows > j), rest[:, j] / jnp.where(good, pivot, 1), 0)
+        safe = jnp.where(good, pivot, 1)
+        # entries that no covariance could have are rounding errors
+        most = _safe_sqrt(jnp.maximum(jnp.diagonal(rest), 0) / safe)
+        column = jnp.where(good & (rows > j), jnp.clip(rest[:, j] / safe, -most, most), 0)
         column = jnp.where(rows == j, 1.0, column)
         pivot = jnp.where(good, pivot, 0)
         here = rows == j
@@ -324,7 +327,7 @@ class LinearGaussianBeliefs(AbstractBlockBeliefs):
             error = (z - _dot(h, mean)) * o
             step = along / variance
             gain = gain - 0.5 * (jnp.log(variance) + error * error / variance)
-            return mean + step * error, covariance - _outer(step, along), gain
+            return mean + step * error, _shrunk(covariance, step, along, r), gain
 
         carry = (predicted.mean, predicted.covariance, s.constant)
         mean, covariance, gain = _repeat(body, carry, len(s.value))
@@ -399,6 +402,15 @@ def _innovation(explained: Array, r: Array, o: Array) -> Array:
     return jnp.maximum((explained + r) * o + (1 - o), jnp.finfo(r.dtype).tiny)
 
 
+def _shrunk(covariance: Array, step: Array, along: Array, r: Array) -> Array:
+    """P − k (P h)ᵀ; what a measurement without noise makes certain becomes zero, not a rounding error."""
+    new = covariance - _outer(step, along)
+    before, after = jnp.diagonal(covariance), jnp.diagonal(new)
+    kept = (after > 4 * jnp.finfo(after.dtype).eps * before).astype(new.dtype)
+    # not less than what Joseph's form r k kᵀ + … leaves
+    return new * _outer(kept, kept) + jnp.diag((1 - kept) * r * step**2)
+
+
 def _draw(mean: Array, root: Array, key: Array) -> Array:
     return mean + product(root, jax.random.normal(key, mean.shape, mean.dtype))
 
@@ -443,7 +455,7 @@ def _absorb(e: GaussianElement, s: Any) -> GaussianElement:
         return GaussianElement(
             e.loading - _outer(step, seen),
             e.mean + step * error,
-            e.covariance - _outer(step, along),
+            _shrunk(e.covariance, step, along, r),
             e.score + scaled * error,
             e.information + _outer(scaled, seen),
             e.constant - 0.5 * (jnp.log(variance) + error * error / variance),
@@ -761,7 +773,8 @@ def blocked_smooth(
 
     def fold(carry: Any, at: Any) -> tuple[Any, Any]:
         belief, predicted, step, stay = at
-        elements, kernels = jax.vmap(one_kernel)(*carry, belief, stay)
+        elements, after, step_after = carry
+        elements, kernels = jax.vmap(one_kernel)(elements, after, step_after, belief, stay)
         return (elements, predicted, step), kernels
 
     unit = jax.vmap(beliefs.unit)(_first(filtered.filtered))

@@ -25,6 +25,8 @@ from ._objectives import (
     ImportanceWeighted,
     negative_log_likelihood,
 )
+from ._relative import RelativeNewton
+from ._topics import CollapsedGibbs
 
 __all__ = [
     "EM",
@@ -39,6 +41,7 @@ __all__ = [
     "Batch",
     "Boltzmann",
     "ClosedForm",
+    "CollapsedGibbs",
     "ConditionalContrastive",
     "Contrastive",
     "ExactEnumeration",
@@ -51,6 +54,7 @@ __all__ = [
     "Margin",
     "Optimiser",
     "PersistentChains",
+    "RelativeNewton",
     "Stepwise",
     "decay_weights",
     "expect_all",

@@ -8,10 +8,12 @@ from typing import Any, TypeVar
 import equinox as eqx
 import jax
 from jax import Array
+from jax.sharding import NamedSharding, PartitionSpec
 
 from .._core import AbstractAlgorithm, AbstractProgress, Checkpoint, Data, Fit, iterate, silent
 from ._em import EM, AllRows, ClosedForm
 from ._gradient import Gradient
+from ._relative import RelativeNewton
 
 Model = TypeVar("Model")
 
@@ -54,6 +56,11 @@ def fit(
     rows = data if isinstance(data, Data) else Data.of(data, weight)
     if _sums_over_blocks(learner):
         rows = rows.spread()
+        if rows.mesh is not None:
+            # what an earlier fit brought to one device is given to all
+            arrays, static = eqx.partition(model, eqx.is_array)
+            everywhere = NamedSharding(rows.mesh, PartitionSpec())
+            model = eqx.combine(jax.device_put(arrays, everywhere), static)
     if validation is not None:
         held = validation if isinstance(validation, Data) else Data.of(validation)
         rows = (rows, held)
@@ -75,6 +82,6 @@ def fit(
 
 def _sums_over_blocks(learner: AbstractAlgorithm) -> bool:
     """Whether all that the learner does with rows is to sum over them."""
-    return isinstance(learner, ClosedForm) or (
+    return isinstance(learner, ClosedForm | RelativeNewton) or (
         isinstance(learner, EM) and isinstance(learner.sweep, AllRows)
     )

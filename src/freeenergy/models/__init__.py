@@ -18,17 +18,26 @@ from ._hmm import (
     TiedTransition,
     Transition,
 )
+from ._ica import independent_components, spread_sources
 from ._kernels import Kernels
 from ._labelled import Labelled
+from ._lda import LatentDirichletAllocation
 from ._linear_gaussian import LinearGaussian, ppca_closed_form
 from ._mixture import Mixture
 from ._series import AbstractSequenceModel, Series, one_series
 from ._softmax import SoftmaxModel
+from ._sparse_coding import (
+    AbstractSource,
+    CauchySource,
+    LaplaceSource,
+    LogCoshSource,
+    SparseCoding,
+)
 from ._state_space import (
     AbstractBlock,
     AutoRegression,
-    Columns,
     Autoregressive,
+    Columns,
     Cycle,
     Learned,
     Level,
@@ -63,6 +72,7 @@ __all__ = [
     "AbstractFiniteUnits",
     "AbstractRegularised",
     "AbstractSequenceModel",
+    "AbstractSource",
     "AbstractTransition",
     "AbstractUnits",
     "AutoRegression",
@@ -70,6 +80,7 @@ __all__ = [
     "BayesianMixture",
     "BernoulliEmission",
     "BernoulliUnits",
+    "CauchySource",
     "Clusters",
     "Columns",
     "Cycle",
@@ -82,10 +93,13 @@ __all__ = [
     "InputTransition",
     "Kernels",
     "Labelled",
+    "LaplaceSource",
+    "LatentDirichletAllocation",
     "Learned",
     "Level",
     "LinearGaussian",
     "LinearGaussianSSM",
+    "LogCoshSource",
     "MarkovChain",
     "Mixture",
     "MixtureEmissions",
@@ -93,6 +107,7 @@ __all__ = [
     "Seasonal",
     "Series",
     "SoftmaxModel",
+    "SparseCoding",
     "StandardNormal",
     "Structural",
     "SwitchingBelief",
@@ -102,8 +117,10 @@ __all__ = [
     "Trend",
     "autoregressive_flow",
     "coupling_flow",
+    "independent_components",
     "mlp_vae",
     "one_series",
     "ppca_closed_form",
+    "spread_sources",
     "stationary_covariance",
 ]

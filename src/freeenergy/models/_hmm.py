@@ -404,8 +404,9 @@ class MixtureEmissions(AbstractEmissions):
             return eqx.filter((new.weights, new.components), stacked)
 
         fresh = self._over_states(one, MixtureStatistics(counts, statistics.features))
-        new = eqx.combine(fresh, eqx.filter(old, stacked, inverse=True))
-        return MixtureEmissions(Mixture(*new, self.mixtures.weight_prior, self.mixtures.component_prior))
+        weights, components = eqx.combine(fresh, eqx.filter(old, stacked, inverse=True))
+        priors = (self.mixtures.weight_prior, self.mixtures.component_prior)
+        return MixtureEmissions(Mixture(weights, components, *priors))
 
     def log_prior(self) -> Array:
         return jnp.sum(self._over_states(lambda m: m.log_prior()))
@@ -710,7 +711,8 @@ class MarkovChain(
 ):
     """A chain of symbols 0 … C−1 in each column:  p(x) = Π_d π_d(x_1d) Π_t A_d(x_{t−1,d}, x_td).
 
-    A hidden Markov model whose state is seen: what is missing is inferred as a hidden state is.
+    A hidden Markov model whose state is seen: what is missing is inferred as a hidden state is, by EM at
+    temperature one.
 
     Attributes:
         initial: π of shape (columns, symbols).
@@ -810,14 +812,19 @@ class MarkovChain(
         self, prepared: None, x: Series, weight: Array, *, temperature: Array, incomplete: bool
     ) -> tuple[MarkovStatistics, Array]:
         def one(series: Series, w: Array) -> tuple[MarkovStatistics, Array]:
-            smoothed = self._smooth(series)
-            first = series.starts & series.real
-            inner = (series.real & ~series.starts)[1:]
-            counts = MarkovStatistics(
-                w * jnp.sum(jnp.where(first[None, :, None], smoothed.marginals, 0), axis=1),
-                w * jnp.sum(jnp.where(inner[None, :, None, None], smoothed.pairs, 0), axis=1),
-            )
-            return counts, jnp.where(w > 0, -w * self.log_prob(series), 0)
+            first = (series.real & series.starts)[:, None]
+            inner = (series.real & ~series.starts)[:, None]
+
+            def column(beliefs: FiniteBeliefs, initial: Array, steps: FiniteStep) -> Any:
+                result = filter(beliefs, initial, steps, None, series.starts, series.real)
+                gamma = smooth(beliefs, result, steps, series.starts, series.real).marginals
+                later = jnp.where(inner, gamma / jnp.where(result.predicted > 0, result.predicted, 1), 0)
+                pairs = result.filtered[:-1].T @ later[1:]
+                return jnp.sum(jnp.where(first, gamma, 0), axis=0), pairs, jnp.sum(result.log_evidence)
+
+            starts, pairs, score = self._each(column, series)
+            statistics = MarkovStatistics(w * starts, w * self.transition * pairs)
+            return statistics, jnp.where(w > 0, -w * jnp.sum(score), 0)
 
         statistics, free = jax.vmap(one)(x, weight)
         return jax.tree.map(lambda a: jnp.sum(a, axis=0), statistics), jnp.sum(free)

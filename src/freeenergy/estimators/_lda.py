@@ -1,0 +1,285 @@
+"""Topic models as estimators."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from scipy import sparse
+from scipy.special import gammaln
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from .._core import AbstractAlgorithm, Data, Evidence, Kind, bucket, map_rows, row_hashes
+from ..learning import EM, CollapsedGibbs, fit
+from ..models import LatentDirichletAllocation as LatentDirichletAllocationModel
+from ._base import Shell, key_data
+from ._validation import check_instance, check_int, check_real, check_weight, random_key
+
+
+def _ragged(X: Any, width: int) -> tuple[np.ndarray, np.ndarray]:
+    """Words and counts of each document, padded to `width` with counts of zero."""
+    lengths = np.diff(X.indptr)
+    row = np.repeat(np.arange(X.shape[0]), lengths)
+    place = np.arange(len(row)) - np.repeat(X.indptr[:-1], lengths)
+    words = np.zeros((X.shape[0], width), np.int32)
+    counts = np.zeros((X.shape[0], width))
+    words[row, place] = X.indices
+    counts[row, place] = X.data
+    return words, counts
+
+
+def _canonical(X: Any, weight: np.ndarray | None) -> tuple[Any, np.ndarray]:
+    """The distinct documents with summed weights, in an order of their own."""
+    weight = np.ones(X.shape[0]) if weight is None else weight
+    used = np.flatnonzero(weight > 0)
+    entries = row_hashes(np.stack([X.indices.astype(float), X.data], axis=1))
+    # sums that wrap around do not depend on the order of the words
+    sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(entries, dtype=np.uint64)])
+    hashes = (sums[X.indptr[1:]] - sums[X.indptr[:-1]])[used]
+    _, first, which = np.unique(hashes, return_index=True, return_inverse=True)
+    return X[used[first]], np.bincount(which.ravel(), weights=weight[used])
+
+
+def _start(X: Any, weight: np.ndarray, topics: int, key: Array) -> Array:
+    """Counts for each topic: the noisy whole, a word having one on average, and a random document."""
+    race = np.log(weight) + np.asarray(jax.random.gumbel(key, (topics, len(weight))))
+    chosen = X[race.argmax(axis=1)].toarray()
+    whole = weight @ X
+    share = np.asarray(whole).ravel() / max(whole.sum(), 1.0)
+    noise = np.asarray(jax.random.gamma(key, 100.0, chosen.shape)) / 100
+    length = np.maximum(chosen.sum(axis=1, keepdims=True), 1.0)
+    return jnp.asarray(X.shape[1] * (share * noise + 0.25 * chosen / length))
+
+
+def _width(distinct: int) -> int:
+    """A few sizes for the number of distinct words of a document, a factor of two apart."""
+    return max(16, 1 << (int(distinct) - 1).bit_length()) if distinct > 1 else 16
+
+
+def _over_documents(function: Any, X: Any, model: Any) -> np.ndarray:
+    """`function(document, model)` for each row, with documents of similar size worked on together."""
+    widths = np.array([_width(n) for n in np.diff(X.indptr)], int)
+    out: np.ndarray | None = None
+    for width in np.unique(widths):
+        chosen = np.flatnonzero(widths == width)
+        part = map_rows(function, _ragged(X[chosen], int(width)), model, block=64)
+        out = np.empty((X.shape[0], *part.shape[1:])) if out is None else out
+        out[chosen] = part
+    assert out is not None
+    return out
+
+
+def _concentration(document: tuple[Array, Array], model: LatentDirichletAllocationModel) -> Array:
+    return model.posterior_concentration(document)
+
+
+def _bound(document: tuple[Array, Array], model: LatentDirichletAllocationModel) -> Array:
+    return model.bound(document)
+
+
+def _draw(pair: tuple[Array, Array], model: LatentDirichletAllocationModel) -> Array:
+    length, key = pair
+    return model.sample(length, key=jax.random.wrap_key_data(key))[1]
+
+
+class _Corpus:
+    """Names a matrix of counts, for a checkpoint."""
+
+    def __init__(self, X: Any) -> None:
+        entries = np.stack([X.indices.astype(float), X.data], axis=1)
+        self._name = f"{X.shape} {np.bitwise_xor.reduce(row_hashes(entries), initial=np.uint64(0)):016x}"
+
+    def identity(self) -> str:
+        return self._name
+
+
+class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Shell):
+    """Topics of documents: each document a mixture of topics, each topic a distribution over words.
+
+    φ_k ~ Dirichlet(η); for each document θ ~ Dirichlet(α); for each of its words z ~ θ, w ~ φ_z.
+
+    Rows of `X` are documents, columns words, entries counts: a SciPy sparse matrix or an array.  What
+    is fitted are the topics; `components_` are their posterior means, and everything about new documents
+    (`transform`, `evidence`, `perplexity`, `sample`) is the model with topics at those means.
+    `evidence` is a lower bound on log p(counts | length of the document); the bound is the one that
+    variational inference raises, converged for each document.  The objective in `history_` is, for
+    variational learning, minus the bound on the evidence of the training documents per document.
+
+    Args:
+        n_topics: how many topics.
+        alpha: α, the concentration of topics in a document; 1 / n_topics by default.
+        eta: η, the concentration of words in a topic; 1 / n_topics by default.
+        learner: `EM()` is batch variational Bayes (the default), `EM(sweep=Stepwise(batch_size=…))`
+            online, `CollapsedGibbs()` samples and needs whole counts.
+        max_iter, tol: the most passes over the documents, and the improvement in nats per document
+            below which variational learning stops.
+        random_state: seed.
+        verbose: 1 shows progress.
+        checkpoint: a file that keeps a long fit.
+
+    >>> import numpy as np
+    >>> X = np.array([[4, 3, 0, 0], [5, 2, 0, 0], [0, 0, 6, 2], [0, 0, 3, 3]])
+    >>> shares = LatentDirichletAllocation(2, random_state=0).fit_transform(X)
+    >>> bool((shares.argmax(axis=1)[:2] != shares.argmax(axis=1)[2:]).all())
+    True
+    """
+
+    def __init__(
+        self,
+        n_topics: int = 10,
+        *,
+        alpha: float | None = None,
+        eta: float | None = None,
+        learner: AbstractAlgorithm | None = None,
+        max_iter: int = 100,
+        tol: float = 1e-2,
+        random_state: Any = None,
+        verbose: int = 0,
+        checkpoint: str | None = None,
+    ) -> None:
+        self.n_topics = n_topics
+        self.alpha = alpha
+        self.eta = eta
+        self.learner = learner
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+        self.verbose = verbose
+        self.checkpoint = checkpoint
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = False
+        tags.input_tags.sparse = True
+        tags.input_tags.positive_only = True
+        return tags
+
+    @property
+    def _must_converge(self) -> bool:
+        return not isinstance(self.learner, CollapsedGibbs)
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.n_topics
+
+    def _check_parameters(self) -> None:
+        check_int(self, "n_topics")
+        check_real(self, "alpha", closed=False, optional=True)
+        check_real(self, "eta", closed=False, optional=True)
+        check_instance(self, "learner", EM, CollapsedGibbs, optional=True)
+        check_int(self, "max_iter")
+        check_real(self, "tol")
+
+    def _counts(self, X: Any, *, reset: bool) -> Any:
+        X = validate_data(self, X, reset=reset, accept_sparse="csr", dtype=np.float64)
+        X = sparse.csr_matrix(X, copy=True)
+        X.sum_duplicates()
+        X.eliminate_zeros()
+        if X.nnz and X.data.min() < 0:
+            raise ValueError(
+                "Negative values in data passed to LatentDirichletAllocation: X must hold counts of words. "
+                f"Got {X.data.min():g}."
+            )
+        return X
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Learns the topics.
+
+        Args:
+            X: counts, a row per document; sparse or dense.
+            y: ignored.
+            sample_weight: a non-negative number per document; two counts as two documents.
+        """
+        self._check_parameters()
+        X = self._counts(X, reset=True)
+        X, weight = _canonical(X, check_weight(X, sample_weight))
+        start_key, fit_key = jax.random.split(random_key(self.random_state))
+        prior = 1 / self.n_topics
+        model = LatentDirichletAllocationModel(
+            jnp.full(self.n_topics, float(self.alpha or prior)),
+            jnp.asarray(float(self.eta or prior)),
+            _start(X, weight, self.n_topics, start_key),
+        )
+        learner = EM(tol=self.tol) if self.learner is None else self.learner
+        gibbs = isinstance(learner, CollapsedGibbs)
+        result = fit(
+            model,
+            learner,
+            self._words(X, weight) if gibbs else self._documents(X, weight),
+            key=fit_key,
+            max_iter=self.max_iter,
+            progress=self._progress(),
+            checkpoint=self._checkpoint(_Corpus(X)),
+        )
+        self._keep(dataclasses.replace(result, state=None))
+        return self
+
+    @staticmethod
+    def _documents(X: Any, weight: np.ndarray) -> Data:
+        width = bucket(int(np.diff(X.indptr).max(initial=1)))
+        return Data.of(_ragged(X, width), weight)
+
+    @staticmethod
+    def _words(X: Any, weight: np.ndarray) -> Data:
+        if (weight != np.rint(weight)).any() or (X.data != np.rint(X.data)).any() or not X.nnz:
+            raise ValueError(
+                "CollapsedGibbs moves words one by one: X and 'sample_weight' must hold whole numbers, "
+                "and X must not be all zero. Use EM() instead."
+            )
+        X = X[np.repeat(np.arange(len(weight)), weight.astype(int))]
+        coo = X.tocoo()
+        times = coo.data.astype(int)
+        words = Data.of(
+            (np.repeat(coo.col, times).astype(np.int32), np.repeat(coo.row, times).astype(np.int32))
+        )
+        documents = jnp.zeros(bucket(X.shape[0]))
+        return Data((*words.x, documents), words.weight, words.rows, False)
+
+    def _validated(self, X: Any) -> Any:
+        check_is_fitted(self, "model_")
+        return self._counts(X, reset=False)
+
+    def transform(self, X: Any) -> np.ndarray:
+        """The expected shares of the topics in each document."""
+        gamma = _over_documents(_concentration, self._validated(X), self.model_)
+        return gamma / gamma.sum(axis=1, keepdims=True)
+
+    def evidence(self, X: Any) -> Evidence:
+        """A lower bound on log p(counts | their sum) of each document."""
+        X = self._validated(X)
+        nats = _over_documents(_bound, X, self.model_)
+        # the number of orders that the words could have come in
+        orders = gammaln(np.asarray(X.sum(axis=1)).ravel() + 1)
+        ways = sparse.csr_matrix((gammaln(X.data + 1), X.indices, X.indptr), X.shape).sum(axis=1)
+        return Evidence(nats + orders - np.asarray(ways).ravel(), np.zeros(len(nats)), Kind.LOWER)
+
+    def score_samples(self, X: Any) -> np.ndarray:
+        """A lower bound on log p(counts | their sum) of each document, in nats."""
+        return self.evidence(X).nats
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """The mean of `score_samples`."""
+        return self.evidence(X).mean
+
+    def perplexity(self, X: Any) -> float:
+        """exp of minus the bound on log p(words in order), per word: not below the true perplexity."""
+        X = self._validated(X)
+        return float(np.exp(-_over_documents(_bound, X, self.model_).sum() / X.sum()))
+
+    def sample(self, n: int = 1, random_state: Any = None, *, length: Any = 100) -> np.ndarray:
+        """Counts of `n` documents of `length` words (a number, or one for each)."""
+        check_is_fitted(self, "model_")
+        lengths = np.broadcast_to(np.asarray(length, float), (int(n),))
+        return map_rows(
+            _draw, (lengths, key_data(random_key(random_state), int(n))), self.model_, block=256
+        )
+
+    @property
+    def components_(self) -> np.ndarray:
+        """The probability of each word in each topic, (n_topics, words)."""
+        return np.asarray(self.model_.topics())

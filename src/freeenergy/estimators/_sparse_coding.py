@@ -1,0 +1,132 @@
+"""Sparse coding as an estimator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+
+from .._core import AbstractAlgorithm, Data, Evidence, Fit, Kind, map_rows
+from ..learning import EM, fit
+from ..models import AbstractSource, LaplaceSource
+from ..models import SparseCoding as SparseCodingModel
+from ._base import AbstractDensity, _complete_mean, _complete_sample, draw_rows, key_data
+from ._rows import Rows
+from ._starts import RandomRows
+from ._validation import check_instance, check_int, check_real
+
+_START_PRECISION = 10.0
+
+
+def _log_evidence(row: Array, model: SparseCodingModel) -> Array:
+    return model.log_evidence(row)
+
+
+def _mode(row: Array, model: SparseCodingModel) -> Array:
+    return model.mode(row)
+
+
+class SparseCoding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AbstractDensity):
+    """Each row as a sum of a few columns of a dictionary, which may have more of them than rows do.
+
+    x_k ~ exp(−E(x_k))/Z, y | x ~ N(C x + c, I/λ), learned by EM with Laplace's method in the E step.
+
+    `evidence` is an estimate (Laplace's method): it is exact for no sparse source, and poor where a
+    posterior has several modes.
+
+    Args:
+        n_components: how many sources; twice the number of columns by default.
+        source: `LaplaceSource(…)`, `CauchySource(…)` or `LogCoshSource(…)` of `freeenergy.models`.
+        max_iter, tol: the most iterations, and the improvement in nats per row below which EM stops.
+        learner: replaces EM.
+        random_state: seed.
+        verbose: 1 shows progress.
+        checkpoint: a file that keeps a long fit.
+
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.laplace(size=(100, 2)) @ np.array([[1.0, 0.0], [1.0, 1.0]])
+    >>> codes = SparseCoding(3, random_state=0, max_iter=5, tol=1.0).fit_transform(X)
+    >>> codes.shape
+    (100, 3)
+    """
+
+    def __init__(
+        self,
+        n_components: int | None = None,
+        *,
+        source: AbstractSource | None = None,
+        max_iter: int = 200,
+        tol: float = 1e-3,
+        learner: AbstractAlgorithm | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        checkpoint: str | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.source = source
+        self.max_iter = max_iter
+        self.tol = tol
+        self.learner = learner
+        self.random_state = random_state
+        self.verbose = verbose
+        self.checkpoint = checkpoint
+
+    def _check_parameters(self) -> None:
+        check_int(self, "n_components", optional=True)
+        check_instance(self, "source", AbstractSource, optional=True)
+        check_int(self, "max_iter")
+        check_real(self, "tol")
+        check_instance(self, "learner", AbstractAlgorithm, optional=True)
+
+    def _fit_rows(self, rows: Rows, *, key: Array) -> Fit:
+        start_key, fit_key = jax.random.split(key)
+        data = Data.of(rows.x, rows.weight)
+        dim = rows.x.shape[1]
+        size = 2 * dim if self.n_components is None else self.n_components
+        # columns that point at rows, a little apart where rows are too few
+        columns = RandomRows()(data, size, key=start_key) + 0.1 * jax.random.normal(start_key, (size, dim))
+        columns = columns / jnp.linalg.norm(columns, axis=1, keepdims=True)
+        source = LaplaceSource() if self.source is None else self.source
+        start = SparseCodingModel(
+            columns.T * np.sqrt(dim / size), jnp.zeros(dim), jnp.asarray(_START_PRECISION), source
+        )
+        return fit(
+            start,
+            EM(tol=self.tol) if self.learner is None else self.learner,
+            data,
+            key=fit_key,
+            max_iter=self.max_iter,
+            progress=self._progress(),
+            checkpoint=self._checkpoint(rows),
+        )
+
+    def _evidence(self, z: np.ndarray, seeds: np.ndarray) -> Evidence:
+        nats = map_rows(_log_evidence, z, self.model_, block=256)
+        return Evidence(nats, np.zeros_like(nats), Kind.ESTIMATE)
+
+    def _draw(self, n: int, *, key: Array) -> np.ndarray:
+        return draw_rows(self.model_, n, key)
+
+    def _fill_mean(self, z: np.ndarray, seeds: np.ndarray) -> np.ndarray:
+        return map_rows(_complete_mean, z, self.model_, block=256)
+
+    def _fill_sample(self, z: np.ndarray, *, key: Array) -> np.ndarray:
+        return map_rows(_complete_sample, (z, key_data(key, len(z))), self.model_, block=256)
+
+    def transform(self, X: Any) -> np.ndarray:
+        """The most probable sources of each row: the sparse code."""
+        return map_rows(_mode, self.scaling_.apply(self._validated(X)), self.model_, block=256)
+
+    @property
+    def components_(self) -> np.ndarray:
+        """Cᵀ, a row per source, in the units of the data."""
+        return (np.asarray(self.model_.dictionary) * self.scaling_.scale[:, None]).T
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.model_.dictionary.shape[1]

@@ -1,0 +1,219 @@
+"""Topics: bounds, samplers and learning beside enumeration and scikit-learn."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import sparse, stats
+from scipy.special import gammaln
+from sklearn.decomposition import LatentDirichletAllocation as Peer
+
+import freeenergy as fe
+from freeenergy._core import Data
+from freeenergy.estimators._lda import _ragged
+from freeenergy.learning import EM, CollapsedGibbs, Stepwise
+from freeenergy.models import LatentDirichletAllocation
+
+# the toy corpus with known answers: documents [0, 0, 1] and [1, 1], two topics, α = η = ½
+TOY = np.array([[2.0, 1.0], [0.0, 2.0]])
+WORDS = np.array([0, 0, 1, 1, 1], np.int32)
+DOCUMENTS = np.array([0, 0, 0, 1, 1], np.int32)
+TOY_EVIDENCE = -3.9171631465
+
+
+def log_beta(a):
+    return gammaln(a).sum() - gammaln(a.sum())
+
+
+def planted(n=60, words=12, seed=0):
+    """Documents from three topics with words of their own."""
+    rng = np.random.default_rng(seed)
+    topics = np.kron(np.eye(3), np.full(words // 3, 3 / words)) + 1e-4
+    topics /= topics.sum(axis=1, keepdims=True)
+    shares = rng.dirichlet(np.full(3, 0.2), n)
+    X = np.stack([rng.multinomial(40, share @ topics) for share in shares])
+    return sparse.csr_matrix(X), topics, shares
+
+
+def exact_document(words, topics, alpha):
+    """log p(words) with θ integrated out, by a sum over all assignments."""
+    terms = []
+    for z in itertools.product(range(len(alpha)), repeat=len(words)):
+        counts = np.bincount(z, minlength=len(alpha))
+        term = log_beta(alpha + counts) - log_beta(alpha)
+        terms.append(term + sum(np.log(topics[k, w]) for k, w in zip(z, words, strict=True)))
+    return np.logaddexp.reduce(terms)
+
+
+def collapsed(z, words, documents, alpha, eta, topics, vocabulary):
+    total = 0.0
+    for d in set(documents.tolist()):
+        total += log_beta(alpha + np.bincount(z[documents == d], minlength=topics))
+        total -= log_beta(np.full(topics, alpha))
+    for k in range(topics):
+        total += log_beta(eta + np.bincount(words[z == k], minlength=vocabulary))
+        total -= log_beta(np.full(vocabulary, eta))
+    return total
+
+
+def test_gibbs_draws_the_exact_posterior_of_a_toy_corpus():
+    states = [np.array(z) for z in itertools.product((0, 1), repeat=5)]
+    joint = np.array([collapsed(z, WORDS, DOCUMENTS, 0.5, 0.5, 2, 2) for z in states])
+    np.testing.assert_allclose(np.logaddexp.reduce(joint), TOY_EVIDENCE, rtol=1e-10)
+    model = LatentDirichletAllocation(jnp.full(2, 0.5), jnp.array(0.5), jnp.ones((2, 2)))
+    data = Data(
+        (jnp.asarray(WORDS), jnp.asarray(DOCUMENTS), jnp.zeros(2)),
+        jnp.ones(5),
+        jnp.array(5, jnp.int32),
+        False,
+    )
+    sampler = CollapsedGibbs(burn_in=0)
+
+    def sweep(state, key):
+        state, info = sampler.step(state, data, key=key)
+        return state, (state.topic, info.objective)
+
+    start = sampler.init(model, data, key=jax.random.key(0))
+    end, (draws, objectives) = jax.lax.scan(sweep, start, jax.random.split(jax.random.key(1), 6000))
+    draws = np.asarray(draws)
+    # counts stay what they were
+    assert float(end.in_topic.sum()) == 5
+    assert np.asarray(end.in_document.sum(axis=1)).tolist() == [3, 2]
+    np.testing.assert_allclose(
+        objectives[7], -collapsed(draws[7], WORDS, DOCUMENTS, 0.5, 0.5, 2, 2) / 5, rtol=1e-10
+    )
+    for (i, j), expected in {(0, 1): 138 / 163, (0, 2): 95 / 163, (0, 4): 50 / 163}.items():
+        agree = draws[:, i] == draws[:, j]
+        # neighbouring sweeps are alike: batches give the error
+        batches = agree.reshape(60, -1).mean(axis=1)
+        assert abs(agree.mean() - expected) < 5 * batches.std() / np.sqrt(60)
+    expected = np.mean(
+        [[np.sum((z == k) & (v == WORDS)) for v in (0, 1)] for z in draws for k in (0, 1)], axis=0
+    )
+    np.testing.assert_allclose(sampler.model(end).counts.sum(axis=0) / 2, expected, rtol=1e-8)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_training_bound_rises_and_is_below_the_evidence():
+    lda = fe.LatentDirichletAllocation(2, alpha=0.5, eta=0.5, tol=0.0, max_iter=60, random_state=0)
+    lda.fit(TOY)
+    bound = -2 * lda.history_["objective"]
+    # the inner iteration ends a little early, which may cost as much as its tolerance
+    assert (np.diff(bound) > -1e-3).all()
+    assert TOY_EVIDENCE - 2.5 < bound[-1] < TOY_EVIDENCE
+
+
+def test_held_out_bound_against_enumeration():
+    X, *_ = planted()
+    lda = fe.LatentDirichletAllocation(3, random_state=0).fit(X)
+    new = np.zeros((1, 12))
+    words = [0, 0, 1, 5, 5, 9]
+    np.add.at(new[0], words, 1)
+    exact = exact_document(words, lda.components_, np.full(3, 1 / 3))
+    bound = -np.log(lda.perplexity(new)) * 6
+    assert exact - 0.5 < bound < exact
+    evidence = lda.evidence(new)
+    assert evidence.kind is fe.Kind.LOWER
+    ways = gammaln(7) - 2 * np.log(2)
+    np.testing.assert_allclose(evidence.nats, bound + ways)
+    np.testing.assert_allclose(lda.score(new), evidence.nats[0])
+    # one word alone: the bound cannot be loose about its topic's share
+    single = np.eye(12)[:1]
+    exact = np.log(lda.components_[:, 0].mean())
+    assert exact - 0.7 < lda.score_samples(single)[0] <= exact
+    np.testing.assert_allclose(lda.score_samples(np.zeros((1, 12))), 0.0, atol=1e-12)
+
+
+def test_same_bound_and_posterior_as_scikit_learn():
+    X = planted(30)[0].astype(float)
+    peer = Peer(3, doc_topic_prior=0.3, topic_word_prior=0.2, max_iter=5, random_state=0)
+    peer.mean_change_tol, peer.max_doc_update_iter = 1e-9, 2000
+    peer.fit(X)
+    model = LatentDirichletAllocation(
+        jnp.full(3, 0.3), jnp.array(0.2), jnp.asarray(peer.components_ - 0.2), 1e-9
+    )
+    shares = peer._unnormalized_transform(X)
+    words, counts = _ragged(X, 16)
+    table = model.prepare()
+    ours = jax.vmap(lambda w, c: model.recognise(table[w], c, 1e-10))(words, counts)
+    np.testing.assert_allclose(ours, shares, rtol=1e-4, atol=1e-4)
+    statistics, free = model.expect(
+        (words, counts), jnp.ones(30), temperature=jnp.ones(()), incomplete=False
+    )
+    bound = peer._approx_bound(X, shares, sub_sampling=False)
+    converged = jnp.sum(jax.vmap(model._bound)(ours, table[words], counts))
+    np.testing.assert_allclose(model.log_prior() + converged, bound, rtol=1e-6)
+    # learning stops the inner iteration early, at a bound that is a little lower
+    assert -1.0 < -free - converged < 1e-6
+    np.testing.assert_allclose(statistics.sum(), X.sum(), rtol=1e-10)
+
+
+LEARNERS = {
+    "batch": None,
+    "online": EM(tol=1e-2, sweep=Stepwise(batch_size=16)),
+    "gibbs": CollapsedGibbs(burn_in=30),
+}
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_planted_topics_are_found(name):
+    X, topics, shares = planted()
+    lda = fe.LatentDirichletAllocation(
+        3, alpha=0.2, eta=0.1, learner=LEARNERS[name], max_iter=60, random_state=1
+    ).fit(X)
+    order = lda.components_.reshape(3, 3, 4).sum(axis=2).argmax(axis=0)
+    assert sorted(order) == [0, 1, 2]
+    assert np.abs(lda.components_[order] - topics).max() < 0.05
+    assert np.abs(lda.transform(X)[:, order] - shares).mean() < 0.06
+    assert lda.perplexity(X) < 0.75 * np.exp(stats.entropy(np.asarray(X.sum(axis=0)).ravel()))
+
+
+def test_sparse_dense_order_and_weights_agree():
+    X, *_ = planted(30)
+    lda = fe.LatentDirichletAllocation(2, random_state=0, max_iter=20, tol=1.0)
+    sparsely = lda.fit(X).components_
+    np.testing.assert_allclose(lda.fit(X.toarray()).components_, sparsely, rtol=1e-9)
+    np.testing.assert_allclose(lda.fit(X[::-1]).components_, sparsely, rtol=1e-9)
+    weight = np.arange(30) % 3
+    twice = sparse.csr_matrix(np.repeat(X.toarray(), weight, axis=0))
+    np.testing.assert_allclose(
+        lda.fit(X, sample_weight=weight).components_, lda.fit(twice).components_, rtol=1e-9
+    )
+    scores = lda.score_samples(X)
+    np.testing.assert_allclose(lda.score_samples(X[4]), scores[4:5], rtol=1e-9)
+    wide = sparse.csr_matrix(np.vstack([X.toarray(), np.full((1, 12), 3)]))
+    np.testing.assert_allclose(lda.transform(wide)[:30], lda.transform(X), rtol=1e-9)
+
+
+def test_samples_have_the_moments_of_the_model():
+    X, *_ = planted(30)
+    lda = fe.LatentDirichletAllocation(2, alpha=0.4, random_state=0).fit(X)
+    draws = lda.sample(3000, random_state=2, length=2)
+    assert (draws.sum(axis=1) == 2).all()
+    # two words of a document: E[θθᵀ] of the Dirichlet gives the chance of each pair
+    second = (np.outer([0.4, 0.4], [0.4, 0.4]) + np.diag([0.4, 0.4])) / (0.8 * 1.8)
+    pairs = lda.components_.T @ second @ lda.components_
+    same = np.mean((draws == 2).any(axis=1))
+    error = np.sqrt(same * (1 - same) / 3000)
+    assert abs(same - np.trace(pairs)) < 5 * error
+    share = draws[:, :4].sum() / 6000
+    assert abs(share - lda.components_.mean(axis=0)[:4].sum()) < 5 * np.sqrt(0.25 / 3000)
+    assert lda.sample(2, random_state=0, length=[5, 7]).sum(axis=1).tolist() == [5, 7]
+
+
+@pytest.mark.parametrize(
+    ("options", "X", "sentence"),
+    [
+        ({"n_topics": 0}, TOY, "The 'n_topics' parameter of LatentDirichletAllocation must be an int"),
+        ({"alpha": 0.0}, TOY, r"The 'alpha' parameter .* in the range \(0, inf\) or None"),
+        ({}, -TOY, "Negative values in data passed to LatentDirichletAllocation"),
+        ({"learner": CollapsedGibbs()}, TOY / 2, "must hold whole numbers"),
+        ({"learner": 3}, TOY, "must be an instance of EM or CollapsedGibbs or None"),
+    ],
+)
+def test_wrong_input(options, X, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        fe.LatentDirichletAllocation(**{"n_topics": 2, **options}).fit(X)

@@ -1,0 +1,227 @@
+"""Sparse coding: sources, the inner problem, Laplace's method and dictionary learning."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import integrate, optimize, stats
+from sklearn.linear_model import Lasso
+
+import freeenergy as fe
+from freeenergy.learning import EM, fit
+from freeenergy.models import AbstractSource, CauchySource, LaplaceSource, LogCoshSource, SparseCoding
+
+RNG = np.random.default_rng(0)
+SOURCES = {
+    "laplace": LaplaceSource(1.5),
+    "cauchy": CauchySource(0.7),
+    "log-cosh": LogCoshSource(1.5, 3.0),
+    "logistic": LogCoshSource(1.0, 0.5),
+}
+
+
+class GaussianSource(AbstractSource):
+    """E = ½x²: everything is then exact."""
+
+    def energy(self, x):
+        return x**2 / 2
+
+    def log_normaliser(self):
+        return jnp.asarray(np.log(2 * np.pi) / 2)
+
+    def curvature(self, x):
+        return jnp.ones_like(x)
+
+    def slope(self, x):
+        return x
+
+    def steepest(self):
+        return 1.0
+
+    def proximal(self, v, step):
+        return v
+
+    def sample(self, shape, *, key):
+        return jax.random.normal(key, shape)
+
+
+def density(source, x):
+    return np.exp(-np.asarray(source.energy(jnp.asarray(x))) - float(source.log_normaliser()))
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_sources(name):
+    source = SOURCES[name]
+    mass = integrate.quad(lambda x: density(source, x), 0, np.inf)[0]
+    np.testing.assert_allclose(mass, 0.5, rtol=1e-7)
+    draws = np.asarray(source.sample((2000,), key=jax.random.key(0)))
+    edges = np.array([-2.0, -0.3, 0.4, 1.0])
+    cdf = [0.5 + integrate.quad(lambda x: density(source, x), 0, e)[0] for e in edges]
+    for edge, share in zip(edges, cdf, strict=True):
+        assert abs(np.mean(draws <= edge) - share) < 5 * np.sqrt(share * (1 - share) / 2000)
+    if name != "laplace":
+        x = jnp.array([-0.6, 0.05, 0.5])
+        np.testing.assert_allclose(
+            source.slope(x), (source.energy(x + 1e-5) - source.energy(x - 1e-5)) / 2e-5
+        )
+        slopes = (source.slope(x + 1e-5) - source.slope(x - 1e-5)) / 2e-5
+        np.testing.assert_allclose(source.curvature(x), slopes, rtol=1e-6)
+        assert (np.abs(slopes) <= source.steepest() + 1e-9).all()
+        np.testing.assert_array_equal(source.proximal(x, jnp.array(0.1)), x)
+
+
+def test_special_sources():
+    x = np.array([-3.0, 0.2, 40.0])
+    np.testing.assert_allclose(density(LogCoshSource(1.0, 0.5), x), stats.logistic.pdf(x))
+    np.testing.assert_allclose(density(CauchySource(0.7), x), stats.cauchy.pdf(x, scale=0.7))
+    np.testing.assert_allclose(density(LaplaceSource(1.5), x), stats.laplace.pdf(x, scale=1 / 1.5))
+    # a sharp log cosh is a Laplace
+    np.testing.assert_allclose(
+        density(LogCoshSource(1.5, 1e4), x), density(LaplaceSource(1.5), x), rtol=1e-3
+    )
+    # far from zero a Cauchy is not convex, and its curvature is kept positive
+    assert float(CauchySource(0.7).curvature(jnp.array(5.0))) > 0
+
+
+def test_evidence_in_one_dimension():
+    model = SparseCoding(jnp.array([[1.2]]), jnp.zeros(1), jnp.array(40.0), LaplaceSource(1.5, 50.0))
+    exact = integrate.quad(
+        lambda x: stats.laplace.pdf(x, scale=1 / 1.5) * stats.norm.pdf(2.0, 1.2 * x, 40**-0.5),
+        -5,
+        5,
+        points=[0, 1.64],
+    )[0]
+    np.testing.assert_allclose(exact, 0.05231498759629232, rtol=1e-9)
+    np.testing.assert_allclose(np.exp(model.log_evidence(jnp.array([2.0]))), 0.05231498759629237, rtol=1e-9)
+    posterior = model.posterior(jnp.array([2.0]))
+    np.testing.assert_allclose(posterior.mean, [(96 - 1.5) / 57.6], rtol=1e-7)
+    np.testing.assert_allclose(posterior.covariance.matrix(), [[1 / 57.6]], rtol=1e-6)
+
+
+def test_basis_pursuit():
+    """Soft thresholds where columns are orthonormal; the lasso and its conditions where they are not."""
+    q = np.linalg.qr(RNG.normal(size=(4, 4)))[0]
+    y = RNG.normal(size=4)
+    model = SparseCoding(jnp.asarray(q), jnp.zeros(4), jnp.array(2.0), LaplaceSource(0.8))
+    inner = q.T @ y
+    np.testing.assert_allclose(
+        model.mode(jnp.asarray(y)), np.sign(inner) * np.maximum(np.abs(inner) - 0.4, 0), atol=1e-8
+    )
+    c = RNG.normal(size=(4, 7))
+    model = SparseCoding(jnp.asarray(c), jnp.zeros(4), jnp.array(5.0), LaplaceSource(1.3))
+    x = np.asarray(model.mode(jnp.asarray(y)))
+    pull = 5.0 * c.T @ (y - c @ x)
+    assert (np.abs(pull) <= 1.3 + 1e-5).all()
+    np.testing.assert_allclose(pull[x != 0], 1.3 * np.sign(x[x != 0]), rtol=1e-5)
+    peer = Lasso(alpha=1.3 / (5.0 * 4), fit_intercept=False, tol=1e-12, max_iter=100_000).fit(c, y)
+    np.testing.assert_allclose(x, peer.coef_, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["cauchy", "log-cosh"])
+def test_mode_of_smooth_sources(name):
+    c, y = RNG.normal(size=(3, 5)), RNG.normal(size=3)
+    model = SparseCoding(jnp.asarray(c), jnp.full(3, 0.1), jnp.array(4.0), SOURCES[name])
+    x = np.asarray(model.mode(jnp.asarray(y)))
+    peer = optimize.minimize(lambda v: float(model.energy(jnp.asarray(y), jnp.asarray(v))), x, tol=1e-10)
+    np.testing.assert_allclose(x, peer.x, atol=1e-4)
+
+
+def test_exact_for_gaussian_sources():
+    c, mean, y = RNG.normal(size=(3, 5)), RNG.normal(size=3), RNG.normal(size=3)
+    model = SparseCoding(jnp.asarray(c), jnp.asarray(mean), jnp.array(4.0), GaussianSource())
+    marginal = stats.multivariate_normal(mean, c @ c.T + np.eye(3) / 4)
+    np.testing.assert_allclose(model.log_evidence(jnp.asarray(y)), marginal.logpdf(y), rtol=1e-9)
+    part = stats.multivariate_normal(mean[:2], (c @ c.T + np.eye(3) / 4)[:2, :2])
+    hidden = jnp.asarray(y).at[2].set(jnp.nan)
+    np.testing.assert_allclose(model.log_evidence(hidden), part.logpdf(y[:2]), rtol=1e-9)
+    gain = (c @ c.T)[2, :2] @ np.linalg.inv(part.cov)
+    np.testing.assert_allclose(
+        model.complete_mean(hidden)[2], mean[2] + gain @ (y[:2] - mean[:2]), rtol=1e-6
+    )
+
+
+def test_learning_gaussian_sources_is_probabilistic_pca():
+    """With E = ½x² EM is exact: it never raises the objective and ends where PPCA does."""
+    X = RNG.normal(size=(40, 1)) @ np.array([[2.0, -1.0, 0.5]]) + 0.5 * RNG.normal(size=(40, 3)) + 1.0
+    X[3, 1] = X[7, 2] = np.nan
+    start = SparseCoding(jnp.array([[1.0], [0.3], [0.2]]), jnp.zeros(3), jnp.array(1.0), GaussianSource())
+    result = fit(start, EM(tol=1e-10), X, key=jax.random.key(0), max_iter=2000)
+    assert (np.diff(result.history["objective"]) < 1e-9).all()
+    peer = fe.PPCA(1, tol=1e-10).fit(X).score(X)
+    # PPCA rescales its columns first, so that its noise is not of one size in these units
+    found = np.mean(jax.vmap(result.model.log_evidence)(jnp.asarray(X)))
+    np.testing.assert_allclose(-found, result.history["objective"][-1], rtol=1e-8)
+    assert abs(found - peer) < 0.3
+    slope = jax.grad(lambda c: jnp.sum(_gaussian_evidence(c, result.model, X)))(result.model.dictionary)
+    assert np.abs(slope).max() < 1e-2
+
+
+def _gaussian_evidence(c, model, X):
+    normal = fe.distributions.Gaussian(
+        model.mean, fe.distributions.Full(c @ c.T + jnp.eye(3) / model.precision)
+    )
+    return jax.vmap(normal.log_prob)(jnp.asarray(X))
+
+
+@pytest.fixture(scope="module")
+def planted():
+    rng = np.random.default_rng(0)
+    c = rng.normal(size=(3, 3))
+    c /= np.linalg.norm(c, axis=0)
+    x = rng.laplace(size=(300, 3)) * (rng.random((300, 3)) < 0.5)
+    return x @ c.T + 0.05 * rng.normal(size=(300, 3)) + 5.0, c
+
+
+@pytest.fixture(scope="module")
+def fitted(planted):
+    return fe.SparseCoding(6, source=CauchySource(0.3), random_state=0).fit(planted[0])
+
+
+def test_planted_dictionary_is_found(planted, fitted):
+    X, c = planted
+    found = fitted.components_ / np.linalg.norm(fitted.components_, axis=1, keepdims=True)
+    assert (np.abs(found @ c).max(axis=0) > 0.98).all()
+    assert fitted.history_["objective"][-1] < fitted.history_["objective"][0] - 0.5
+    codes = fitted.transform(X)
+    offset = fitted.scaling_.invert(np.asarray(fitted.model_.mean))
+    assert np.abs(codes @ fitted.components_ + offset - X).mean() < 0.15
+    assert fitted.get_feature_names_out()[0] == "sparsecoding0"
+
+
+def test_evidence_of_the_estimator(planted, fitted):
+    X, _ = planted
+    evidence = fitted.evidence(X[:5])
+    assert evidence.kind is fe.Kind.ESTIMATE
+    z = (X[:5] - fitted.scaling_.shift) / fitted.scaling_.scale
+    inner = jax.vmap(fitted.model_.log_evidence)(z)
+    np.testing.assert_allclose(evidence.nats, inner - np.log(fitted.scaling_.scale).sum(), rtol=1e-7)
+
+
+def test_missing_entries(planted, fitted):
+    X, _ = planted
+    rows = X[:20].copy()
+    rows[:, 0] = np.nan
+    filled = fitted.impute(rows)
+    np.testing.assert_array_equal(filled[:, 1:], X[:20, 1:])
+    draws = fitted.sample(400, random_state=0, given=rows[:2])
+    assert draws.shape == (400, 2, 3)
+    error = draws[:, :, 0].std(axis=0) / 20
+    assert (np.abs(draws[:, :, 0].mean(axis=0) - filled[:2, 0]) < 5 * error).all()
+    # what is drawn has the middle of what was learned from
+    middle = np.median(fitted.sample(2000, random_state=1), axis=0)
+    assert (np.abs(middle - np.median(X, axis=0)) < 0.15).all()
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"n_components": 0}, "The 'n_components' parameter of SparseCoding must be an int .* or None"),
+        (
+            {"source": "laplace"},
+            "The 'source' parameter of SparseCoding must be an instance of AbstractSource",
+        ),
+    ],
+)
+def test_wrong_parameters(options, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        fe.SparseCoding(**options).fit(np.eye(4))

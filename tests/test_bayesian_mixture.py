@@ -284,3 +284,18 @@ def test_hard_data():
     ):
         model = fe.BayesianMixture(4, random_state=0).fit(X)
         assert np.isfinite(model.score_samples(X)).all()
+
+
+def test_mixture_of_factor_analysers():
+    """One low-rank component is a factor analyser; two separate groups are two of them."""
+    rng = np.random.default_rng(2)
+    first = rng.normal(size=(80, 1)) @ [[2.0, -1.0, 1.0, 0.5]] + 0.4 * rng.normal(size=(80, 4))
+    options = {"tol": 1e-10, "max_iter": 5000}
+    single = fe.GaussianMixture(1, fe.distributions.LowRank(rank=1), **options).fit(first)
+    analyser = fe.FactorAnalysis(1, **options).fit(first)
+    np.testing.assert_allclose(single.score(first), analyser.score(first), rtol=1e-6)
+    second = 60.0 + rng.normal(size=(80, 1)) @ [[0.0, 1.0, 1.0, -1.0]] + 0.3 * rng.normal(size=(80, 4))
+    both = fe.GaussianMixture(2, fe.distributions.LowRank(rank=1), random_state=0, **options)
+    both.fit(np.concatenate([first, second]))
+    # far apart, each half is explained by its own analyser
+    np.testing.assert_allclose(both.score(first), analyser.score(first) + np.log(0.5), rtol=1e-4)

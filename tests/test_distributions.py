@@ -118,6 +118,9 @@ LOCATION_SCALE = {
     "cauchy": Case(
         fd.Cauchy(array(1.0, -2.0), array(0.5, 2.0)), (st.cauchy(1.0, 0.5), st.cauchy(-2.0, 2.0))
     ),
+    "logistic": Case(
+        fd.Logistic(array(1.0, -2.0), array(0.5, 2.0)), (st.logistic(1.0, 0.5), st.logistic(-2.0, 2.0))
+    ),
     "hyperbolic secant": Case(
         fd.HyperbolicSecant(array(1.0, -2.0), array(0.5, 2.0)),
         (st.hypsecant(1.0, 1.0 / np.pi), st.hypsecant(-2.0, 4.0 / np.pi)),

@@ -315,6 +315,7 @@ def test_structural_estimator_reaches_the_likelihood_of_statsmodels():
         best += peer.fit(disp=0).llf
     assert -fitted.history_["objective"][-1] * 80 == pytest.approx(best, abs=1e-2)
     parts = fitted.decompose(y)
+    assert all(isinstance(part, fe.estimators.Component) for part in parts.values())
     assert set(parts) == {"Level"}
     assert np.abs(parts["Level"].mean - level).mean(0)[0] < 1.5
     assert (parts["Level"].std > 0).all()
@@ -395,7 +396,10 @@ def test_linear_system_as_estimator():
     X = 100 + 50 * np.asarray(draw(jax.random.split(jax.random.key(3), 12)))
     fitted = fe.LinearGaussianSSM(1, random_state=0, max_iter=60, tol=1e-4).fit(X[:8])
     flat = fe.GaussianDensity().fit(X[:8].reshape(-1, 3))
-    assert fitted.score(X[8:]) > flat.score(X[8:].reshape(-1, 3)) + 0.1
+    log_prob = jax.jit(lambda z: truth.log_prob(one_series(z)))
+    best = np.mean([float(log_prob(jnp.asarray(z))) for z in (X[8:] - 100) / 50]) / 40 - 3 * math.log(50)
+    assert flat.score(X[8:].reshape(-1, 3)) + 0.01 < fitted.score(X[8:]) < best
+    assert fitted.score(X[8:]) == pytest.approx(best, abs=0.05)
     assert fitted.evidence(X[8:]).kind is fe.Kind.EXACT
     np.testing.assert_allclose(
         fitted.step_evidence(X[8:]).reshape(4, 40).sum(1), fitted.score_samples(X[8:])
@@ -409,6 +413,7 @@ def test_linear_system_as_estimator():
     np.testing.assert_array_equal(filled[:10], X[0][:10])
     assert np.isfinite(filled).all()
     covered = fitted.forecast(X[8:, :30], 10, level=0.9)
+    assert isinstance(covered, fe.estimators.Forecast)
     inside = (covered.low < X[8:, 30:]) & (X[8:, 30:] < covered.high)
     assert 0.75 < inside.mean() < 1.0
     assert fitted.transition_.shape == (1, 1)

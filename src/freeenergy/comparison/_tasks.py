@@ -181,5 +181,6 @@ def _parallel(tasks: list[Task], problem: AbstractProblem, n_jobs: int | None) -
     if not tasks:
         return iter(())
     # one fit at a time, so that Ctrl-C loses only those that are running
-    parallel: Any = joblib.Parallel(n_jobs=n_jobs, return_as="generator_unordered", batch_size=1)
+    options: Any = {"n_jobs": n_jobs, "return_as": "generator_unordered", "batch_size": 1}
+    parallel: Any = joblib.Parallel(**options)
     return parallel(joblib.delayed(_run)(task, problem) for task in tasks)

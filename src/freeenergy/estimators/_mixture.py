@@ -161,7 +161,9 @@ class AbstractMixture(AbstractExactDensity):
         for number, restart in enumerate(jax.random.split(key, self.n_init)):
             start_key, fit_key = jax.random.split(restart)
             centres = self._centres(rows, data, near, start_key)
-            start = _start_model(prototype, data, centres, *map(jnp.asarray, near), steps)
+            start = _start_model(
+                prototype, data, centres, jnp.asarray(near.shift), jnp.asarray(near.scale), steps
+            )
             start = MixtureModel(start.weights, start.components, self.weight_prior, self.component_prior)
             for attempt in range(1 + _REPAIRS):
                 result = fit(

@@ -17,6 +17,8 @@ from ..distributions import Full, Gaussian
 from ._base import AbstractExpectationMaximisation
 
 _MOST_STEPS = 2000
+# noise far smaller than the data would make the inner problem as hard as a linear programme
+_LEAST_VARIANCE = 1e-3
 
 
 class AbstractSource(eqx.Module):
@@ -220,7 +222,7 @@ class SparseCoding(AbstractExpectationMaximisation[SparseStatistics]):
             return self.source.proximal(x - step * gradient, step)
 
         def proceed(state: tuple[Array, ...]) -> Array:
-            return (state[3] > 1e-9) & (state[4] < _MOST_STEPS)
+            return (state[3] > 1e-13) & (state[4] < _MOST_STEPS)
 
         def body(state: tuple[Array, ...]) -> tuple[Array, ...]:
             x, ahead, t, _, i = state
@@ -298,7 +300,7 @@ class SparseCoding(AbstractExpectationMaximisation[SparseStatistics]):
         weight, second, cross, power = statistics
         whole = jnp.linalg.solve(second, cross.T).T
         residual = power - 2 * jnp.sum(whole * cross) + jnp.sum((whole @ second) * whole)
-        variance = jnp.maximum(residual / (weight * len(whole)), 1e-6)
+        variance = jnp.maximum(residual / (weight * len(whole)), _LEAST_VARIANCE)
         return SparseCoding(whole[:, :-1], whole[:, -1], 1 / variance, self.source)
 
     def sample(self, *, key: Array) -> Array:

@@ -98,7 +98,7 @@ CASES = {
     "HMM-mixtures": Case(fe.HMM(2, n_components=2), sequence=True, slow=True),
     "HMM-categorical": Case(fe.HMM(2, d.Categorical), sequence=True, symbols=3, slow=True),
     "LinearGaussianSSM": Case(fe.LinearGaussianSSM(1, max_iter=50), sequence=True, slow=True),
-    "AutoRegression": Case(fe.AutoRegression(1), sequence=True),
+    "AutoRegression": Case(fe.AutoRegression(1), sequence=True, slow=True),
     "StructuralTimeSeries": Case(fe.StructuralTimeSeries(), sequence=True, slow=True),
     "SwitchingLinearSystem": Case(fe.SwitchingLinearSystem(2, max_iter=10), sequence=True, slow=True),
     "MarkovChain": Case(fe.MarkovChain(), sequence=True, symbols=3),

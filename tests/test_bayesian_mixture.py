@@ -204,6 +204,7 @@ def test_same_posterior_as_scikit_learn(covariance, kind):
         np.testing.assert_allclose(ours.covariances_ * (nu - 3) / nu, peer.covariances_[order], rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_unused_components_are_switched_off():
     X, label = clusters(150)
     model = fe.BayesianMixture(8, weight_concentration=1e-3, random_state=0, tol=1e-8).fit(X)
@@ -216,6 +217,7 @@ def test_unused_components_are_switched_off():
     assert abs(model.score(X) - exact.score(X)) < 0.02
 
 
+@pytest.mark.slow
 def test_missing_entries_raise_the_same_bound():
     X, _ = clusters(60)
     holes = X.copy()
@@ -275,6 +277,7 @@ def test_wrong_parameters(options, sentence):
         fe.BayesianMixture(**options).fit(np.eye(4))
 
 
+@pytest.mark.slow
 def test_hard_data():
     for X in (
         np.ones((1, 1)),

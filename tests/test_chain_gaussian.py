@@ -318,6 +318,7 @@ def test_semidefinite_helpers():
     np.testing.assert_allclose(matrix @ fi.solve_semidefinite(matrix, right), right, atol=1e-10)
 
 
+@pytest.mark.slow
 def test_gradient_of_the_evidence_against_finite_differences():
     steps = PROBLEM.steps()
 

@@ -252,6 +252,7 @@ def test_tempered_posterior_by_enumeration():
     np.testing.assert_allclose(found.starts, [q[paths[:, 0] == k].sum() for k in range(2)], rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_structural_zeros_priors_and_ties():
     series, _, model = gaussian_problem(7, (60, 60))
     matrix = np.array([[0.5, 0.5, 0.0], [0.0, 0.5, 0.5], [0.5, 0.0, 0.5]])
@@ -334,6 +335,7 @@ class Logits(eqx.Module):
         return jnp.eye(2) * (self.stay + self.slope * u[0])
 
 
+@pytest.mark.slow
 def test_transitions_that_depend_on_an_input():
     """A sticky and a restless regime, told apart by the input; learned by gradient."""
     rng = np.random.default_rng(0)
@@ -368,6 +370,7 @@ def test_transitions_that_depend_on_an_input():
         model.transition.matrix()
 
 
+@pytest.mark.slow
 def test_mixture_emissions():
     rng = np.random.default_rng(1)
     weights, means = rng.dirichlet(np.ones(2), 2), rng.normal(size=(2, 2, 1)) * 3

@@ -184,6 +184,7 @@ def test_flat_directions():
     assert model.sample(5, random_state=0).shape == (5, 3)
 
 
+@pytest.mark.slow
 def test_missing_entries():
     holes = np.where(RNG.rand(*X.shape) < 0.1, np.nan, X)
     model = fe.ICA(random_state=0).fit(holes)

@@ -32,6 +32,7 @@ def test_other_negative_phases_classify(phase):
     assert model.score(X, y) > 0.93
 
 
+@pytest.mark.slow
 def test_missing_inputs_are_averaged_over():
     model = fe.SoftmaxRegression(random_state=0).fit(X, y)
     holes = np.where(np.random.RandomState(0).rand(*X.shape) < 0.3, np.nan, X)

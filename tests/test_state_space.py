@@ -169,6 +169,7 @@ def test_em_never_lowers_the_likelihood(noise):
     assert (abs(matrix[0, 1]) > 1e-3) == isinstance(noise, Full)
 
 
+@pytest.mark.slow
 def test_em_ends_where_the_gradient_vanishes_and_holds_what_is_held():
     held = Learned(initial=False, transition=True, offset=False, noise=True, emission=False, mean=False)
     start = system(1, 2, noise=Diagonal(jnp.ones(2)), learned=held)
@@ -187,6 +188,7 @@ def test_em_ends_where_the_gradient_vanishes_and_holds_what_is_held():
     assert np.abs(slope.emission_noise.variance).max() < 1e-3
 
 
+@pytest.mark.slow
 def test_gradient_learning_reaches_em():
     held = Learned(initial=False)
     start = system(1, 2, noise=Diagonal(jnp.ones(2)), learned=held)
@@ -200,6 +202,7 @@ def test_gradient_learning_reaches_em():
     assert quick.history["objective"][-1] <= em.history["objective"][-1] + 1e-2
 
 
+@pytest.mark.slow
 def test_packed_series_and_inputs():
     model = system(2, 2)
     both = np.concatenate([SERIES[0], HOLES[1]])

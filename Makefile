@@ -6,6 +6,7 @@
 #   make bench      speed beside the peers
 #   make lint       ruff and pyright
 #   make docs       the documentation, in site/
+#   make pictures   the pictures of the documentation, drawn again
 #   make clean      remove what was built (not .venv)
 
 PYTHON  ?= python3
@@ -18,7 +19,7 @@ PY      := $(VENV)/bin/python
 # compiled programs, and still levels the load at the end
 PYTEST  := $(PY) -m pytest -n $(WORKERS) --dist worksteal
 
-.PHONY: demo test test-all bench lint docs clean
+.PHONY: demo test test-all bench lint docs pictures clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -46,6 +47,11 @@ lint: $(VENV)/.installed-test
 
 docs: $(VENV)/.installed-docs
 	$(PY) -m mkdocs build --strict
+
+pictures: $(VENV)/.installed-base
+	$(PY) examples/series.py docs/families
+	$(PY) examples/hidden.py docs/families
+	$(PY) examples/dictionary.py docs/families/atoms.png
 
 # One stamp for each extra; "base" is the package alone.
 $(VENV)/.installed-%: pyproject.toml constraints.txt

@@ -5,13 +5,11 @@ from gensim.matutils import Sparse2Corpus
 from gensim.models import LdaModel
 from scipy import sparse
 
-from ._race import Outcome, Workload, race
-from .lda import BATCH, TOPICS, WORDS, held_out, ours, sample
-
-PASSES = 2
+from ._race import Outcome, Workload
+from .lda import BATCH, TOPICS, WORDS, run_against
 
 
-def theirs(X: sparse.csr_matrix) -> np.ndarray:
+def theirs(X: sparse.csr_matrix, passes: int) -> np.ndarray:
     peer = LdaModel(
         Sparse2Corpus(X, documents_columns=False),
         num_topics=TOPICS,
@@ -19,7 +17,7 @@ def theirs(X: sparse.csr_matrix) -> np.ndarray:
         alpha=[0.1] * TOPICS,
         eta=0.02,
         chunksize=BATCH,
-        passes=PASSES,
+        passes=passes,
         iterations=100,
         eval_every=None,
         dtype=np.float64,
@@ -29,13 +27,7 @@ def theirs(X: sparse.csr_matrix) -> np.ndarray:
 
 
 def run(quick: bool) -> Outcome:
-    X, new = sample(200 if quick else 2000)
-
-    def judge(a: np.ndarray, b: np.ndarray) -> tuple[bool, str]:
-        mine, other = held_out(a, new), held_out(b, new)
-        return mine < 1.01 * other, f"held-out perplexity at most {mine:.1f} and {other:.1f}"
-
-    return race(lambda: ours(X), lambda: theirs(X), judge)
+    return run_against(theirs, quick)
 
 
 WORKLOAD = Workload(

@@ -472,16 +472,12 @@ def test_the_program_runs_and_names_its_version(monkeypatch):
 
 
 def test_help_needs_none_of_the_models():
-    # a package without its __init__, which imports everything for those who use the library
     code = (
-        "import sys, types; package = types.ModuleType('freeenergy'); package.__path__ = sys.argv[1:];"
-        "sys.modules['freeenergy'] = package; from freeenergy.cli import run;"
+        "import sys; from freeenergy.cli import run;"
         "assert run(['--help']) == run(['compare', '--help']) == 0;"
         "assert not {'jax', 'sklearn', 'numpy', 'polars'} & set(sys.modules)"
     )
-    found = subprocess.run(
-        [sys.executable, "-c", code, *fe.__path__], capture_output=True, text=True, timeout=300
-    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
     assert (found.returncode, found.stderr) == (0, "")
     assert "Usage: freeenergy compare" in found.stdout
 

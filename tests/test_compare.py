@@ -101,12 +101,53 @@ def test_the_picture_parts_of_the_first_fold(board):
     np.testing.assert_allclose(first.latent.sum(axis=1), 1)
     np.testing.assert_array_equal(first.latent_rows, first.rows)
     assert stats.kstest(first.pit, "uniform").pvalue > 1e-3
+    assert first.pit_draws == 300
+    np.testing.assert_allclose(
+        first.parts["means"][np.argsort(first.parts["means"][:, 0])], [[-2] * 2, [2] * 2], atol=0.5
+    )
+    np.testing.assert_allclose(np.sort(first.parts["spread"][:, 0]), [0.5, 1], atol=0.25)
+    np.testing.assert_allclose(first.parts["weights"], [0.5, 0.5], atol=0.1)
+    assert later.parts == {}
     assert later.samples is None
     assert later.latent is None
     assert later.pit is None
     assert first.history["objective"].ndim == 1
     assert board.examples.shape == X.shape
     np.testing.assert_array_equal(board.examples, X[board.example_rows])
+
+
+def test_parts_of_models_are_in_units_of_the_columns():
+    from freeenergy.comparison._pictures import parts
+
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=(400, 2))
+    rows = np.column_stack([100 * z[:, 0], z[:, 0], 0.01 * z[:, 1], z[:, 1]])
+    rows = rows + 0.1 * rows.std(axis=0) * rng.normal(size=rows.shape)
+    loadings = parts(fe.FactorAnalysis(2).fit(rows), rows)["loadings"]
+    # varimax: each factor has two columns to itself, up to order and sign
+    own = np.abs(loadings)[np.argsort(-np.abs(loadings[:, 0]))]
+    np.testing.assert_allclose(own, [[1, 1, 0, 0], [0, 0, 1, 1]], atol=0.1)
+    counts = rng.poisson(np.where(rng.random((300, 1)) < 0.5, [[1.0, 9.0]], [[8.0, 2.0]]))
+    found = parts(fe.Mixture(2, family=d.Poisson, random_state=0).fit(counts), counts)
+    np.testing.assert_allclose(np.sort(found["means"][:, 0]), [1, 8], rtol=0.15)
+    assert parts(fe.GaussianDensity().fit(rows), rows) == {}
+    # a constant column is left out of the model inside
+    wide = np.column_stack([np.full(300, 4.0), counts])
+    support = fe.Support(["constant", "integer", "integer"])
+    inside = parts(fe.Dequantised(fe.GaussianMixture(2, random_state=0), support).fit(wide), wide)
+    assert (inside["means"].shape, inside["weights"].shape) == ((2, 3), (2,))
+    np.testing.assert_allclose(np.sort(inside["means"][:, 1]), [1.5, 8.5], rtol=0.2)
+    assert (inside["spread"][:, 0] == 0).all()
+
+
+def test_a_model_that_cannot_be_drawn_keeps_its_numbers(monkeypatch):
+    def broken(*_, **__):
+        raise RuntimeError("no draws today")
+
+    monkeypatch.setattr(fe.GaussianDensity, "sample", broken)
+    board = fe.compare({"one": fe.GaussianDensity()}, X, cv=2, random_state=0)
+    assert np.isfinite(board.table()[0].bits)
+    assert "one warned: There are no pictures of it: no draws today" in board.notes
 
 
 def test_models_that_differ_by_rounding_have_no_order():
@@ -475,6 +516,17 @@ def test_a_single_series_is_split_in_time_and_scored_one_step_ahead():
             by_hand = fe.GaussianDensity().fit(series[:start]).score_samples(series[start:end])
             np.testing.assert_allclose(result.nats, by_hand, rtol=1e-6)
     assert "Later time steps are held out and scored one step ahead." in board.notes
+    rows, states = (next(r for r in board.results if r.model == name) for name in ("rows", "chain"))
+    # of one Gaussian: the chance of a value further out
+    gaussian = stats.norm(series[:40].mean(), series[:40].std())
+    out = 2 * gaussian.sf(gaussian.mean() + abs(series[40:80, 0] - gaussian.mean()))
+    assert rows.pit_draws == 320
+    assert np.abs(rows.pit - out).max() < 5 * 0.5 / np.sqrt(320)
+    assert (len(states.pit), len(states.parts["series"])) == (40, 80)
+    sure = states.parts["probabilities"].argmax(axis=1)
+    truth = series[:80, 0] > 3
+    assert max(np.mean(sure == truth), np.mean(sure != truth)) > 0.95
+    assert all(r.pit is None and not r.parts for r in board.results if r.fold == 1)
     one = fe.compare({"chain": fe.HMM(2)}, series, test_size=0.25, final_size=20, random_state=0)
     np.testing.assert_array_equal(one.results[0].rows, np.arange(75, 100))
     np.testing.assert_array_equal(one.final.rows, np.arange(100, 120))

@@ -21,6 +21,8 @@ from freeenergy.datasets import (
     load,
     poisson_clusters,
     read_table,
+    regimes,
+    seasons,
     spirals,
     two_moons,
 )
@@ -56,6 +58,20 @@ def test_digits_are_images_of_whole_numbers_in_the_units_of_the_source():
     assert data.X.shape == (1797, 64)
     assert set(np.unique(data.X)) == set(range(17))
     assert load("diabetes").X[:, 0].max() > 70  # years, not standardised
+
+
+def test_the_regimes_and_the_level_of_the_series_are_those_that_made_them():
+    data = regimes(4000)
+    assert data.kind is DataKind.SERIES
+    stays = np.mean(data.y[1:] == data.y[:-1])
+    assert abs(stays - 0.96) < 5 * np.sqrt(0.96 * 0.04 / 3999)
+    spread = [data.X[data.y == k].std(axis=0) for k in range(3)]
+    np.testing.assert_allclose(spread, [[0.7] * 2, [1.2] * 2, [2.2] * 2], rtol=0.1)
+    data = seasons(1200)
+    rest = (data.X[:, 0] - data.y).reshape(-1, 12)
+    # the season of a month, known to 1/√100
+    np.testing.assert_allclose(rest.mean(axis=0)[[0, 6, 11]], [-6, 7, -6], atol=0.5)
+    assert abs(rest.std(axis=0).mean() - 1) < 0.1
 
 
 def test_an_unknown_name_gets_a_suggestion():

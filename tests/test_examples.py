@@ -87,6 +87,29 @@ def test_free_energy(root, capsys):
 
 
 @pytest.mark.slow
+def test_series(root, capsys, tmp_path):
+    found, held = load(root, "series")["main"](str(tmp_path))
+    assert found > 0.9
+    # at most a twentieth of fits would have fewer of twelve in an interval of 90 %
+    assert held >= 9 / 12
+    assert f"{found:.0%} of the steps" in capsys.readouterr().out
+    assert {p.name for p in tmp_path.iterdir()} == {"decoded.png", "decomposition.png", "forecast.png"}
+
+
+@pytest.mark.slow
+def test_hidden(root, capsys, tmp_path):
+    found = load(root, "hidden")["main"](str(tmp_path))
+    # growers have 48, 59 and 71 of 178 wines
+    np.testing.assert_allclose(found["weights"], np.array([48, 59, 71]) / 178, atol=0.06)
+    assert len(set(found["columns"])) == 3
+    assert found["shares"].sum() == pytest.approx(1)
+    assert abs(found["modulus"] - 0.98) < 0.05
+    assert f"keeps {found['modulus']:.0%} of its swing" in capsys.readouterr().out
+    pictures = {"profiles.png", "loadings.png", "topics.png", "smoothed.png"}
+    assert {p.name for p in tmp_path.iterdir()} == pictures
+
+
+@pytest.mark.slow
 def test_checkpoint(root, capsys):
     assert load(root, "checkpoint")["main"](epochs=8)
     assert "refused: The checkpoint" in capsys.readouterr().out

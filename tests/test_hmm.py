@@ -8,8 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+import statsmodels.api as sm
 from hmmlearn.hmm import CategoricalHMM, GaussianHMM
 from scipy import stats
+from sklearn.base import clone as sklearn_clone
+from sklearn.linear_model import LogisticRegression
 
 import freeenergy as fe
 from freeenergy import models
@@ -23,19 +26,28 @@ from freeenergy.distributions import (
     Multinomial,
     NormalInverseWishart,
     Poisson,
+    Tied,
 )
 from freeenergy.estimators._sequence import pack
 from freeenergy.learning import EM, Gradient, fit, negative_log_likelihood
-from freeenergy.models import HMM, InputTransition, TiedTransition, Transition, one_series
+from freeenergy.models import (
+    HMM,
+    InputTransition,
+    LogisticTransition,
+    RegressionEmissions,
+    TiedTransition,
+    Transition,
+    one_series,
+)
 
 ICE = Categorical(jnp.array([[[0.2, 0.4, 0.4]], [[0.5, 0.4, 0.1]]]))
 WEATHER = HMM(jnp.array([0.8, 0.2]), jnp.array([[0.6, 0.4], [0.5, 0.5]]), ICE)
 DIARY = np.array([[2.0], [0.0], [2.0]])
 
 
-def steps_of_em(model, series, n, **options):
-    states = options.pop("states", None)
-    return fit(model, EM(tol=-np.inf, **options), pack(series, states), key=jax.random.key(0), max_iter=n)
+def steps_of_em(model, series, n, states=None, inputs=None, **options):
+    data = pack(series, states, inputs)
+    return fit(model, EM(tol=-np.inf, **options), data, key=jax.random.key(0), max_iter=n)
 
 
 def gaussian_problem(seed=0, lengths=(12, 7, 20), k=3, d=2):
@@ -362,11 +374,170 @@ def test_transitions_that_depend_on_an_input():
     restless, sticky = jax.nn.sigmoid(logits.stay), jax.nn.sigmoid(logits.stay + logits.slope)
     assert abs(float(restless) - 0.2) < 0.08
     assert abs(float(sticky) - 0.95) < 0.05
-    with pytest.raises(ValueError, match="EM needs a transition that counts determine"):
-        model.maximise(None)
+    with pytest.raises(ValueError, match="EM needs a transition that counts or logistic regression"):
+        model.prepare()
     with pytest.raises(ValueError, match="needs the inputs of every time step"):
         model.log_prob(one_series(jnp.asarray(x)))
     with pytest.raises(ValueError, match="InputTransition needs the inputs"):
+        model.transition.matrix()
+
+
+def switching_regression(seed=0, lengths=(120, 80)):
+    """Two regressions on two inputs that take turns as the second input says."""
+    rng = np.random.default_rng(seed)
+    W = np.array([[[2.0, 0.0], [0.0, 1.0]], [[-1.0, 0.5], [1.0, 0.0]]])
+    series, inputs, states = [], [], []
+    for n in lengths:
+        u = rng.normal(size=(n, 2))
+        z = np.zeros(n, np.int32)
+        for t in range(1, n):
+            stay = 1 / (1 + np.exp(-2 - 2 * u[t, 1]))
+            z[t] = z[t - 1] if rng.random() < stay else 1 - z[t - 1]
+        series.append(np.einsum("tij,tj->ti", W[z], u) + z[:, None] + 0.3 * rng.normal(size=(n, 2)))
+        inputs.append(u)
+        states.append(z)
+    return series, inputs, states
+
+
+def driven_model(covariance=None):
+    rng = np.random.default_rng(5)
+    return HMM(
+        jnp.array([0.6, 0.4]),
+        LogisticTransition(jnp.asarray(rng.normal(size=(2, 2, 2))), jnp.asarray(rng.normal(size=(2, 2)))),
+        RegressionEmissions(
+            jnp.asarray(rng.normal(size=(2, 2, 2))),
+            jnp.asarray(rng.normal(size=(2, 2))),
+            Full(jnp.array([[[1.0, 0.3], [0.3, 0.5]], [[0.7, 0.0], [0.0, 1.0]]]))
+            if covariance is None
+            else covariance,
+        ),
+    )
+
+
+def test_markov_switching_regression_of_statsmodels():
+    rng = np.random.default_rng(1)
+    n = 60
+    u, y = rng.normal(size=(n, 2)), rng.normal(size=n)
+    peer = sm.tsa.MarkovRegression(
+        y, 2, exog=u, switching_variance=True, exog_tvtp=np.column_stack([np.ones(n), u[:, 0]])
+    )
+    slopes, intercept, variance = rng.normal(size=(2, 2)), rng.normal(size=2), np.array([0.5, 1.5])
+    leave = rng.normal(size=(2, 2))
+    values = {
+        **{f"p[{i}->0].tvtp0": leave[i, 0] for i in range(2)},
+        **{f"p[{i}->0].tvtp1": leave[i, 1] for i in range(2)},
+        **{f"const[{i}]": intercept[i] for i in range(2)},
+        **{f"x{j + 1}[{i}]": slopes[i, j] for i in range(2) for j in range(2)},
+        **{f"sigma2[{i}]": variance[i] for i in range(2)},
+    }
+    expected = peer.loglike([values[name] for name in peer.param_names])
+    # state 0 against state 1, which has the logit zero
+    weights = np.zeros((2, 2, 2))
+    weights[:, 0, 0] = leave[:, 1]
+    transition = LogisticTransition(
+        jnp.asarray(weights), jnp.asarray(np.column_stack([leave[:, 0], np.zeros(2)]))
+    )
+    model = HMM(
+        fe.inference.stationary(transition.matrix(jnp.asarray(u[0]))),
+        transition,
+        RegressionEmissions(
+            jnp.asarray(slopes)[:, None],
+            jnp.asarray(intercept)[:, None],
+            Diagonal(jnp.asarray(variance)[:, None]),
+        ),
+    )
+    series = one_series(jnp.asarray(y)[:, None], inputs=jnp.asarray(u))
+    np.testing.assert_allclose(model.log_prob(series), expected, rtol=1e-10)
+
+
+def test_known_states_make_linear_and_logistic_regressions():
+    series, inputs, states = switching_regression()
+    fitted = steps_of_em(driven_model(), series, 25, states, inputs).model
+    rows, u, z = (np.concatenate(parts) for parts in (series, inputs, states))
+    design = np.column_stack([u, np.ones(len(u))])
+    for k in range(2):
+        W, *_ = np.linalg.lstsq(design[z == k], rows[z == k], rcond=None)
+        np.testing.assert_allclose(fitted.emissions.weights[k], W[:2].T, atol=1e-9)
+        np.testing.assert_allclose(fitted.emissions.intercept[k], W[2], atol=1e-9)
+        gap = rows[z == k] - design[z == k] @ W
+        found = fitted.emissions.at(jnp.zeros(2)).member(k).covariance.matrix()
+        np.testing.assert_allclose(found, gap.T @ gap / len(gap), atol=1e-9)
+        before = np.concatenate([s[:-1] for s in states]) == k
+        pushes, after = (np.concatenate([p[1:] for p in parts])[before] for parts in (inputs, states))
+        peer = LogisticRegression(C=np.inf, tol=1e-10).fit(pushes, after)
+        ours = jax.vmap(fitted.transition.matrix)(jnp.asarray(u[:9]))[:, k]
+        np.testing.assert_allclose(ours, peer.predict_proba(u[:9]), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "covariance",
+    [
+        None,
+        pytest.param(Diagonal(jnp.ones((2, 2))), marks=pytest.mark.slow),
+        pytest.param(Tied(Full(jnp.eye(2))), marks=pytest.mark.slow),
+    ],
+    ids=["full", "diagonal", "tied"],
+)
+def test_em_with_inputs_and_missing_entries(covariance):
+    series, inputs, _ = switching_regression(2, (40, 25))
+    rng = np.random.default_rng(3)
+    holes = [np.where(rng.random(x.shape) < 0.2, np.nan, x) for x in series]
+    model = driven_model(covariance)
+    # the likelihood of a few steps, by every path
+    y, u = holes[0][:5], inputs[0][:5]
+    W, b = np.asarray(model.emissions.weights), np.asarray(model.emissions.intercept)
+    members = model.emissions.at(jnp.zeros(2))
+    spreads = [np.asarray(members.member(k).covariance.matrix()) for k in range(2)]
+    moves = np.log(jax.vmap(model.transition.matrix)(jnp.asarray(u)))
+    logs = [[marginal_density(W @ ut + b, spreads)(k, yt) for k in range(2)] for yt, ut in zip(y, u)]
+    scores = []
+    for path in itertools.product(range(2), repeat=5):
+        score = float(np.log(model.initial[path[0]])) + sum(logs[t][k] for t, k in enumerate(path))
+        scores.append(score + sum(moves[t, path[t - 1], path[t]] for t in range(1, 5)))
+    total = np.logaddexp.reduce(scores)
+    found = model.log_prob(one_series(jnp.asarray(y), inputs=jnp.asarray(u)))
+    np.testing.assert_allclose(found, total, rtol=1e-10)
+    result = steps_of_em(model, holes, 30, inputs=inputs)
+    assert (np.diff(result.history["objective"]) <= 1e-10).all()
+    cold = steps_of_em(model, holes, 5, inputs=inputs, temperature=0.0)
+    assert (np.diff(cold.history["objective"]) <= 1e-10).all()
+
+
+@pytest.mark.slow
+def test_em_with_inputs_ends_where_the_slope_vanishes():
+    series, inputs, _ = switching_regression()
+    result = steps_of_em(driven_model(), series, 400, inputs=inputs)
+    data = pack(series, None, inputs)
+
+    def total(parts):
+        model = eqx.tree_at(lambda m: (m.transition, m.emissions.weights), result.model, parts)
+        return jnp.sum(jax.vmap(model.log_prob)(data.x) * data.weight)
+
+    slopes = jax.grad(total)((result.model.transition, result.model.emissions.weights))
+    assert max(np.abs(a).max() for a in jax.tree.leaves(slopes)) < 1e-3
+    # a prior draws the coefficients to zero, and its step never lowers the objective
+    strong = eqx.tree_at(lambda m: m.transition.penalty, driven_model(), jnp.asarray(5.0))
+    shrunk = steps_of_em(strong, series, 40, inputs=inputs)
+    assert (np.diff(shrunk.history["objective"]) <= 1e-10).all()
+    assert float(shrunk.model.log_prior()) < 0
+    assert jnp.abs(shrunk.model.transition.weights).max() < jnp.abs(result.model.transition.weights).max()
+
+
+def test_impossible_transitions_stay_impossible_with_inputs():
+    series, inputs, _ = switching_regression(4, (30,))
+    model = eqx.tree_at(
+        lambda m: m.transition.intercept, driven_model(), jnp.array([[0.0, 0.0], [-jnp.inf, 0.0]])
+    )
+    after = steps_of_em(model, series, 3, inputs=inputs).model.transition
+    matrices = jax.vmap(after.matrix)(jnp.asarray(inputs[0]))
+    assert float(matrices[:, 1, 0].max()) == 0
+    np.testing.assert_allclose(matrices.sum(axis=2), 1)
+    for lonely in (LogisticTransition(), RegressionEmissions()):
+        with pytest.raises(ValueError, match="has no values yet"):
+            lonely._coefficients()
+    with pytest.raises(ValueError, match="RegressionEmissions needs the inputs of every time step"):
+        model.emissions.at(None)
+    with pytest.raises(ValueError, match="LogisticTransition needs the inputs of every time step"):
         model.transition.matrix()
 
 
@@ -601,3 +772,131 @@ def test_markov_chain_counts_and_missing_symbols():
         fe.MarkovChain().fit(np.array([[0.5], [2.0]]))
     with pytest.raises(ValueError, match="Negative values in data passed to MarkovChain"):
         fe.MarkovChain().fit(np.array([[0], [-1]]))
+
+
+# inputs and weights of estimators
+
+
+@pytest.fixture(scope="module")
+def driven():
+    series, inputs, _ = switching_regression()
+    model = fe.HMM(2, RegressionEmissions(), transition=LogisticTransition(), random_state=0)
+    return model.fit(series, inputs=inputs)
+
+
+def test_estimator_finds_regressions_and_what_makes_them_switch(driven, tmp_path):
+    series, inputs, states = switching_regression()
+    first = int(driven.coefficients_[0, 0, 0] < 0)
+    W = driven.coefficients_[[first, 1 - first]]
+    np.testing.assert_allclose(W, [[[2, 0], [0, 1]], [[-1, 0.5], [1, 0]]], atol=0.15)
+    found = driven.decode(series, inputs=inputs)
+    assert np.mean(np.concatenate(found) == np.abs(np.concatenate(states) - first)) > 0.97
+    low, high = driven.transitions([[0.0, -2.0], [0.0, 2.0]])
+    assert (np.diag(low) < 0.5).all()
+    assert (np.diag(high) > 0.9).all()
+    np.testing.assert_allclose(np.diagonal(driven.covariances_, axis1=1, axis2=2), 0.09, atol=0.04)
+    assert driven.n_inputs_in_ == 2
+    np.testing.assert_allclose(-driven.history_["objective"][-1], driven.score(series, inputs=inputs))
+    # whatever the units of the inputs are
+    moved = [1000 * u + [5.0, -30.0] for u in inputs]
+    again = sklearn_clone(driven).fit(series, inputs=moved)
+    np.testing.assert_allclose(
+        again.score_samples(series, inputs=moved), driven.score_samples(series, inputs=inputs), rtol=1e-6
+    )
+    np.testing.assert_allclose(again.coefficients_ * 1000, driven.coefficients_, rtol=1e-5)
+    driven.save(tmp_path / "driven")
+    loaded = fe.load(tmp_path / "driven")
+    np.testing.assert_array_equal(
+        loaded.evidence(series, inputs=inputs).nats, driven.evidence(series, inputs=inputs).nats
+    )
+
+
+def test_every_method_takes_inputs(driven):
+    series, inputs, _ = switching_regression(7, (20, 20))
+    stacked, pushes = np.stack(series), np.stack(inputs)
+    for call in (driven.filter, driven.smooth, driven.predict, driven.predict_proba, driven.decode):
+        many, parts = call(stacked, inputs=pushes), call(series, inputs=inputs)
+        np.testing.assert_array_equal(many, np.stack(parts))
+    np.testing.assert_array_equal(driven.decode(series[1], inputs=inputs[1]), parts[1])
+    steps = driven.step_evidence(series, inputs=inputs)
+    np.testing.assert_allclose(
+        steps.reshape(2, 20).sum(axis=1), driven.score_samples(stacked, inputs=pushes)
+    )
+    np.testing.assert_allclose(driven.score(series, inputs=inputs), steps.mean())
+    drawn = driven.sample_states(series[0], 256, random_state=0, inputs=inputs[0])
+    np.testing.assert_allclose(
+        drawn.mean(axis=0), driven.smooth(series[0], inputs=inputs[0])[:, 1], atol=0.15
+    )
+    # a forecast is the chain run on with the inputs to come
+    future = np.random.default_rng(8).normal(size=(2, 3, 2))
+    ahead = driven.forecast(stacked, 3, inputs=pushes, future_inputs=future)
+    moves = driven.transitions(future[0])
+    shifts = np.einsum("kda,ta->tkd", driven.coefficients_, future[0] - driven.input_scaling_.shift)
+    means = driven.means_ + shifts
+    belief = driven.filter(stacked, inputs=pushes)[0, -1]
+    for t in range(3):
+        belief = belief @ moves[t]
+        np.testing.assert_allclose(ahead[0, t], belief @ means[t], rtol=1e-8)
+    # so is what is imputed at the end
+    longer = np.concatenate([series[0], np.full((3, 2), np.nan)])
+    known = np.concatenate([inputs[0], future[0]])
+    np.testing.assert_allclose(driven.impute(longer, inputs=known)[-3:], ahead[0], rtol=1e-8)
+    draws = driven.sample(256, random_state=1, given=longer, inputs=known)[:, -3:]
+    error = draws.std(axis=0) / np.sqrt(256)
+    assert (np.abs(draws.mean(axis=0) - ahead[0]) < 5 * error).all()
+    # draws from the start follow the means of the states at the inputs
+    free = driven.sample(1024, random_state=2, inputs=future[0])
+    assert free.shape == (1024, 3, 2)
+    belief = driven.initial_
+    for t in range(3):
+        belief = belief if t == 0 else belief @ moves[t]
+        error = free[:, t].std(axis=0) / np.sqrt(1024)
+        assert (np.abs(free[:, t].mean(axis=0) - belief @ means[t]) < 5 * error).all()
+    assert driven.sample(2, 0, inputs=future).shape == (2, 3, 2)
+
+
+def test_wrong_inputs(driven, fitted):
+    series, inputs, _ = switching_regression(7, (20, 20))
+    with pytest.raises(ValueError, match="HMM was fitted with inputs and needs the 'inputs' of every time"):
+        driven.score_samples(series)
+    with pytest.raises(ValueError, match=r"needs the 'future_inputs' of every time step. Got None"):
+        driven.forecast(series, 2, inputs=inputs)
+    with pytest.raises(ValueError, match=r"needs the 'inputs' of every time step. Got None"):
+        driven.sample(2)
+    with pytest.raises(ValueError, match=r"HMM was fitted without inputs and takes none. Got 'inputs'"):
+        fitted.smooth(series, inputs=inputs)
+    shapes = r"the shapes \[\(20, 2\), \(20, 2\)\]. Got \[\(20, 2\)\] instead"
+    with pytest.raises(ValueError, match=shapes):
+        driven.smooth(series, inputs=inputs[0])
+    with pytest.raises(ValueError, match="The 'inputs' of HMM must have 2 columns and a row for each time"):
+        driven.smooth(series[0], inputs=inputs[0][:, 0])
+    broken = [np.where(u > 1, np.nan, u) for u in inputs]
+    with pytest.raises(ValueError, match=r"The 'inputs' of HMM must be finite numbers. Got nan instead"):
+        driven.fit(series, inputs=broken)
+    with pytest.raises(ValueError, match=r"An HMM has inputs if and only if something .* Got inputs"):
+        fe.HMM(2).fit(series, inputs=inputs)
+    with pytest.raises(ValueError, match=r"An HMM has inputs if and only if something .* Got no inputs"):
+        fe.HMM(2, transition=LogisticTransition()).fit(series)
+    with pytest.raises(ValueError, match="'stationary' parameter of HMM must be False if transitions"):
+        fe.HMM(2, transition=LogisticTransition(), stationary=True).fit(series, inputs=inputs)
+    with pytest.raises(ValueError, match="'n_components' parameter of HMM must have its default with Regr"):
+        fe.HMM(2, RegressionEmissions(), n_components=2).fit(series, inputs=inputs)
+    with pytest.raises(ValueError, match=r"MarkovChain takes no inputs. Got 'inputs'"):
+        fe.MarkovChain().fit(np.array([[0], [1]]), inputs=np.zeros((2, 1)))
+    with pytest.raises(AttributeError, match="no 'transition_' if it depends on inputs"):
+        _ = driven.transition_
+    with pytest.raises(AttributeError, match="'coefficients_' only with RegressionEmissions"):
+        _ = fitted.coefficients_
+    with pytest.raises(ValueError, match="transitions of this HMM do not depend on inputs"):
+        fitted.transitions(None)
+
+
+def test_weights_of_series_are_repetitions():
+    series = sticky(9, (60, 31, 40))
+    weighted = fe.HMM(2, random_state=0).fit(series, series_weight=[2, 1, 0])
+    repeated = fe.HMM(2, random_state=0).fit([series[0], series[0], series[1]])
+    np.testing.assert_allclose(weighted.score_samples(series), repeated.score_samples(series), rtol=1e-8)
+    np.testing.assert_allclose(weighted.history_["objective"], repeated.history_["objective"], rtol=1e-9)
+    for wrong in ([1, 2], [1, -1, 1], [0, 0, 0], [1, np.nan, 1]):
+        with pytest.raises(ValueError, match=r"'series_weight' of HMM.fit must be a non-negative number"):
+            weighted.fit(series, series_weight=wrong)

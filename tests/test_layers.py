@@ -16,10 +16,12 @@ LAYERS = (
     "datasets",
 )
 MODULES = ("testing", "comparison", "report", "plots", "io")  # one layer: what a person touches
+SETTINGS = "_settings"  # what JAX is told before anything imports it
 ROOT = "freeenergy"
 ENTRIES = ("cli", "__main__")  # a program uses the library as a user does
 
 RANKS = {
+    SETTINGS: -1,
     **{name: rank for rank, name in enumerate(LAYERS)},
     **dict.fromkeys(MODULES, len(LAYERS)),
     ROOT: len(LAYERS) + 1,

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import sparse, stats
-from scipy.special import gammaln
+from scipy.special import digamma, gammaln
 from sklearn.decomposition import LatentDirichletAllocation as Peer
 
 import freeenergy as fe
@@ -126,6 +126,82 @@ def test_held_out_bound_against_enumeration():
     np.testing.assert_allclose(lda.score_samples(np.zeros((1, 12))), 0.0, atol=1e-12)
 
 
+def test_left_to_right_is_unbiased():
+    X, *_ = planted()
+    lda = fe.LatentDirichletAllocation(3, alpha=0.4, eta=5.0, random_state=0).fit(X)
+    documents = [[0, 0, 1, 5, 5, 9], [2], [3, 4, 8, 11], []]
+    new = np.stack([np.bincount(words, minlength=12) for words in documents])
+    exact = np.array([exact_document(words, lda.components_, np.full(3, 0.4)) for words in documents])
+    ways = gammaln(new.sum(axis=1) + 1) - gammaln(new + 1).sum(axis=1)
+    repeats = 40
+    found = lda.left_to_right(np.tile(new, (repeats, 1)), 50, random_state=0)
+    assert found.kind is fe.Kind.LOWER
+    nats, stderr = (a.reshape(repeats, 4) for a in (found.nats, found.stderr))
+    # the mean of p over all particles, in units of the truth
+    ratio = np.exp(nats - exact - ways)
+    error = np.sqrt((stderr**2).mean(axis=0) / repeats)
+    assert (np.abs(ratio.mean(axis=0) - 1) < 5 * error + 1e-12).all()
+    # the standard errors say how much the estimates differ
+    np.testing.assert_allclose(nats[:, 0].std(), np.sqrt((stderr[:, 0] ** 2).mean()), rtol=0.4)
+    # a word alone, or none, has nothing to sample; longer documents are above the variational bound
+    np.testing.assert_allclose(
+        nats[:, [1, 3]] - ways[[1, 3]], np.tile(exact[[1, 3]], (repeats, 1)), atol=1e-12
+    )
+    assert (nats.mean(axis=0) >= lda.evidence(new).nats - 1e-9).all()
+    long = lda.left_to_right(X[:3], 50, random_state=0)
+    assert (long.nats > lda.evidence(X[:3]).nats - 3 * long.stderr).all()
+    assert (long.nats < lda.evidence(X[:3]).nats + 3.0).all()
+    again = lda.left_to_right(new[:2], 50, random_state=0).nats
+    np.testing.assert_array_equal(
+        again, lda.left_to_right(sparse.csr_matrix(new[:2]), 50, random_state=0).nats
+    )
+
+
+def test_perplexity_falls_from_one_topic_to_those_that_are_there():
+    X, *_ = planted(90)
+    one, three = (
+        fe.LatentDirichletAllocation(k, alpha=0.2, eta=0.1, random_state=0).fit(X[:60]) for k in (1, 3)
+    )
+    # one topic is a distribution over words, of which the bound is exact
+    share = (X[:60].sum(axis=0) + 0.1) / (X[:60].sum() + 1.2)
+    words = np.asarray(X[60:].sum(axis=0)).ravel()
+    expected = np.exp(-words @ np.log(np.asarray(share).ravel()) / words.sum())
+    np.testing.assert_allclose(one.perplexity(X[60:]), expected, rtol=1e-6)
+    assert three.perplexity(X[60:]) < 0.7 * expected
+
+
+def test_documents_of_different_sizes_are_learned_as_if_of_one():
+    """What is not needed of the columns is left out, and changes nothing."""
+    rng = np.random.default_rng(0)
+    lengths = np.repeat([3, 40, 200], [70, 10, 4])
+    X = sparse.csr_matrix(np.stack([rng.multinomial(n, np.full(300, 1 / 300)) for n in lengths]))
+    model = LatentDirichletAllocation(
+        jnp.full(3, 0.3), jnp.array(0.2), jnp.asarray(rng.gamma(1.0, size=(3, 300)))
+    )
+    settings = {"temperature": jnp.ones(()), "incomplete": False}
+    table = np.asarray(model.prepare())
+    for part in (X[:70], X[70:80], X):
+        words, counts = _ragged(part, 256)
+        weight = rng.random(len(words))
+        statistics, free = model.expect(
+            (jnp.asarray(words), jnp.asarray(counts)), jnp.asarray(weight), **settings
+        )
+        expected, total = np.zeros((300, 3)), 0.0
+        for row, w in zip(part, weight, strict=True):
+            factors, gamma, change, steps = table[row.indices], 0.3 + row.sum() / 3 * np.ones(3), np.inf, 0
+            while change > 1e-3 and steps < 30:
+                theta = np.exp(digamma(gamma) - digamma(gamma.sum()))
+                new = 0.3 + theta * ((row.data / (factors @ theta)) @ factors)
+                change, gamma, steps = np.abs(new - gamma).mean(), new, steps + 1
+            theta = np.exp(digamma(gamma) - digamma(gamma.sum()))
+            divergence = (gamma - 0.3) @ np.log(theta) - log_beta(gamma) + log_beta(np.full(3, 0.3))
+            total += w * (divergence - row.data @ np.log(factors @ theta))
+            r = factors * theta
+            np.add.at(expected, row.indices, w * row.data[:, None] * r / r.sum(axis=1, keepdims=True))
+        np.testing.assert_allclose(statistics, expected.T, rtol=1e-8, atol=1e-10)
+        np.testing.assert_allclose(free, total, rtol=1e-8)
+
+
 def test_same_bound_and_posterior_as_scikit_learn():
     X = planted(30)[0].astype(float)
     peer = Peer(3, doc_topic_prior=0.3, topic_word_prior=0.2, max_iter=5, random_state=0)
@@ -217,3 +293,20 @@ def test_samples_have_the_moments_of_the_model():
 def test_wrong_input(options, X, sentence):
     with pytest.raises(ValueError, match=sentence):
         fe.LatentDirichletAllocation(**{"n_topics": 2, **options}).fit(X)
+
+
+@pytest.mark.parametrize(
+    ("X", "particles", "sentence"),
+    [
+        (
+            TOY / 2,
+            20,
+            "The X of LatentDirichletAllocation.left_to_right must hold whole numbers, .* Got 0.5",
+        ),
+        (TOY, 1, r"The 'n_particles' of .* must be an int in the range \[2, inf\)\. Got 1 instead"),
+    ],
+)
+def test_wrong_input_of_left_to_right(X, particles, sentence):
+    lda = fe.LatentDirichletAllocation(2, random_state=0).fit(TOY)
+    with pytest.raises(ValueError, match=sentence):
+        lda.left_to_right(X, particles)

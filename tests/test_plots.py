@@ -194,6 +194,217 @@ def test_components_are_ellipses_of_standard_deviations():
     assert drawn(plots.components(mixture))
 
 
+def corners(collection):
+    """Left and right end of each rectangle or line of a collection."""
+    return [tuple(path.vertices[:, 0][[0, 1, 2]].tolist()) for path in collection.get_paths()]
+
+
+def edges(band, time):
+    """Lower and upper edge of a band at a whole time."""
+    vertices = band.get_paths()[0].vertices
+    there = vertices[np.isclose(vertices[:, 0], time), 1]
+    return there.min(), there.max()
+
+
+def test_decoded_colours_each_stay_and_gives_states_rows_as_thick_as_their_probability():
+    X = np.array([[1.0, 0.0], [np.nan, 0.0], [3.0, 0.0], [np.nan, 0.0], [5.0, 0.0]])
+    p = np.array([[0.9, 0.1], [0.6, 0.4], [0.2, 0.8], [0.3, 0.7], [1.0, 0.0]])
+    axes = plots.decoded(X, p, [0, 0, 1, 1, 0], names=["$a", "b"], states=["calm", "wild"])
+    assert len(axes) == 3
+    calm, wild = axes[0].collections
+    assert [(c[0], c[-1]) for c in map(sorted, corners(calm))] == [(-0.5, 1.5), (3.5, 4.5)]
+    assert [(c[0], c[-1]) for c in map(sorted, corners(wild))] == [(1.5, 3.5)]
+    line, dots_ = axes[0].lines
+    np.testing.assert_array_equal(line.get_ydata(), X[:, 0])
+    np.testing.assert_array_equal(dots_.get_xdata(), [0, 2, 4])  # their neighbours are missing
+    assert axes[0].get_title(loc="left") == r"\$a"
+    rows = axes[-1].collections
+    for state in range(2):
+        for step in (0, 2):
+            half = 0.42 * p[step, state]
+            shape = rows[2 * state].get_paths()[0]
+            inside = [
+                shape.contains_point((step + 0.1, state + side * half)) for side in (-0.99, 0.99, 1.01)
+            ]
+            assert inside == [True, True, False]
+    assert rows[1].get_segments()[1].tolist() == [
+        [3.5, 0.0],
+        [4.5, 0.0],
+    ]  # the path, in the row of its state
+    assert [t.get_text() for t in axes[-1].get_yticklabels()] == ["calm", "wild"]
+    assert drawn(axes[0])
+
+
+def test_decoded_of_many_states_marks_changes_and_shows_the_likeliest():
+    rng = np.random.default_rng(0)
+    p = rng.dirichlet(np.full(30, 0.1), size=50)
+    axes = plots.decoded(rng.normal(size=(50, 6)), p)
+    assert len(axes) == 4  # three of six columns
+    assert axes[-1].get_title(loc="left") == "20 of 30 states"
+    path = p.argmax(axis=1)
+    marks = axes[0].collections[0].get_segments()
+    assert [m[0, 0] + 0.5 for m in marks] == (np.flatnonzero(np.diff(path)) + 1).tolist()
+    least = np.argsort(p.sum(axis=0))[:10]
+    shown = {t.get_text() for t in axes[-1].get_yticklabels()}
+    assert not shown & {f"state {k}" for k in least}
+    one = plots.decoded([1.0, 2.0], [[1.0], [1.0]], columns=[0])
+    assert drawn(one[0])
+
+
+def test_smoothed_has_bands_of_the_chance_that_was_asked_for():
+    mean, std = np.arange(6.0).reshape(3, 2), np.full((3, 2), 2.0)
+    axes = plots.smoothed(mean, std, mean + 0.5, level=0.5, names=["a name " * 9, "b"])
+    half = 2.0 * stats.norm.ppf(0.75)
+    assert edges(axes[1].collections[0], 1) == pytest.approx((3 - half, 3 + half))
+    np.testing.assert_array_equal(axes[1].lines[1].get_ydata(), mean[:, 1] + 0.5)
+    covariance = np.einsum("ti,ij->tij", std**2, np.eye(2))
+    again = plots.smoothed(mean, covariance, level=0.5)
+    assert edges(again[1].collections[0], 1) == pytest.approx((3 - half, 3 + half))
+    assert len(plots.smoothed(np.zeros((4, 9)), np.ones((4, 9)))) == 6
+    assert drawn(axes[0])
+
+
+def test_forecast_goes_on_where_the_series_ends():
+    X = np.column_stack([np.arange(10.0), 2 * np.arange(10.0)])
+    ahead = tuple(np.full((3, 2), value) for value in (5.0, 4.0, 7.0))
+    axes = plots.forecast(X, ahead, column=1, truth=X[:3], last=4, name="_demand")
+    np.testing.assert_array_equal(axes.lines[0].get_xdata(), [6, 7, 8, 9])
+    np.testing.assert_array_equal(axes.lines[0].get_ydata(), [12, 14, 16, 18])
+    np.testing.assert_array_equal(axes.lines[2].get_xdata(), [10, 11, 12])
+    assert edges(axes.collections[0], 11) == (4, 7)
+    np.testing.assert_array_equal(axes.lines[3].get_ydata(), [0, 2, 4])
+    assert axes.get_ylabel() == "\u200b_demand"
+    assert drawn(axes)
+
+
+def test_decomposition_shows_every_part_with_its_band_also_after_the_end():
+    X = np.arange(4.0)
+    parts = {"Level": (np.arange(6.0), np.full(6, 0.5)), "Seasonal": (np.zeros(6), np.ones(6))}
+    axes = plots.decomposition(X, parts, ([4.0, 5.0], [3.0, 3.0], [5.0, 7.0]), level=0.9)
+    half = stats.norm.ppf(0.95)
+    assert edges(axes[1].collections[0], 5) == pytest.approx((5 - 0.5 * half, 5 + 0.5 * half))
+    assert edges(axes[2].collections[0], 0) == pytest.approx((-half, half))
+    assert edges(axes[0].collections[0], 5) == (3, 7)
+    assert all(ax.lines[-1].get_xdata()[0] == 3.5 for ax in axes)  # where the series ends
+    assert len(plots.decomposition(X, {})) == 1
+    assert drawn(axes[0])
+
+
+def test_profiles_show_the_heaviest_first_and_the_columns_that_tell_components_apart():
+    means = np.array([[0.0, 1.0, 5.0], [0.0, 2.0, -5.0]])
+    covariances = np.stack([np.diag([1.0, 4.0, 9.0])] * 2)
+    axes = plots.profiles(means, covariances, [0.25, 0.75], names=["same", "close", "apart"], most=2)
+    bars, close, apart = axes
+    assert [patch.get_width() for patch in bars.patches] == [0.75, 0.25]
+    assert [t.get_text() for t in bars.texts] == ["75%", "25%"]
+    assert [t.get_text() for t in bars.get_yticklabels()] == ["component 1", "component 0"]
+    assert (close.get_xlabel(), apart.get_xlabel()) == ("close", "apart")
+    first = apart.containers[0]
+    assert first.lines[0].get_xdata()[0] == -5
+    np.testing.assert_allclose(first.lines[2][0].get_segments()[0][:, 0], [-8, -2])
+    long = plots.profiles(means, names=["a", "b", "total_phenols"])
+    assert long[2].get_xlabel() == "total_\nphenols"
+    assert drawn(plots.profiles(np.zeros((40, 1)))[0])
+
+
+def test_loadings_are_bars_in_the_order_of_the_factor_that_moves_a_column_most():
+    W = np.array([[0.2, -0.9, 0.1, 0.6], [0.8, 0.0, 0.3, -0.1]])
+    axes = plots.loadings(2 * W, scale=np.full(4, 2.0), names=["a", "b", "c", "d" * 50])
+    labels = [t.get_text() for t in axes[0].get_yticklabels()]
+    assert labels == ["b", "d" * 23 + "…", "a", "c"]
+    np.testing.assert_allclose([p.get_width() for p in axes[0].patches], [-0.9, 0.6, 0.2, 0.1])
+    np.testing.assert_allclose([p.get_width() for p in axes[1].patches], [0.0, -0.1, 0.8, 0.3])
+    signs = {mpl.colors.to_hex(p.get_facecolor()) for p in axes[0].patches[:2]}
+    assert signs == {plots.PALETTE[0], plots.PALETTE[1]}
+    many = plots.loadings(np.eye(9, 40) * np.arange(1, 10)[:, None])
+    assert [ax.get_title() for ax in many] == [f"factor {k}" for k in range(3, 9)]
+    assert many[0].figure.get_supxlabel() == "loading (6 of 9 factors, 24 of 40 columns)"
+    assert drawn(many[0])
+    assert drawn(plots.loadings([[0.0, 0.0]])[0])
+
+
+def test_topics_have_their_most_probable_words():
+    phi = np.array([[0.5, 0.3, 0.2], [0.1, 0.2, 0.7]])
+    axes = plots.topics(phi, ["sea", "sky", "land"], weights=[0.2, 0.8], words=2)
+    assert [ax.get_title(loc="left") for ax in axes] == ["topic 1 (80%)", "topic 0 (20%)"]
+    assert [t.get_text() for t in axes[0].get_yticklabels()] == ["land", "sky"]
+    assert [p.get_width() for p in axes[0].patches] == [0.7, 0.2]
+    many = plots.topics(np.full((30, 4), 0.25), words=9)
+    assert len(many) == 12
+    assert [t.get_text() for t in many[0].get_yticklabels()] == [f"word {w}" for w in range(4)]
+    assert many[0].figure.get_supxlabel() == "probability of the word (12 of 30 topics)"
+    assert drawn(many[0])
+
+
+def test_atoms_are_in_the_order_of_what_they_do():
+    C = np.array([[1.0, -2.0, 0.0, 0.0], [0.0, 0.0, 0.0, 10.0], [0.0, 0.0, 0.0, 0.0]])
+    codes = np.array([[1.0, 0.0, 5.0], [-1.0, 0.1, 5.0]])
+    picture = plots.atoms(C, (2, 2), codes).images[0]
+    whole = picture.get_array().filled(np.nan)
+    np.testing.assert_array_equal(whole[:, :2], [[0.5, -1], [0, 0]])
+    np.testing.assert_array_equal(whole[:, 3:5], [[0, 0], [0, 1]])
+    colours = picture.cmap([0.0, 0.5, 1.0])
+    assert mpl.colors.to_hex(colours[0]) == plots.PALETTE[1]
+    assert mpl.colors.to_hex(colours[2]) == plots.PALETTE[0]
+    assert colours[1, 3] < 0.01  # nothing is transparent
+    assert plots.atoms(C, (1, 4), most=1).images[0].get_array().shape == (1, 4)
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (
+            lambda: plots.decoded(np.zeros((3, 1)), np.ones((2, 1))),
+            "The series, probabilities and path of decoded must have the same number of steps. "
+            "Got 3, 2 and 2 instead.",
+        ),
+        (
+            lambda: plots.decoded(np.zeros((2, 3, 1)), np.ones((3, 1))),
+            "The 'X' of decoded must be one series, of shape (time, features).",
+        ),
+        (
+            lambda: plots.decoded([1.0], [[1.0]], states=["a", "b"]),
+            "The names of every state in decoded must be 1. Got 2 instead.",
+        ),
+        (
+            lambda: plots.smoothed(np.zeros((3, 2)), np.ones((3, 1))),
+            "The 'spread' of smoothed must have the shape (3, 2) of the means, or a covariance for each "
+            "step. "
+            "Got (3, 1) instead.",
+        ),
+        (
+            lambda: plots.smoothed([0.0], [1.0], level=1.5),
+            "The 'level' parameter of smoothed must be a float in the range (0, 1). Got 1.5 instead.",
+        ),
+        (
+            lambda: plots.profiles(np.zeros((2, 2)), np.ones(2)),
+            "The 'spread' of profiles must have the shape (2, 2) of the means, or a covariance for each "
+            "component. Got (2,) instead.",
+        ),
+        (
+            lambda: plots.loadings(np.zeros((1, 2, 3))),
+            "The 'components' of loadings must have one or two axes. Got the shape (1, 2, 3) instead.",
+        ),
+        (
+            lambda: plots.atoms(np.zeros((2, 5)), (2, 2)),
+            "The 'components' of atoms must have 4 columns for images of 2 × 2. "
+            "Got the shape (2, 5) instead.",
+        ),
+    ],
+)
+def test_what_cannot_be_drawn_gets_a_sentence(call, sentence):
+    with pytest.raises(ValueError, match="must") as caught:
+        call()
+    assert str(caught.value) == sentence
+
+
+def test_pictures_of_states_have_the_ink_of_the_theme():
+    with plots.theme(dark=True):
+        axes = plots.decoded([1.0, 2.0], [[1.0, 0.0], [0.0, 1.0]], [0, 1])
+        assert axes[0].lines[0].get_color() == plots.DARK_INK
+        assert drawn(axes[0])
+
+
 def contrast(colour, ground):
     """Contrast of two colours, as the accessibility guidelines of the web define it."""
 

@@ -15,7 +15,17 @@ from freeenergy import report
 from freeenergy.comparison import FoldResult, Standing
 from freeenergy.distributions import Poisson
 
-SECTIONS = ["table", "differences", "learning", "samples", "latent", "calibration", "wins", "settings"]
+SECTIONS = [
+    "table",
+    "differences",
+    "learning",
+    "samples",
+    "latent",
+    "parts",
+    "calibration",
+    "wins",
+    "settings",
+]
 HOSTILE = "<script>document.title='taken'</script>"
 
 
@@ -192,12 +202,13 @@ def test_rows_where_the_order_turns_are_those_with_the_largest_differences(rows,
 
 def test_ranks_of_a_right_model_are_called_wrong_once_in_twenty():
     from freeenergy.evaluation import pit_ranks
+    from freeenergy.report._pictures import rank_test
 
     rng = np.random.default_rng(0)
     found = []
     for seed in range(400):
         ranks = pit_ranks(rng.normal(size=300), rng.normal(size=200), seed=seed)
-        found.append(report._rank_test(ranks, 200)[1])
+        found.append(rank_test(ranks, 200)[1])
     assert abs(np.mean(np.array(found) < 0.05) - 0.05) < 4 * np.sqrt(0.05 * 0.95 / 400)
 
 
@@ -216,6 +227,60 @@ def test_series_are_shown_as_paths_and_what_is_not_there_is_said(series, tmp_pat
         "which of the two is better cannot be known",
     ):
         assert sentence in text
+
+
+@pytest.fixture(scope="module")
+def regimes():
+    """Series that were fitted: states, parts of a sum, and rows."""
+    rng = np.random.default_rng(3)
+    state = np.cumsum(rng.random((6, 40)) < 0.08, axis=1) % 2
+    X = rng.normal(6.0 * state[..., None], 1.0, (6, 40, 1))
+    X[0, 10:13] = np.nan
+    models = {
+        HOSTILE: fe.HMM(2),
+        "level": fe.StructuralTimeSeries(max_iter=20, tol=0.1),
+        "system": fe.LinearGaussianSSM(1, max_iter=5, tol=1.0),
+        "rows": fe.GaussianMixture(2),
+    }
+    return fe.compare(models, X, cv=2, random_state=0)
+
+
+@pytest.mark.slow
+def test_series_have_hidden_states_and_ranks(regimes, tmp_path):
+    page, text = written(regimes, tmp_path)
+    sections = dict(zip(SECTIONS, text.split("<section ")[1:], strict=True))
+    hidden = {row[0]: row[1:] for row in page.tables["Hidden parts"][1:]}
+    assert [hidden[name][:3] for name in (HOSTILE, "level", "system", "rows")] == [
+        ["states", "2", "40"],
+        ["parts of the sum", "1", "40"],
+        ["coordinates", "1", "40"],
+        ["states", "2", "40"],
+    ]
+    assert number(hidden[HOSTILE][3].rstrip(" %")) > 90
+    assert sections["latent"].count("<svg") == sections["calibration"].count("<svg") == 4
+    assert "held-out steps" in sections["calibration"]
+    ranks = {row[0]: row for row in page.tables["Calibration of the evidence"][1:]}
+    held = sum(np.isfinite(regimes._problem.series[i]).sum() for i in regimes.results[0].rows)
+    assert int(ranks[HOSTILE][1]) == held
+    assert ranks[HOSTILE][5] == "agrees with its draws"
+    assert ranks["level"][5] == "differs from its draws"
+    assert "No model of this comparison has parts to show." in sections["parts"]
+    assert len(text) < 1_000_000
+
+
+def test_parts_of_models_are_shown_with_their_shares(images, rows, tmp_path):
+    page, text = written(rows, tmp_path)
+    section = dict(zip(SECTIONS, text.split("<section ")[1:], strict=True))["parts"]
+    assert section.count("<svg") == 2
+    shares = {row[0]: row[1:] for row in page.tables["Parts of the models"][1:]}
+    assert shares["two"][:2] == ["components", "2"]
+    weights = next(r for r in rows.results if r.model == "two").parts["weights"]
+    assert number(shares["two"][2].rstrip(" %")) == pytest.approx(100 * weights.max(), abs=0.05)
+    assert shares["factor"][:2] == ["factors", "1"]
+    assert "always" not in section  # a constant column
+    page, _ = written(images, tmp_path)
+    alts = [attrs["alt"] for tag, attrs in page.tags if tag == "img"]
+    assert "Means and weights of the components of Poissons." in alts
 
 
 def test_a_board_of_failures_says_so(series, tmp_path):
@@ -316,8 +381,17 @@ def opened(browser, path, complaints, width, scheme):
 
 
 def test_the_report_in_chromium(images, rows, browser, tmp_path):
+    looks_well([images, rows], browser, tmp_path)
+
+
+@pytest.mark.slow
+def test_the_report_of_series_in_chromium(regimes, browser, tmp_path):
+    looks_well([regimes], browser, tmp_path)
+
+
+def looks_well(boards, browser, tmp_path):
     complaints = []
-    for number_of, board in enumerate((images, rows)):
+    for number_of, board in enumerate(boards):
         path = tmp_path / f"{number_of}.html"
         report.to_html(board, path)
         grounds = {}

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 import statsmodels.api as sm
 from scipy import stats
+from sklearn.base import clone
 
 import freeenergy as fe
-from freeenergy._core import Data, constrain, freeze, unconstrain
+from freeenergy._core import AbstractProgress, Data, constrain, freeze, unconstrain
 from freeenergy.distributions import Diagonal, Full, Spherical
 from freeenergy.learning import EM, LBFGS, fit, negative_log_likelihood
 from freeenergy.models import (
@@ -219,7 +220,7 @@ def test_packed_series_and_inputs():
     effect, state = [], np.zeros(2)
     for t in range(15):
         if t:
-            state = np.asarray(model.transition) @ state + np.asarray(B) @ u[t - 1]
+            state = np.asarray(model.transition) @ state + np.asarray(B) @ u[t]
         effect.append(np.asarray(model.emission) @ state + np.asarray(D) @ u[t])
     series = one_series(jnp.asarray(SERIES[2] + np.stack(effect)), inputs=jnp.asarray(u))
     plain = one_series(jnp.asarray(SERIES[2]))
@@ -230,6 +231,62 @@ def test_packed_series_and_inputs():
     result = fit(pushed, EM(tol=-1.0), data, key=jax.random.key(0), max_iter=6)
     assert (np.diff(result.history["objective"]) <= 1e-10).all()
     assert not np.allclose(result.model.input_emission, D)
+
+
+def test_systems_that_vary_and_are_driven_equal_dense_algebra():
+    rng = np.random.default_rng(21)
+    length, n, m = 6, 2, 2
+    A, C = 0.6 * rng.normal(size=(length, n, n)), rng.normal(size=(length, m, n))
+    Q = np.stack([np.cov(rng.normal(size=(n, 8))) for _ in range(length)])
+    R = np.stack([np.cov(rng.normal(size=(m, 8))) for _ in range(length)])
+    B, D, u = rng.normal(size=(n, 3)), rng.normal(size=(m, 3)), rng.normal(size=(length, 3))
+    fixed = system()
+    model = LinearGaussianSSM(
+        fixed.initial_mean,
+        fixed.initial_covariance,
+        jnp.asarray(A),
+        fixed.offset,
+        Full(jnp.asarray(Q)),
+        jnp.asarray(C),
+        fixed.mean,
+        Full(jnp.asarray(R)),
+        jnp.asarray(B),
+        jnp.asarray(D),
+    )
+    # every value as a linear map of the independent first state, shocks and errors
+    mean, maps = np.asarray(fixed.initial_mean), np.eye(n, length * n)
+    centre, rows = [], []
+    for t in range(length):
+        if t:
+            mean = A[t] @ mean + B @ u[t] + np.asarray(fixed.offset)
+            maps = A[t] @ maps
+            maps[:, t * n : (t + 1) * n] = np.eye(n)
+        centre.append(C[t] @ mean + D @ u[t] + np.asarray(fixed.mean))
+        rows.append(C[t] @ maps)
+    shocks = np.zeros((length * n, length * n))
+    errors = np.zeros((length * m, length * m))
+    for t in range(length):
+        at, to = slice(t * n, (t + 1) * n), slice(t * m, (t + 1) * m)
+        shocks[at, at] = Q[t] if t else np.asarray(fixed.initial_covariance.matrix())
+        errors[to, to] = R[t]
+    G = np.concatenate(rows)
+    V, centre = G @ shocks @ G.T + errors, np.concatenate(centre)
+    y = HOLES[0][:length].ravel()
+    seen = ~np.isnan(y)
+    series = one_series(jnp.asarray(y.reshape(length, m)), inputs=jnp.asarray(u))
+    law = stats.multivariate_normal(centre[seen], V[np.ix_(seen, seen)])
+    assert float(model.log_prob(series)) == pytest.approx(law.logpdf(y[seen]), abs=1e-10)
+    filled = np.where(
+        seen, y, centre + V[:, seen] @ np.linalg.solve(V[np.ix_(seen, seen)], y[seen] - centre[seen])
+    )
+    np.testing.assert_allclose(model.complete_mean(series).ravel(), filled, atol=1e-9)
+    draw = jax.jit(jax.vmap(lambda k: model.sample(length, key=k, inputs=jnp.asarray(u)).ravel()))
+    values = np.asarray(draw(jax.random.split(jax.random.key(1), 4000)))
+    spread = np.sqrt(np.diag(V))
+    assert (np.abs(values.mean(0) - centre) / spread).max() * math.sqrt(4000) < 4.5
+    assert np.abs(values.var(0) / spread**2 - 1).max() < 5 * math.sqrt(2 / 4000)
+    with pytest.raises(ValueError, match="EM needs a system that is the same at all steps"):
+        model.maximise(model._statistics(series, model.smooth(series)))
 
 
 def test_structural_blocks_equal_statsmodels():
@@ -444,3 +501,129 @@ def test_switching_estimator_finds_the_noisy_stretch():
     ahead = fitted.forecast(X, 2)
     assert (ahead.low < ahead.mean).all()
     assert np.isfinite(fitted.sample(2, 0, length=10)).all()
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_linear_system_with_controls(tmp_path):
+    rng = np.random.default_rng(15)
+    series, inputs = [], []
+    for length in (40, 28):
+        u, x, y = rng.normal(size=(length, 1)), np.zeros(1), []
+        for t in range(length):
+            x = 0.7 * x + 2.0 * u[t] + 0.3 * rng.normal(size=1)
+            y.append([5 + x[0], -x[0]] + 0.2 * rng.normal(size=2))
+        series.append(np.array(y))
+        inputs.append(u)
+    fitted = fe.LinearGaussianSSM(1, random_state=0, max_iter=60).fit(series, inputs=inputs)
+    # how the input acts on y at once and a step later is the same for every scale of the state
+    at_once = fitted.emission_ @ fitted.input_transition_ + fitted.input_emission_
+    later = fitted.emission_ @ fitted.transition_ @ fitted.input_transition_
+    np.testing.assert_allclose(at_once[:, 0], [2, -2], atol=0.25)
+    np.testing.assert_allclose(later[:, 0], [1.4, -1.4], atol=0.25)
+    plain = fe.LinearGaussianSSM(1, random_state=0, max_iter=60).fit(series)
+    assert fitted.score(series, inputs=inputs) > plain.score(series) + 0.5
+    future = np.array([[1.0], [0.0]])
+    ahead = fitted.forecast(series[0], 2, inputs=inputs[0], future_inputs=future)
+    still = fitted.forecast(series[0], 2, inputs=inputs[0], future_inputs=0 * future)
+    np.testing.assert_allclose((ahead.mean - still.mean)[0], at_once[:, 0], rtol=1e-8)
+    np.testing.assert_allclose((ahead.mean - still.mean)[1], later[:, 0], rtol=1e-8)
+    np.testing.assert_allclose(ahead.high - ahead.low, still.high - still.low, rtol=1e-9)
+    assert [m.shape for m in fitted.smooth(series, inputs=inputs).mean] == [(40, 1), (28, 1)]
+    np.testing.assert_allclose(
+        fitted.filter(series, inputs=inputs).mean[1][-1], fitted.smooth(series, inputs=inputs).mean[1][-1]
+    )
+    fitted.save(tmp_path / "controls")
+    again = fe.load(tmp_path / "controls")
+    np.testing.assert_array_equal(
+        again.score_samples(series, inputs=inputs), fitted.score_samples(series, inputs=inputs)
+    )
+    with pytest.raises(ValueError, match="LinearGaussianSSM was fitted with inputs and needs the 'inputs'"):
+        fitted.smooth(series)
+    with pytest.raises(AttributeError, match="LinearGaussianSSM was fitted without inputs"):
+        _ = plain.input_emission_
+
+
+def test_autoregression_with_inputs_is_least_squares():
+    rng = np.random.default_rng(16)
+    u, x = 100 + 10 * rng.normal(size=(200, 1)), np.zeros((200, 2))
+    for t in range(1, 200):
+        x[t] = np.array([[0.5, 0.2], [-0.3, 0.4]]) @ x[t - 1] + [0.1, -0.2] * u[t] + rng.normal(size=2)
+    fitted = fe.AutoRegression(1, tol=1e-10).fit(x, inputs=u)
+    z = np.column_stack([x[:-1], u[1:], np.ones(199)])
+    W = np.linalg.lstsq(z, x[1:], rcond=None)[0].T
+    np.testing.assert_allclose(fitted.coefficients_[0], W[:, :2], atol=1e-6)
+    np.testing.assert_allclose(fitted.input_coefficients_[:, 0], W[:, 2], atol=1e-6)
+    ahead = fitted.forecast(x, 1, inputs=u, future_inputs=[[90.0]])
+    np.testing.assert_allclose(ahead.mean[0], W @ [*x[-1], 90.0, 1], rtol=1e-6)
+    # a series that counts twice is there twice
+    halves, pushes = [x[:100], x[100:160]], [u[:100], u[100:160]]
+    weighted = fe.AutoRegression(1).fit(halves, inputs=pushes, series_weight=[1, 2])
+    repeated = fe.AutoRegression(1).fit([*halves, halves[1]], inputs=[*pushes, pushes[1]])
+    np.testing.assert_allclose(weighted.coefficients_, repeated.coefficients_, atol=1e-7)
+    np.testing.assert_allclose(
+        weighted.history_["objective"][-1], repeated.history_["objective"][-1], rtol=1e-8
+    )
+
+
+def test_structural_regressors_reach_the_likelihood_of_statsmodels():
+    rng = np.random.default_rng(17)
+    u = 50 + 20 * rng.normal(size=(83, 1))
+    y = np.cumsum(rng.normal(size=83)) + 0.3 * u[:, 0] + 2 * rng.normal(size=83)
+    fitted = fe.StructuralTimeSeries(Level() + Regressors(1), tol=1e-5).fit(y[:80, None], inputs=u[:80])
+    peer = sm.tsa.UnobservedComponents(
+        y[:80], "llevel", exog=u[:80], mle_regression=False, use_exact_diffuse=True
+    )
+    result = peer.fit(disp=0)
+    assert -fitted.history_["objective"][-1] * 80 == pytest.approx(result.llf, abs=1e-2)
+    parts = fitted.decompose(y[:80, None], inputs=u[:80])
+    assert set(parts) == {"Level", "Regressors"}
+    ahead = fitted.forecast(y[:80, None], 3, inputs=u[:80], future_inputs=u[80:])
+    np.testing.assert_allclose(ahead.mean[:, 0], result.forecast(3, exog=u[80:]), atol=0.1)
+    assert fitted.sample(2, 0, inputs=u[:5]).shape == (2, 5, 1)
+    with pytest.raises(
+        ValueError, match=r"as many inputs as fit is given. Got \[1\] and 0 inputs"
+    ):
+        fe.StructuralTimeSeries(Level() + Regressors(1)).fit(y[:, None])
+    with pytest.raises(ValueError, match=r"Got \[\] and 1 inputs"):
+        fe.StructuralTimeSeries().fit(y[:, None], inputs=u)
+
+
+class Interruption(AbstractProgress):
+    """Ctrl-C after some iterations."""
+
+    def start(self):
+        pass
+
+    def update(self, n_iter, metrics):
+        if n_iter > 0:
+            raise KeyboardInterrupt
+
+    def stop(self):
+        pass
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        fe.HMM(2, tol=0.0, max_iter=30, random_state=0),
+        fe.LinearGaussianSSM(1, max_iter=30, tol=0.0, random_state=0),
+        fe.AutoRegression(1, max_iter=30, tol=0.0),
+        pytest.param(fe.StructuralTimeSeries(max_iter=12, tol=0.0), marks=pytest.mark.slow),
+        pytest.param(fe.SwitchingLinearSystem(max_iter=12, tol=0.0), marks=pytest.mark.slow),
+    ],
+    ids=lambda estimator: type(estimator).__name__,
+)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_a_fit_that_was_stopped_goes_on_from_its_checkpoint(estimator, tmp_path, monkeypatch):
+    whole = clone(estimator).fit(HOLES)
+    kept = clone(estimator).set_params(checkpoint=str(tmp_path / "fit"))
+    with monkeypatch.context() as patched:
+        patched.setattr(type(kept), "_progress", lambda self: lambda total: Interruption())
+        with pytest.raises(KeyboardInterrupt):
+            kept.fit(HOLES)
+    assert 0 < kept.n_iter_ < whole.n_iter_
+    kept.fit(HOLES)
+    np.testing.assert_array_equal(kept.history_["objective"], whole.history_["objective"])
+    np.testing.assert_array_equal(kept.score_samples(HOLES), whole.score_samples(HOLES))
+    with pytest.raises(ValueError, match="belongs to another fit"):
+        kept.fit(SERIES)

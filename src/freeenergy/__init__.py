@@ -1,81 +1,85 @@
 """Statistical learning with one energy, three verbs and one honest scale.
 
-Importing the library turns JAX's 64-bit mode on and sets up a compilation cache on disk.
+Importing the library turns JAX's 64-bit mode on and sets up a compilation cache on disk.  JAX and the
+models themselves are imported when a name is first used.
 """
 
-from ._core import configure as _configure
+from typing import TYPE_CHECKING, Any
+
+from ._settings import configure as _configure
 
 _configure()
 
-from importlib.metadata import version as _version  # noqa: E402
+if TYPE_CHECKING:
+    from . import (
+        bijections,
+        datasets,
+        distributions,
+        estimators,
+        evaluation,
+        inference,
+        io,
+        learning,
+        models,
+        plots,
+        testing,
+    )
+    from ._core import (
+        AbstractAlgorithm,
+        Checkpoint,
+        Constraint,
+        Data,
+        Evidence,
+        Fit,
+        Info,
+        Kind,
+        buffer,
+        freeze,
+        parameter,
+        positive,
+        positive_definite,
+        progress_bar,
+        real,
+        simplex,
+        unit_interval,
+    )
+    from .comparison import Comparison, compare
+    from .estimators import (
+        HMM,
+        ICA,
+        PCA,
+        PPCA,
+        RBM,
+        VAE,
+        AutoRegression,
+        BayesianMixture,
+        Chunks,
+        Dequantised,
+        DiscriminantAnalysis,
+        FactorAnalysis,
+        GaussianDensity,
+        GaussianMixture,
+        KernelDensity,
+        KMeans,
+        LatentDirichletAllocation,
+        LinearGaussianSSM,
+        MarkovChain,
+        Mixture,
+        NaiveBayes,
+        NormalizingFlow,
+        PlusPlus,
+        Promax,
+        RandomRows,
+        SoftmaxRegression,
+        SparseCoding,
+        StructuralTimeSeries,
+        Support,
+        SwitchingLinearSystem,
+        Varimax,
+    )
+    from .io import load
 
-from . import (  # noqa: E402
-    bijections,
-    datasets,
-    distributions,
-    estimators,
-    evaluation,
-    inference,
-    io,
-    learning,
-    models,
-    testing,
-)
-from ._core import (  # noqa: E402
-    AbstractAlgorithm,
-    Checkpoint,
-    Constraint,
-    Data,
-    Evidence,
-    Fit,
-    Info,
-    Kind,
-    buffer,
-    freeze,
-    parameter,
-    positive,
-    positive_definite,
-    progress_bar,
-    real,
-    simplex,
-    unit_interval,
-)
-from .comparison import Comparison, compare  # noqa: E402
-from .estimators import (  # noqa: E402
-    HMM,
-    ICA,
-    PCA,
-    PPCA,
-    RBM,
-    VAE,
-    AutoRegression,
-    BayesianMixture,
-    Dequantised,
-    DiscriminantAnalysis,
-    FactorAnalysis,
-    GaussianDensity,
-    GaussianMixture,
-    KernelDensity,
-    KMeans,
-    LatentDirichletAllocation,
-    LinearGaussianSSM,
-    MarkovChain,
-    Mixture,
-    NaiveBayes,
-    NormalizingFlow,
-    PlusPlus,
-    Promax,
-    RandomRows,
-    SoftmaxRegression,
-    SparseCoding,
-    StructuralTimeSeries,
-    Support,
-    SwitchingLinearSystem,
-    Varimax,
-)
-from .io import load  # noqa: E402
-
-__version__ = _version("freeenergy")
+    __version__: str
 
 __all__ = [
     "HMM",
@@ -88,6 +92,7 @@ __all__ = [
     "AutoRegression",
     "BayesianMixture",
     "Checkpoint",
+    "Chunks",
     "Comparison",
     "Constraint",
     "Data",
@@ -131,6 +136,7 @@ __all__ = [
     "load",
     "models",
     "parameter",
+    "plots",
     "positive",
     "positive_definite",
     "progress_bar",
@@ -139,3 +145,26 @@ __all__ = [
     "testing",
     "unit_interval",
 ]
+
+# where names that are no packages are found
+_HOMES = ("estimators", "_core", "comparison", "io")
+
+
+def __getattr__(name: str) -> Any:
+    from importlib import import_module, metadata, util
+
+    if name == "__version__":
+        return metadata.version("freeenergy")
+    if not name.startswith("_") and util.find_spec(f"{__name__}.{name}") is not None:
+        return import_module(f"{__name__}.{name}")
+    if name in __all__:
+        for home in _HOMES:
+            found = vars(import_module(f"{__name__}.{home}"))
+            if name in found:
+                globals()[name] = found[name]
+                return found[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__, "__version__"])

@@ -1,8 +1,8 @@
 """The core: parameters, numerics, records, rows and the one loop."""
 
-from ._arrays import Data, bucket, map_rows, row_hashes, sum_over_blocks
+from ._arrays import Data, bucket, map_rows, row_hashes
 from ._checkpoints import Checkpoint
-from ._compilation import configure, count_compilations
+from ._compilation import count_compilations
 from ._files import write_whole
 from ._loop import AbstractAlgorithm, Info, Outcome, iterate
 from ._numerics import (
@@ -31,6 +31,8 @@ from ._parameters import (
 )
 from ._progress import AbstractProgress, progress_bar, silent
 from ._records import Evidence, Fit, Kind
+from ._stream import Stream, streaming
+from ._sums import sum_over_blocks
 
 __all__ = [
     "LOG_2PI",
@@ -44,12 +46,12 @@ __all__ = [
     "Info",
     "Kind",
     "Outcome",
+    "Stream",
     "boltzmann",
     "bucket",
     "buffer",
     "categorical_entropy",
     "cholesky",
-    "configure",
     "constrain",
     "count_compilations",
     "freeze",
@@ -67,6 +69,7 @@ __all__ = [
     "row_hashes",
     "silent",
     "simplex",
+    "streaming",
     "sum_over_blocks",
     "symmetrise",
     "unconstrain",

@@ -1,4 +1,4 @@
-"""Rows in a few sizes: padding to buckets, blocks of bounded memory, random numbers of a row."""
+"""Rows in a few sizes: padding to buckets, division among devices, functions of a row, numbers of a row."""
 
 from __future__ import annotations
 
@@ -29,6 +29,14 @@ def bucket(rows: int) -> int:
     parts = 4 if rows <= 4096 else 16
     step = max(1 << ((rows - 1).bit_length() - 1 - parts.bit_length() + 1), 1)
     return -(-rows // step) * step
+
+
+def _mesh_for(rows: int, least: int = _WORTH_SPREADING) -> Mesh | None:
+    """All devices, where there are several and rows enough to divide among them."""
+    devices = jax.devices()
+    if len(devices) == 1 or rows < least or rows % len(devices):
+        return None
+    return Mesh(np.array(devices), ("rows",))
 
 
 class Data(eqx.Module):
@@ -78,62 +86,23 @@ class Data(eqx.Module):
         """The padded number of rows."""
         return self.weight.shape[0]
 
-    def spread(self) -> Data:
-        """The same rows divided among all devices, where there are several and enough rows.
+    @property
+    def total(self) -> Array:
+        """The sum of the weights."""
+        return jnp.sum(self.weight)
+
+    def spread(self, least: int = _WORTH_SPREADING) -> Data:
+        """The same rows divided among all devices, where there are several and at least `least` rows.
 
         Sums over blocks then run on all devices at once: the cores of a processor are devices too.
         """
-        devices = jax.devices()
-        if self.mesh is not None or self.size < _WORTH_SPREADING or self.size % len(devices):
+        mesh = _mesh_for(self.size, least)
+        if self.mesh is not None or mesh is None:
             return self
-        if len(devices) == 1:
-            return self
-        mesh = Mesh(np.array(devices), ("rows",))
-        x, weight = jax.device_put((self.x, self.weight), NamedSharding(mesh, PartitionSpec("rows")))
+        # from the host, where parts of an array need no program to be cut
+        arrays = jax.tree.map(np.asarray, (self.x, self.weight))
+        x, weight = jax.device_put(arrays, NamedSharding(mesh, PartitionSpec("rows")))
         return Data(x, weight, self.rows, self.incomplete, mesh)
-
-
-def sum_over_blocks(function: Callable[[Any, Array], Any], data: Data, *, block: int = 256) -> Any:
-    """Σ over blocks of rows of `function(x, weight)`, a tree of arrays, in bounded memory.
-
-    Only blocks with real rows are visited.  Not differentiable: blocks are a loop of traced length.
-    Operations on a small block run on one core, without waiting for others; several cores are used by
-    dividing the rows among them (`Data.spread`).
-    """
-    if data.mesh is None:
-        return _sum_of_blocks(function, data.x, data.weight, data.rows, block)
-
-    def part(x: Any, weight: Array, rows: Array) -> Any:
-        first = jax.lax.axis_index("rows") * len(weight)
-        here = jnp.clip(rows - first.astype(rows.dtype), 0, len(weight))
-        return jax.lax.psum(_sum_of_blocks(function, x, weight, here, block), "rows")
-
-    split, same = PartitionSpec("rows"), PartitionSpec()
-    # the sum is the same on every device, which JAX cannot prove through a loop
-    everywhere = jax.shard_map(
-        part, mesh=data.mesh, in_specs=(split, split, same), out_specs=same, check_vma=False
-    )
-    return everywhere(data.x, data.weight, data.rows)
-
-
-def _sum_of_blocks(function: Callable, x: Any, weight: Array, rows: Array, block: int) -> Any:
-    if len(weight) <= block:
-        return function(x, weight)
-    last = len(weight) - block
-
-    def take(start: Array) -> tuple[Any, Array]:
-        # the last block is shifted back to fit; what it repeats gets weight zero
-        at = jnp.minimum(start, last)
-        part, w = jax.tree.map(lambda a: jax.lax.dynamic_slice_in_dim(a, at, block), (x, weight))
-        return part, jnp.where(at + jnp.arange(block, dtype=at.dtype) >= start, w, 0)
-
-    shapes = jax.eval_shape(function, *jax.eval_shape(take, jnp.asarray(0, jnp.int32)))
-    zero = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
-
-    def visit(i: Array, total: Any) -> Any:
-        return jax.tree.map(jnp.add, total, function(*take(i * block)))
-
-    return jax.lax.fori_loop(0, (rows + block - 1) // block, visit, zero)
 
 
 def map_rows(function: Callable[..., Any], rows: Any, *args: Any, block: int = 4096) -> Any:
@@ -152,17 +121,34 @@ def map_rows(function: Callable[..., Any], rows: Any, *args: Any, block: int = 4
             lambda a, p=padded, m=length: np.concatenate([a, np.zeros((p - m, *a.shape[1:]), a.dtype)]),
             part,
         )
-        out = jax.device_get(_map_rows(function, filled, args, block))
+        mesh, given = _mesh_for(padded), args
+        if mesh is not None:
+            arrays, static = eqx.partition(args, eqx.is_array)
+            filled, arrays = jax.device_put(
+                (filled, arrays),
+                (NamedSharding(mesh, PartitionSpec("rows")), NamedSharding(mesh, PartitionSpec())),
+            )
+            given = eqx.combine(arrays, static)
+        out = jax.device_get(_map_rows(function, filled, given, block, mesh))
         outs.append(jax.tree.map(lambda a, m=length: a[:m], out))
     return jax.tree.map(lambda *parts: np.concatenate(parts), *outs)
 
 
 @eqx.filter_jit
-def _map_rows(function: Callable[..., Any], rows: Any, args: Any, block: int) -> Any:
-    size = jax.tree.leaves(rows)[0].shape[0]
-    if size <= block:
-        return jax.vmap(lambda row: function(row, *args))(rows)
-    return jax.lax.map(lambda row: function(row, *args), rows, batch_size=block)
+def _map_rows(function: Callable[..., Any], rows: Any, args: Any, block: int, mesh: Mesh | None) -> Any:
+    arrays, static = eqx.partition(args, eqx.is_array)
+
+    def here(rows: Any, arrays: Any) -> Any:
+        given = eqx.combine(arrays, static)
+        if jax.tree.leaves(rows)[0].shape[0] <= block:
+            return jax.vmap(lambda row: function(row, *given))(rows)
+        return jax.lax.map(lambda row: function(row, *given), rows, batch_size=block)
+
+    if mesh is None:
+        return here(rows, arrays)
+    split, same = PartitionSpec("rows"), PartitionSpec()
+    everywhere = jax.shard_map(here, mesh=mesh, in_specs=(split, same), out_specs=split, check_vma=False)
+    return everywhere(rows, arrays)
 
 
 _HASHED_AT_ONCE = 1024

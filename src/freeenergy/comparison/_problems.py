@@ -8,7 +8,7 @@ from typing import Any
 
 import joblib
 import numpy as np
-from sklearn.base import BaseEstimator, DensityMixin, TransformerMixin, is_classifier
+from sklearn.base import BaseEstimator, DensityMixin, is_classifier
 from sklearn.model_selection import (
     GroupKFold,
     GroupShuffleSplit,
@@ -24,12 +24,14 @@ from sklearn.utils.validation import _get_feature_names, check_consistent_length
 
 from .._core import Evidence, Kind
 from ..estimators import AbstractDensity, Dequantised, SoftmaxRegression, Support
-from ..estimators._mixture import AbstractMixture
 from ..estimators._sequence import AbstractSequenceDensity, check_series
 from ..estimators._validation import check_observed, check_rows
 from ..evaluation import pit_ranks
+from . import _pictures
 
 _DRAWS, _PATHS, _LATENT_ROWS = 300, 5, 1000
+# of series: steps whose evidence is ranked, series they are taken from, steps with hidden states to show
+_RANKED, _MOST_SERIES, _SHOWN = 1000, 50, 300
 Pair = tuple[np.ndarray, np.ndarray]
 
 
@@ -212,13 +214,13 @@ class Table(AbstractProblem):
         rng = np.random.default_rng(seed)
         draws = estimator.sample(_DRAWS, random_state=seed)
         chosen = test if len(test) <= _LATENT_ROWS else np.sort(rng.choice(test, _LATENT_ROWS, False))
-        found: dict[str, Any] = {"samples": draws}
-        whole = chosen[~np.isnan(self.X[chosen]).any(axis=1)]
+        found: dict[str, Any] = {"samples": draws, "parts": _pictures.parts(estimator, self.X)}
+        whole = chosen[_whole(self.X[chosen])]
         if len(whole):
             own, reference = estimator.score_samples(self.X[whole]), estimator.score_samples(draws)
             if np.isfinite(own).all() and np.isfinite(reference).all():
-                found["pit"] = pit_ranks(own, reference, seed=seed)
-        latent = _latent(estimator, self.X[chosen])
+                found |= {"pit": pit_ranks(own, reference, seed=seed), "pit_draws": _DRAWS}
+        latent = _pictures.latent(estimator, self.X[chosen])
         return found if latent is None else found | {"latent": latent, "latent_rows": chosen}
 
     def examples(self, rows: np.ndarray) -> Any:
@@ -242,16 +244,13 @@ def _evidence(estimator: Any, X: np.ndarray) -> Evidence:
     return Evidence(nats, np.zeros_like(nats), Kind.EXACT)
 
 
-def _latent(estimator: Any, X: np.ndarray) -> np.ndarray | None:
-    """The hidden part of rows, where there is one."""
-    if isinstance(estimator, Dequantised):
-        return _latent(estimator.estimator_, estimator.centre(X))
-    if isinstance(estimator, AbstractMixture):
-        return estimator.predict_proba(X)
-    if not isinstance(estimator, TransformerMixin):
-        return None
-    transformer: Any = estimator
-    return np.asarray(transformer.transform(X))
+def _whole(X: np.ndarray) -> np.ndarray:
+    """Which rows have nothing missing."""
+    return ~np.isnan(X).any(axis=1)
+
+
+def _evenly(values: np.ndarray, most: int) -> np.ndarray:
+    return values if len(values) <= most else values[np.linspace(0, len(values) - 1, most).astype(int)]
 
 
 class Labelled(AbstractProblem):
@@ -365,12 +364,34 @@ class AbstractSeries(AbstractProblem):
         rowwise = isinstance(estimator, AbstractDensity)
         return estimator.fit(np.concatenate(self.series) if rowwise else self.series)
 
+    @abc.abstractmethod
+    def _held_out(self, test: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Series, each with those of its steps that are held out."""
+
     def pictures(self, estimator: Any, test: np.ndarray, seed: int) -> dict[str, Any]:
-        length = int(np.median([len(x) for x in self.series]))
+        held = self._held_out(test)[:_MOST_SERIES]
+        series, steps = [x for x, _ in held], [at for _, at in held]
+        length = max(int(np.median([len(x) for x in self.series])), *map(len, series))
+        # draws have as many steps to rank among as there are, on average, in a draw of rows
+        size = min(max(math.ceil(_DRAWS * len(held) / sum(map(len, steps))), _PATHS), _MOST_SERIES)
         if isinstance(estimator, AbstractDensity):
-            draws = estimator.sample(_PATHS * length, random_state=seed)
-            return {"samples": draws.reshape(_PATHS, length, -1)}
-        return {"samples": estimator.sample(_PATHS, random_state=seed, length=length)}
+            draws = estimator.sample(size * length, random_state=seed).reshape(size, length, -1)
+            nats = estimator.score_samples(np.concatenate([*series, *draws]))
+        else:
+            draws = estimator.sample(size, random_state=seed, length=length)
+            nats = estimator.step_evidence([*series, *draws])
+        found: dict[str, Any] = {"samples": draws[:_PATHS]}
+        nats = np.split(nats, np.cumsum([*map(len, series), *[length] * size])[:-1])
+        own = np.concatenate([n[at][_whole(x[at])] for n, (x, at) in zip(nats, held)])
+        # steps at the same places of the draws: what is known of a step grows along a series
+        drawn = np.concatenate([n[steps[i % len(held)]] for i, n in enumerate(nats[len(held) :])])
+        own, drawn = _evenly(own, _RANKED), _evenly(drawn, _RANKED)
+        if len(own) and np.isfinite(own).all() and np.isfinite(drawn).all():
+            found |= {"pit": pit_ranks(own, drawn, seed=seed), "pit_draws": len(drawn)}
+        states = _pictures.states(estimator, series[0])
+        if states:
+            found["parts"] = {name: v[-_SHOWN:] for name, v in (states | {"series": series[0]}).items()}
+        return found
 
     def examples(self, rows: np.ndarray) -> Any:
         return self.series[:_PATHS]
@@ -402,6 +423,9 @@ class SeveralSeries(AbstractSeries):
         nats = np.add.reduceat(steps.nats, starts)
         return Evidence(nats, stderr, steps.kind, float(lengths.mean()) * steps.shared)
 
+    def _held_out(self, test: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+        return [(self.series[i], np.arange(len(self.series[i]))) for i in test]
+
     def apart(self, units: np.ndarray, size: float | int, groups: np.ndarray | None, seed: int) -> Pair:
         return _shuffled_apart(units, size, groups, seed)
 
@@ -430,6 +454,9 @@ class OneSeries(AbstractSeries):
             return estimator.evidence(self.series[0][test])
         nats = estimator.step_evidence(self.series[0][: test[-1] + 1])[test]
         return Evidence(nats, np.zeros_like(nats), estimator._kind)
+
+    def _held_out(self, test: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+        return [(self.series[0][: test[-1] + 1], test)]
 
     def apart(self, units: np.ndarray, size: float | int, groups: np.ndarray | None, seed: int) -> Pair:
         rest, other = train_test_split(units, test_size=size, shuffle=False)

@@ -12,7 +12,7 @@ from safetensors.numpy import load, save
 
 from .._core import Kind
 
-FORMAT = "freeenergy-fold-1"
+FORMAT = "freeenergy-fold-2"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,8 +30,11 @@ class FoldResult:
         samples: draws of the model (first fold only).
         latent, latent_rows: the hidden part of some held-out rows, where the model has one (first fold
             only).
-        pit: where log p of complete held-out rows ranks among log p of the model's own draws, in [0, 1]
+        pit: where log p of complete held-out rows (of series: of steps given those before them) ranks
+            among log p of so many of the model's own, `pit_draws`, in [0, 1]
             (first fold only).  Uniform if the rows are as probable as the model expects.
+        parts: what the fitted model is made of (loadings, or means, spread and weights), or its states
+            over a held-out series, where it has them (first fold only).
         warnings: what the fit warned of.
         error: why there are no numbers, in a sentence.
     """
@@ -52,6 +55,8 @@ class FoldResult:
     latent: np.ndarray | None = None
     latent_rows: np.ndarray | None = None
     pit: np.ndarray | None = None
+    pit_draws: int = 0
+    parts: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
     warnings: list[str] = dataclasses.field(default_factory=list)
     error: str | None = None
 
@@ -96,17 +101,19 @@ class Standing:
 
 
 _ARRAYS = ("rows", "nats", "stderr", "samples", "latent", "latent_rows", "pit")
+_DICTIONARIES = ("history", "parts")
 
 
 def encode(result: FoldResult) -> bytes:
     """A `FoldResult` as safetensors, with a checksum of all in it."""
     tensors = {name: getattr(result, name) for name in _ARRAYS if getattr(result, name) is not None}
-    tensors |= {f"history.{name}": np.asarray(values) for name, values in result.history.items()}
+    for kind in _DICTIONARIES:
+        tensors |= {f"{kind}.{name}": np.asarray(v) for name, v in getattr(result, kind).items()}
     tensors = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
     plain = {
         f.name: getattr(result, f.name)
         for f in dataclasses.fields(result)
-        if f.name not in (*_ARRAYS, "history")
+        if f.name not in (*_ARRAYS, *_DICTIONARIES)
     }
     header = json.dumps(plain | {"kind": result.kind.name})
     metadata = {"format": FORMAT, "fold": header, "checksum": _checksum(tensors, header)}
@@ -128,6 +135,9 @@ def decode(data: bytes) -> FoldResult:
     if metadata["checksum"] != _checksum(tensors, metadata["fold"]):
         raise ValueError("its checksum is wrong")
     plain = json.loads(metadata["fold"])
-    history = {k.removeprefix("history."): v for k, v in tensors.items() if k.startswith("history.")}
+    dictionaries = {
+        kind: {k.removeprefix(f"{kind}."): v for k, v in tensors.items() if k.startswith(f"{kind}.")}
+        for kind in _DICTIONARIES
+    }
     arrays = {name: tensors[name] for name in _ARRAYS if name in tensors}
-    return FoldResult(**(plain | {"kind": Kind[plain["kind"]]} | arrays | {"history": history}))
+    return FoldResult(**(plain | {"kind": Kind[plain["kind"]]} | arrays | dictionaries))

@@ -122,6 +122,15 @@ def _sentence(error: BaseException | str) -> str:
     return lines[0] if lines else f"{type(error).__name__}."
 
 
+def _pictures(estimator: Any, task: Task, problem: AbstractProblem) -> dict[str, Any]:
+    """What is drawn of the model; where that fails its numbers count all the same."""
+    try:
+        return problem.pictures(estimator, task.test, task.seed)
+    except Exception as error:
+        warnings.warn(f"There are no pictures of it: {_sentence(error)}", stacklevel=2)
+        return {}
+
+
 def _run(task: Task, problem: AbstractProblem) -> FoldResult:
     """Fits and scores; whatever goes wrong becomes the reason in the result."""
     with warnings.catch_warnings(record=True) as caught:
@@ -132,7 +141,7 @@ def _run(task: Task, problem: AbstractProblem) -> FoldResult:
             estimator = problem.fit(estimator, task.train)
             seconds = time.perf_counter() - start
             evidence = problem.evidence(estimator, task.test)
-            pictures = problem.pictures(estimator, task.test, task.seed) if task.fold == 0 else {}
+            pictures = _pictures(estimator, task, problem) if task.fold == 0 else {}
         except Exception as error:
             return FoldResult.failed(task.label, task.fold, _sentence(error))
     fitted = vars(estimator)

@@ -2,7 +2,7 @@
 
 from ._builtin import DataKind, Dataset
 from ._catalogue import load, names
-from ._synthetic import gaussian_ring, poisson_clusters, spirals, two_moons
+from ._synthetic import gaussian_ring, poisson_clusters, regimes, seasons, spirals, two_moons
 from ._tables import Table, read_table
 
 __all__ = [
@@ -14,6 +14,8 @@ __all__ = [
     "names",
     "poisson_clusters",
     "read_table",
+    "regimes",
+    "seasons",
     "spirals",
     "two_moons",
 ]

@@ -16,6 +16,7 @@ class DataKind(enum.Enum):
 
     TABLE = "table"
     IMAGES = "images"
+    SERIES = "series"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,12 +24,12 @@ class Dataset:
     """Data with what is known about it.
 
     Attributes:
-        X: a row per sample.
+        X: a row per sample; in a series, per time step.
         y: what is to be told from the row (numbers of classes, or values), or None.
         feature_names: of the columns of `X`.
         target_names: of the classes, or of the values in `y`.
         description: a sentence.
-        kind: a table or images.
+        kind: a table, images or a series.
         log_density: for synthetic data, the true log p(x) of each row, in nats.
     """
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ._builtin import DataKind, Dataset, bundled, nearest
-from ._synthetic import gaussian_ring, poisson_clusters, spirals, two_moons
+from ._synthetic import gaussian_ring, poisson_clusters, regimes, seasons, spirals, two_moons
 
 
 def _digits() -> Dataset:
@@ -54,6 +54,8 @@ _CATALOGUE: dict[str, Callable[[], Dataset]] = {
     "iris": _iris,
     "linnerud": _linnerud,
     "poisson-clusters": poisson_clusters,
+    "regimes": regimes,
+    "seasons": seasons,
     "spirals": spirals,
     "two-moons": two_moons,
     "wine": _wine,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from scipy.special import gammaln, logsumexp
 
-from ._builtin import Dataset
+from ._builtin import DataKind, Dataset
 
 # nodes of the integral over a curve: exact to rounding for the noise used here
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(200)
@@ -114,3 +114,38 @@ def poisson_clusters(n: int = 1000, *, seed: int = 0) -> Dataset:
 
     text = "Counts from three groups with Poisson rates of their own; the probabilities are known."
     return Dataset(X, y, [f"count{j}" for j in range(5)], ["a", "b", "c"], text, log_density=log_density)
+
+
+def regimes(n: int = 400, *, seed: int = 0) -> Dataset:
+    """A series of two columns that is calm, busy or stormy for a while; rows are time steps.
+
+    A hidden Markov chain stays in its state with probability 0.96; the state sets the means and the
+    spread.
+
+    >>> regimes(10).target_names
+    ['calm', 'busy', 'stormy']
+    """
+    rng = np.random.default_rng(seed)
+    transition = np.full((3, 3), 0.02) + 0.94 * np.eye(3)
+    y = np.zeros(n, int)
+    for t in range(1, n):
+        y[t] = rng.choice(3, p=transition[y[t - 1]])
+    means = np.array([[2.0, 10.0], [6.0, 14.0], [9.0, 7.0]])
+    X = means[y] + np.array([0.7, 1.2, 2.2])[y, None] * rng.normal(size=(n, 2))
+    text = "A series with three hidden regimes, which are known."
+    names = ["calm", "busy", "stormy"]
+    return Dataset(X, y, ["speed", "temperature"], names, text, DataKind.SERIES)
+
+
+def seasons(n: int = 120, *, seed: int = 0) -> Dataset:
+    """A monthly series: a level that wanders, a season of twelve months, and noise; rows are months.
+
+    >>> seasons(24).target_names
+    ['level']
+    """
+    rng = np.random.default_rng(seed)
+    level = 50 + np.cumsum(0.15 + 0.5 * rng.normal(size=n))
+    season = np.array([-6.0, -5, -2, 1, 3, 5, 7, 6, 2, -1, -4, -6])[np.arange(n) % 12]
+    X = (level + season + rng.normal(size=n))[:, None]
+    text = "A monthly series of level, season and noise; the level is known."
+    return Dataset(X, level, ["demand"], ["level"], text, DataKind.SERIES)

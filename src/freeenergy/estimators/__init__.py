@@ -2,6 +2,7 @@
 
 from ._base import AbstractDensity, AbstractExactDensity
 from ._bayesian_mixture import BayesianMixture
+from ._chunks import Chunks
 from ._classifiers import DiscriminantAnalysis, NaiveBayes
 from ._dequantised import Dequantised
 from ._factor import PPCA, FactorAnalysis
@@ -46,6 +47,7 @@ __all__ = [
     "AbstractStart",
     "AutoRegression",
     "BayesianMixture",
+    "Chunks",
     "Column",
     "Component",
     "Dequantised",

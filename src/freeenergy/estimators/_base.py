@@ -7,7 +7,8 @@ import dataclasses
 import os
 import re
 import warnings
-from typing import Any, Self
+from collections.abc import Callable
+from typing import Any, ClassVar, Self
 
 import jax
 import numpy as np
@@ -16,9 +17,25 @@ from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from .._core import Checkpoint, Evidence, Fit, Kind, map_rows, progress_bar, silent
+from .._core import (
+    AbstractAlgorithm,
+    Checkpoint,
+    Evidence,
+    Fit,
+    Kind,
+    map_rows,
+    progress_bar,
+    silent,
+    streaming,
+)
+from ..learning import EM, fit
+from ..learning._fit import check_sums_rows
+from ._chunks import Chunks
 from ._rows import Rows, Scaling, canonical_rows, row_seeds
 from ._validation import check_observed, check_rows, check_weight, random_key
+
+# rows of a stream that are fitted first, in memory
+_SAMPLE = 65_536
 
 
 class Shell(BaseEstimator, metaclass=abc.ABCMeta):
@@ -43,8 +60,8 @@ class Shell(BaseEstimator, metaclass=abc.ABCMeta):
     def _progress(self):
         return progress_bar(type(self).__name__) if getattr(self, "verbose", 0) else silent
 
-    def _checkpoint(self, rows: Any, part: int = 0, what: str = "") -> Checkpoint | None:
-        """A file for a fit to `rows`; an estimator of several fits numbers them and says `what` each is."""
+    def _checkpoint(self, rows: Any, part: int | str = 0, what: str = "") -> Checkpoint | None:
+        """A file for a fit to `rows`; an estimator of several fits names them and says `what` each is."""
         path = getattr(self, "checkpoint", None)
         if path is None:
             return None
@@ -86,7 +103,12 @@ class AbstractDensity(DensityMixin, Shell):
     """
 
     random_state: Any
+    max_iter: int
+    tol: float
+    learner: AbstractAlgorithm | None
     n_features_in_: int
+    # whether all that learning does with rows is to sum over them, so that they may come in chunks
+    _sums_rows: ClassVar[bool] = False
 
     @abc.abstractmethod
     def _check_parameters(self) -> None:
@@ -127,24 +149,75 @@ class AbstractDensity(DensityMixin, Shell):
         """Fits the model.
 
         Args:
-            X: a row per sample; NaN means not observed.
+            X: a row per sample; NaN means not observed.  Models that are learned by EM take `Chunks` too.
             y: ignored.
             sample_weight: a non-negative number per row; a weight of two counts as two rows.
         """
+        return self._fit(X, sample_weight)
+
+    def _fit(
+        self,
+        X: Any,
+        sample_weight: Any,
+        known: Callable[[np.ndarray], np.ndarray | None] | None = None,
+    ) -> Self:
+        """`fit`, with a function that gives what else is known of validated rows, a row of numbers each."""
         self._check_parameters()
+        if isinstance(X, Chunks):
+            return self._fit_chunks(X, alone=sample_weight is None and known is None)
         X = check_rows(self, X, reset=True)
         weight = check_weight(X, sample_weight)
         check_observed(X, getattr(self, "feature_names_in_", None), weight=weight)
+        extra = None if known is None else known(X)
         X = self._prepare(X)
         self.scaling_ = self._scaling(X, weight)
-        rows = canonical_rows(X, weight, self.scaling_)
+        rows = canonical_rows(X, weight, self.scaling_, extra)
         key = random_key(self.random_state)
         self.seed_ = np.asarray(jax.random.bits(key, dtype="uint32"))
-        result = self._fit_rows(Rows(self.scaling_.apply(rows.x), rows.weight), key=key)
+        result = self._fit_rows(rows._replace(x=self.scaling_.apply(rows.x)), key=key)
         # the history is the free energy per row in the units of the data
         offset = np.average(self.scaling_.log_det(rows.x), weights=rows.weight)
         history = {
             name: values - offset if name in ("objective", "validation") else values
+            for name, values in result.history.items()
+        }
+        self._keep(dataclasses.replace(result, history=history))
+        return self
+
+    def _fit_chunks(self, chunks: Chunks, *, alone: bool) -> Self:
+        """Begins where a sample of the rows ends, and goes on with all of them."""
+        name = type(self).__name__
+        if not self._sums_rows:
+            raise ValueError(f"{name} cannot be fitted to Chunks: it needs its rows in memory.")
+        if not alone:
+            raise ValueError(f"{name}.fit takes neither weights nor labels with Chunks.")
+        learner = EM(tol=self.tol) if self.learner is None else self.learner
+        check_sums_rows(learner)
+        check_rows(self, chunks[0], reset=True)
+        key = random_key(self.random_state)
+        seed = int(jax.random.bits(key, dtype="uint32"))
+        survey = chunks.survey(lambda part: check_rows(self, part, reset=False), sample=_SAMPLE, seed=seed)
+        self.fit(survey.sample)
+
+        def read(i: int) -> np.ndarray:
+            return self.scaling_.apply(self._prepare(check_rows(self, chunks[i], reset=False)))
+
+        columns = self.n_features_in_
+        with streaming(read, survey.lengths, columns, incomplete=survey.incomplete) as stream:
+            result = fit(
+                self.model_,
+                learner,
+                stream,
+                key=key,
+                max_iter=self.max_iter,
+                progress=self._progress(),
+                checkpoint=self._checkpoint(
+                    Rows(survey.sample, np.ones(len(survey.sample))), "chunks", f"{survey.lengths}"
+                ),
+            )
+        offset = -survey.observed @ np.log(self.scaling_.scale)
+        history = {
+            name: values - offset if name == "objective" else values
             for name, values in result.history.items()
         }
         self._keep(dataclasses.replace(result, history=history))

@@ -17,7 +17,7 @@ from ..learning._em import expect_all
 from ..models import BayesianMixture as BayesianMixtureModel
 from ..models._mixture import MixtureStatistics
 from ._base import best_of
-from ._mixture import _LLOYD_STEPS, AbstractMixture, _start_model
+from ._mixture import AbstractMixture, _start_model
 from ._rows import Rows, Scaling
 from ._starts import AbstractStart
 from ._validation import check_instance, check_int, check_real
@@ -122,13 +122,13 @@ class BayesianMixture(AbstractMixture):
         return NormalInverseWishart(mean, jnp.ones(()), jnp.eye(dim), jnp.asarray(dim + 2.0))
 
     def _fit_rows(self, rows: Rows, *, key: Array) -> Fit:
-        data = Data.of(rows.x, rows.weight)
+        data = self._data(rows)
         near = self._distances(rows)
         family = self._prototype(rows)
         alpha = self.weight_concentration or 1 / self.n_components
         concentration = jnp.full(self.n_components, float(alpha))
         prior = self._prior(rows.x.shape[1])
-        steps = jnp.asarray(0 if isinstance(self.init, np.ndarray) else _LLOYD_STEPS, jnp.int32)
+        steps = self._lloyd_steps(rows)
         learner = EM(tol=self.tol) if self.learner is None else self.learner
         results = []
         for number, restart in enumerate(jax.random.split(key, self.n_init)):

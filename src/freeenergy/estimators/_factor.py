@@ -43,6 +43,8 @@ def _compressed(rows: Rows) -> Data:
 class AbstractFactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AbstractExactDensity):
     """x = W z + μ + ε with z ~ N(0, I): what factor analysis and PPCA share."""
 
+    _sums_rows = True
+
     def __init__(
         self,
         n_components: int | None = None,

@@ -48,6 +48,8 @@ class GaussianDensity(AbstractExactDensity):
     [[6.0, 7.0]]
     """
 
+    _sums_rows = True
+
     def __init__(
         self,
         covariance: AbstractCovariance | None = None,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from collections.abc import Iterator
+from typing import Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from sklearn.utils.validation import check_is_fitted
 
 from .. import models
 from .._core import AbstractAlgorithm, Data, Fit
@@ -20,12 +22,21 @@ from ..distributions import (
     Gaussian,
 )
 from ..learning import EM, fit
-from ..models import AbstractTransition, FamilyEmissions, MixtureEmissions, Series, Transition
+from ..models import (
+    AbstractEmissions,
+    AbstractTransition,
+    FamilyEmissions,
+    LogisticTransition,
+    MixtureEmissions,
+    RegressionEmissions,
+    Series,
+    Transition,
+)
 from ._base import best_of, key_data
 from ._mixture import _LLOYD_STEPS, _start_model
-from ._rows import Rows, Scaling, canonical_rows
-from ._sequence import AbstractSequenceDensity
-from ._starts import AbstractStart, PlusPlus
+from ._rows import Scaling, canonical_rows
+from ._sequence import AbstractSequenceDensity, Sequences
+from ._starts import AbstractStart, PlusPlus, at_known
 from ._support import discrete_columns
 from ._validation import check_instance, check_int, check_real, random_key
 
@@ -42,8 +53,10 @@ def _decode(series: Series, model: models.HMM, incomplete: bool, n: int) -> Arra
     return model.decode(series, n, incomplete=incomplete).states
 
 
-def _forecast(series: Series, model: models.HMM, incomplete: bool, steps: int) -> tuple[Array, Array]:
-    return model.forecast(series, steps, incomplete=incomplete)
+def _forecast(pair: tuple[Series, Array], model: models.HMM, incomplete: bool) -> Array:
+    series, future = pair
+    steps, width = future.shape
+    return model.forecast(series, steps, incomplete=incomplete, inputs=future if width else None)[1]
 
 
 def _sample_states(pair: tuple[Series, Array], model: models.HMM, incomplete: bool) -> Array:
@@ -65,14 +78,16 @@ class HMM(AbstractSequenceDensity):
     Args:
         n_states: how many hidden states.
         family: of the emissions: a class of `freeenergy.distributions` such as `Poisson`, or an instance
-            whose shape and fixed parts are used, such as `Gaussian(jnp.zeros(2), Diagonal())`.
+            whose shape and fixed parts are used, such as `Gaussian(jnp.zeros(2), Diagonal())`; or
+            `RegressionEmissions()`, Gaussians whose means are linear in the inputs.
         n_components: members of the family in each state; above one its emissions are mixtures.
         n_init: starts; the best end counts.
         init: a start such as `PlusPlus()` or `RandomRows()`, or an array of centres.
         max_iter, tol: the most iterations, and the improvement in nats per time step below which EM
             stops.
         transition: where the transitions start: an array, whose zeros stay zero, or an
-            `AbstractTransition` such as `TiedTransition(…)`.
+            `AbstractTransition` such as `TiedTransition(…)`, or `LogisticTransition()` for transitions that
+            depend on the inputs.
         stationary: whether series start from the stationary distribution of the transitions instead of
             a distribution of their own.
         transition_prior, initial_prior, emission_prior: conjugate priors make the fit MAP; that of the
@@ -146,11 +161,27 @@ class HMM(AbstractSequenceDensity):
         check_instance(self, "emission_prior", AbstractConjugatePrior, optional=True)
         check_instance(self, "learner", AbstractAlgorithm, optional=True)
         shaped = isinstance(self.family, type) and issubclass(self.family, AbstractShaped)
-        if not shaped and not isinstance(self.family, AbstractExponentialFamily):
+        if not shaped and not isinstance(self.family, AbstractExponentialFamily | RegressionEmissions):
             raise ValueError(
                 "The 'family' parameter of HMM must be an exponential family of "
                 "freeenergy.distributions, such as Poisson, or a member of one. "
                 f"Got {self.family!r} instead."
+            )
+        if isinstance(self.family, RegressionEmissions):
+            unusual = {
+                "n_components": self.n_components > 1,
+                "init": self.init is not None,
+                "emission_prior": self.emission_prior is not None,
+            }
+            for name in (name for name, refused in unusual.items() if refused):
+                raise ValueError(
+                    f"The '{name}' parameter of HMM must have its default with RegressionEmissions. "
+                    f"Got {getattr(self, name)!r} instead."
+                )
+        if self.stationary and self._varies():
+            raise ValueError(
+                "The 'stationary' parameter of HMM must be False if transitions depend on inputs. "
+                "Got True instead."
             )
         expected = (self.n_states, self.n_states)
         if isinstance(self.transition, np.ndarray) and (
@@ -163,17 +194,27 @@ class HMM(AbstractSequenceDensity):
                 f"probabilities. Got {self.transition!r} instead."
             )
 
-    def _is_gaussian(self) -> bool:
-        return self.family is Gaussian or isinstance(self.family, Gaussian)
+    def _varies(self) -> bool:
+        """Whether transitions depend on inputs."""
+        return isinstance(self.transition, AbstractTransition) and self.transition.varies
 
-    def _scaling(self, X: np.ndarray) -> Scaling:
+    def _scaling(self, X: np.ndarray, weight: np.ndarray) -> Scaling:
         # only the Gaussian is the same family in every unit
-        return Scaling.standardise(X) if self._is_gaussian() else Scaling.identity(X.shape[1])
+        gaussian = self.family is Gaussian or isinstance(self.family, Gaussian | RegressionEmissions)
+        return Scaling.standardise(X, weight) if gaussian else Scaling.identity(X.shape[1])
 
     def _discrete_columns(self, n_features: int) -> np.ndarray:
         return discrete_columns(self.family, n_features)
 
-    def fit(self, X: Any, y: Any = None, *, states: Any = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        states: Any = None,
+        inputs: Any = None,
+        series_weight: Any = None,
+    ) -> Self:
         """Fits the model.
 
         Args:
@@ -181,10 +222,19 @@ class HMM(AbstractSequenceDensity):
             y: ignored.
             states: the hidden state of each time step where it is known, −1 where not; a number per
                 time step in the same containers as X.
+            inputs: what is known beside X, finite numbers: as X, with columns of their own.  What depends
+                on them (`RegressionEmissions()`, `LogisticTransition()`) is given them standardised.
+            series_weight: a non-negative number per series; a weight of two counts as two series.
         """
-        if states is None:
-            return self._fit(X, None)
-        return self._fit(X, lambda series: self._known(states, series))
+        known = None if states is None else lambda series: self._known(states, series)
+        driven = self._varies() or isinstance(self.family, RegressionEmissions)
+        if driven != (inputs is not None):
+            raise ValueError(
+                "An HMM has inputs if and only if something depends on them, such as "
+                "transition=LogisticTransition() or family=RegressionEmissions(). "
+                f"Got {'no inputs' if driven else 'inputs'}."
+            )
+        return self._fit(X, known, inputs, series_weight)
 
     def _known(self, states: Any, series: list[np.ndarray]) -> list[np.ndarray]:
         many = isinstance(states, (list, tuple)) and len(states) and np.ndim(states[0]) == 1
@@ -204,36 +254,70 @@ class HMM(AbstractSequenceDensity):
             )
         return [part.astype(np.int32) for part in parts]
 
-    def _fit_series(self, series: list[np.ndarray], data: Data, *, key: Array) -> Fit:
-        rows = canonical_rows(np.concatenate(series), None, Scaling.identity(series[0].shape[1]))
+    def _fit_series(self, sequences: Sequences, data: Data, *, key: Array) -> Fit:
+        learner = self.learner
+        if learner is None:
+            learner = EM(tol=sequences.per_row(self.tol, data))
+        regression = isinstance(self.family, RegressionEmissions)
+        starts = self._starts_of_regressions if regression else self._starts
+        results = []
+        for number, (fit_key, model) in enumerate(starts(sequences, data, key)):
+            result = fit(
+                model,
+                learner,
+                data,
+                key=fit_key,
+                max_iter=self.max_iter,
+                progress=self._progress(),
+                checkpoint=self._checkpoint(sequences, number, f"start {number}"),
+            )
+            results.append(result)
+            if result.interrupted:
+                break
+        return best_of(results)
+
+    def _starts(self, sequences: Sequences, data: Data, key: Array) -> Iterator[tuple[Array, models.HMM]]:
+        """Models to start from, each with a key for its fit: mixtures of the time steps as chains."""
+        rows = canonical_rows(
+            sequences.rows, sequences.row_weight, Scaling.identity(sequences.series[0].shape[1])
+        )
         flat = Data.of(rows.x, rows.weight)
         near = Scaling.standardise(rows.x, rows.weight)
         units = (jnp.asarray(near.shift), jnp.asarray(near.scale))
         prototype = self.family.prototype(rows.x) if isinstance(self.family, type) else self.family
         # centres that the user gives are where the fit begins
         lloyd = jnp.asarray(0 if isinstance(self.init, np.ndarray) else _LLOYD_STEPS, jnp.int32)
-        steps = sum(map(len, series))
-        # the learner counts nats per row of `data`, users per time step
-        learner = EM(tol=self.tol * steps / float(data.rows)) if self.learner is None else self.learner
-        in_order = Rows(np.concatenate(series), np.concatenate([np.arange(len(x)) for x in series]))
-        results = []
-        for number, restart in enumerate(jax.random.split(key, self.n_init)):
+        for restart in jax.random.split(key, self.n_init):
             start_key, fit_key = jax.random.split(restart)
             centres = self._centres(flat, near, data, start_key)
             mixture = _start_model(prototype, flat, centres, *units, lloyd)
-            result = fit(
-                self._start(mixture, prototype, flat, near, start_key),
-                learner,
-                data,
-                key=fit_key,
-                max_iter=self.max_iter,
-                progress=self._progress(),
-                checkpoint=self._checkpoint(in_order, number, f"start {number}"),
+            emissions: AbstractEmissions = FamilyEmissions(mixture.components, self.emission_prior)
+            if self.n_components > 1:
+                emissions = self._mixtures(mixture, prototype, flat, near, start_key)
+            yield fit_key, self._chain(mixture.weights, emissions, sequences)
+
+    def _starts_of_regressions(
+        self, sequences: Sequences, data: Data, key: Array
+    ) -> Iterator[tuple[Array, models.HMM]]:
+        """The same with regressions that explain stretches of the series."""
+        y, weight = np.nan_to_num(sequences.rows), sequences.row_weight
+        z = np.column_stack([np.concatenate(sequences.inputs or [y]), np.ones(len(y))])
+        for restart in jax.random.split(key, self.n_init):
+            start_key, fit_key = jax.random.split(restart)
+            W, owner = _regressions(y, z, weight, self.n_states, start_key)
+            gaps = y - np.einsum("nda,na->nd", W[owner], z)
+            spread = (gaps * weight[:, None]).T @ gaps / weight.sum() + 1e-3 * np.eye(y.shape[1])
+            structure = self.family.covariance
+            roots = jnp.asarray(np.linalg.cholesky(spread))
+            second = jnp.sum(jax.vmap(structure.second_moments)(roots.T), axis=0)
+            ones, second = jnp.ones(W.shape[:2]), jnp.tile(second, (self.n_states, 1))
+            emissions = RegressionEmissions(
+                jnp.asarray(W[..., :-1]),
+                jnp.asarray(W[..., -1]),
+                structure.from_moments(ones, 0 * ones, second),
             )
-            results.append(result)
-            if result.interrupted:
-                break
-        return best_of(results)
+            share = np.bincount(owner, weight, self.n_states) + 1
+            yield fit_key, self._chain(jnp.asarray(share / share.sum()), emissions, sequences)
 
     def _centres(self, flat: Data, near: Scaling, data: Data, key: Array) -> Array:
         """First centres of the states, in units of `near`."""
@@ -249,40 +333,30 @@ class HMM(AbstractSequenceDensity):
         scaled = Data(
             (flat.x - near.shift[None]) / near.scale[None], flat.weight, flat.rows, flat.incomplete
         )
-        centres = np.array(start(scaled, self.n_states, key=key))
+        centres = np.asarray(start(scaled, self.n_states, key=key))
         states = data.x.states
         if states is not None:
-            # a state that is known somewhere starts there, in place of the nearest centre
-            known, values = np.asarray(states), np.asarray(data.x.values)
-            free = np.ones(self.n_states, bool)
-            for k in np.unique(known[known >= 0]):
-                there = values[known == k]
-                seen = ~np.isnan(there)
-                total = np.where(seen, there, 0).sum(axis=0) / np.maximum(seen.sum(axis=0), 1)
-                centre = np.where(seen.any(axis=0), near.apply(total), 0.0)
-                gaps = np.where(free, ((centres - centre) ** 2).sum(axis=1), np.inf)
-                centres[np.argmin(gaps)] = centres[k]
-                centres[k], free[k] = centre, False
+            # a state that is known somewhere starts there
+            known, values = np.asarray(states).ravel(), np.asarray(data.x.values)
+            share = (known[:, None] == np.arange(self.n_states)).astype(float)
+            centres = at_known(centres, near.apply(values.reshape(len(known), -1)), share)
         return jnp.asarray(centres)
 
-    def _start(
-        self,
-        mixture: models.Mixture,
-        prototype: AbstractExponentialFamily,
-        flat: Data,
-        near: Scaling,
-        key: Array,
-    ) -> models.HMM:
+    def _chain(self, weights: Array, emissions: AbstractEmissions, sequences: Sequences) -> models.HMM:
         """Rank-one transitions: the mixture as a chain, from which the first step finds the order."""
         transition = self.transition
-        if transition is None:
-            transition = jnp.broadcast_to(mixture.weights[None], (self.n_states, self.n_states))
+        even = jnp.broadcast_to(weights[None], (self.n_states, self.n_states))
+        if isinstance(transition, LogisticTransition):
+            slopes, intercept = transition.weights, transition.intercept
+            transition = LogisticTransition(
+                jnp.zeros((*even.shape, sequences.n_inputs)) if slopes is None else slopes,
+                jnp.log(even) if intercept is None else intercept,
+                transition.penalty,
+            )
         if not isinstance(transition, AbstractTransition):
-            transition = Transition(jnp.asarray(transition, float), _concentration(self.transition_prior))
-        emissions = FamilyEmissions(mixture.components, self.emission_prior)
-        if self.n_components > 1:
-            emissions = self._mixtures(mixture, prototype, flat, near, key)
-        initial = None if self.stationary else mixture.weights
+            rows = even if transition is None else jnp.asarray(transition, float)
+            transition = Transition(rows, _concentration(self.transition_prior))
+        initial = None if self.stationary else weights
         return models.HMM(initial, transition, emissions, _concentration(self.initial_prior))
 
     def _mixtures(
@@ -315,49 +389,64 @@ class HMM(AbstractSequenceDensity):
             models.Mixture(stacked.weights, stacked.components, None, self.emission_prior)
         )
 
-    def filter(self, X: Any) -> Any:
+    def filter(self, X: Any, *, inputs: Any = None) -> Any:
         """p(state | what was observed until then) for each time step."""
-        container = self._validated(X)
-        return container.wrap(self._for_each(_filter, container.series))
+        container = self._validated(X, inputs)
+        return container.wrap(self._for_each(_filter, container))
 
-    def smooth(self, X: Any) -> Any:
+    def smooth(self, X: Any, *, inputs: Any = None) -> Any:
         """p(state | the whole series) for each time step."""
-        container = self._validated(X)
-        return container.wrap(self._for_each(_smooth, container.series))
+        container = self._validated(X, inputs)
+        return container.wrap(self._for_each(_smooth, container))
 
-    def predict_proba(self, X: Any) -> Any:
+    def predict_proba(self, X: Any, *, inputs: Any = None) -> Any:
         """The same as `smooth`."""
-        return self.smooth(X)
+        return self.smooth(X, inputs=inputs)
 
-    def predict(self, X: Any) -> Any:
+    def predict(self, X: Any, *, inputs: Any = None) -> Any:
         """The most probable state of each time step on its own; see `decode` for the best path."""
-        container = self._validated(X)
-        return container.wrap([np.argmax(p, axis=1) for p in self._for_each(_smooth, container.series)])
+        container = self._validated(X, inputs)
+        return container.wrap([np.argmax(p, axis=1) for p in self._for_each(_smooth, container)])
 
-    def decode(self, X: Any, n: int = 1) -> Any:
+    def decode(self, X: Any, n: int = 1, *, inputs: Any = None) -> Any:
         """The most probable path of states; for n > 1 the n best, along a leading axis."""
-        container = self._validated(X)
-        paths = self._for_each(_decode, container.series, arguments=(int(n),))
+        container = self._validated(X, inputs)
+        paths = self._for_each(_decode, container, arguments=(int(n),))
         return container.wrap([path[:, 0] if n == 1 else path.T for path in paths])
 
-    def sample_states(self, X: Any, n: int = 1, random_state: Any = None) -> Any:
+    def sample_states(self, X: Any, n: int = 1, random_state: Any = None, *, inputs: Any = None) -> Any:
         """Draws of the whole path of states given the series; for n > 1 along a leading axis."""
-        container = self._validated(X)
-        repeated = container.series * int(n)
-        keys = key_data(random_key(random_state), len(repeated))
-        drawn = self._for_each(_sample_states, repeated, extra=keys)
+        container = self._validated(X, inputs)
         many = len(container.series)
+        keys = key_data(random_key(random_state), many * int(n))
+        drawn = self._for_each(_sample_states, container.take(list(range(many)) * int(n)), extra=keys)
         return container.wrap([drawn[i] if n == 1 else np.stack(drawn[i::many]) for i in range(many)])
 
-    def forecast(self, X: Any, steps: int = 1) -> Any:
-        """The mean of each of the `steps` observations after the end of each series."""
-        container = self._validated(X)
-        parts = self._for_each(_forecast, container.series, arguments=(int(steps),), cut=False)
-        return container.wrap([self.scaling_.invert(mean) for _, mean in parts])
+    def forecast(self, X: Any, steps: int = 1, *, inputs: Any = None, future_inputs: Any = None) -> Any:
+        """The mean of each of the `steps` observations after the end of each series.
+
+        A model with inputs needs those of the series and, as `future_inputs`, those of the steps to come.
+        """
+        container = self._validated(X, inputs)
+        future = self._future(future_inputs, container, int(steps))
+        if future is None:
+            future = np.zeros((len(container.series), int(steps), 0))
+        means = self._for_each(_forecast, container, extra=future, cut=False)
+        return container.wrap([self.scaling_.invert(mean) for mean in means])
+
+    def transitions(self, inputs: Any) -> np.ndarray:
+        """p(next = j | now = i) at [t, i, j], for rows of inputs, if transitions depend on inputs."""
+        check_is_fitted(self, "model_")
+        if not self._varies():
+            raise ValueError("The transitions of this HMM do not depend on inputs. See 'transition_'.")
+        rows = jnp.asarray((self._check_inputs(inputs, [len(inputs)]) or [])[0])
+        return np.asarray(jax.vmap(self.model_.transition.matrix)(rows))
 
     @property
     def transition_(self) -> np.ndarray:
-        """p(next = j | now = i) at [i, j]."""
+        """p(next = j | now = i) at [i, j]; see `transitions` if it depends on inputs."""
+        if self._varies():
+            raise AttributeError("HMM has no 'transition_' if it depends on inputs. See 'transitions'.")
         return np.asarray(self.model_.transition.matrix())
 
     @property
@@ -367,17 +456,68 @@ class HMM(AbstractSequenceDensity):
 
     @property
     def means_(self) -> np.ndarray:
-        """The mean of the emissions of each state, in the units of the data."""
-        return self.scaling_.invert(np.asarray(self.model_.means()))
+        """The mean of the emissions of each state, in the units of the data; at the mean of the inputs."""
+        average = jnp.zeros(self.n_inputs_in_) if self.n_inputs_in_ else None
+        return self.scaling_.invert(np.asarray(self.model_.means(average)))
+
+    @property
+    def coefficients_(self) -> np.ndarray:
+        """What an input adds to the means of each state: (states, features, inputs)."""
+        emissions, scaling = self.model_.emissions, self._input_units()
+        if not isinstance(emissions, RegressionEmissions) or scaling is None:
+            raise AttributeError("HMM has 'coefficients_' only with RegressionEmissions.")
+        return np.asarray(emissions.weights) * self.scaling_.scale[:, None] / scaling.scale
 
     @property
     def covariances_(self) -> np.ndarray:
         """The covariance matrix of each state, in the units of the data; for Gaussian emissions."""
         emissions = self.model_.emissions
+        if isinstance(emissions, RegressionEmissions):
+            emissions = emissions.at(jnp.zeros(self.n_inputs_in_))
         if not isinstance(emissions, FamilyEmissions) or not isinstance(emissions.members, Gaussian):
             raise AttributeError("HMM has 'covariances_' only with one Gaussian in each state.")
         matrices = [np.asarray(emissions.member(k).covariance.matrix()) for k in range(self.n_states)]
         return np.stack(matrices) * np.outer(self.scaling_.scale, self.scaling_.scale)
+
+
+def _regressions(
+    y: np.ndarray, z: np.ndarray, weight: np.ndarray, size: int, key: Array
+) -> tuple[np.ndarray, np.ndarray]:
+    """Regressions of y on z, and which of them explains each row best: k-means with lines for centres.
+
+    The first explains a stretch of rows in a row, the next ones stretches that those before explain badly;
+    then rows and regressions choose each other in turn.
+    """
+    rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
+    whole = _least_squares(y, z, weight, np.zeros((y.shape[1], z.shape[1])), 1e-6)
+    reach = max(2 * z.shape[1], len(y) // (8 * size), 4)
+    W, gaps = np.empty((0, *whole.shape)), np.ones(len(y))
+    for _ in range(size):
+        total = (weight * gaps).sum()
+        middle = rng.choice(len(y), p=weight * gaps / total if total > 0 else None)
+        part = slice(max(middle - reach, 0), middle + reach)
+        # what a stretch does not say is as in the whole
+        fresh = _least_squares(y[part], z[part], weight[part], whole, 1.0)
+        W = np.concatenate([W, fresh[None]])
+        gaps = _misfits(y, z, W).min(axis=1)
+    for _ in range(_LLOYD_STEPS):
+        owner = _misfits(y, z, W).argmin(axis=1)
+        W = np.stack([_least_squares(y, z, weight * (owner == k), W[k], 1e-3) for k in range(size)])
+    return W, _misfits(y, z, W).argmin(axis=1)
+
+
+def _misfits(y: np.ndarray, z: np.ndarray, W: np.ndarray) -> np.ndarray:
+    """The squared residual of each row (first axis) under each regression."""
+    return ((y[:, None] - np.einsum("kda,na->nkd", W, z)) ** 2).sum(axis=2)
+
+
+def _least_squares(
+    y: np.ndarray, z: np.ndarray, weight: np.ndarray, near: np.ndarray, ridge: float
+) -> np.ndarray:
+    """Coefficients of weighted least squares, drawn towards `near`."""
+    weighted = z * weight[:, None]
+    left = weighted.T @ z + ridge * np.eye(z.shape[1])
+    return near + np.linalg.solve(left, weighted.T @ (y - z @ near.T)).T
 
 
 def _forecast_symbols(series: Series, model: models.MarkovChain, incomplete: bool, steps: int) -> Array:
@@ -404,6 +544,7 @@ class MarkovChain(AbstractSequenceDensity):
     """
 
     model_: models.MarkovChain
+    _takes_inputs: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -437,14 +578,14 @@ class MarkovChain(AbstractSequenceDensity):
         check_instance(self, "transition_prior", DirichletPrior, optional=True)
         check_instance(self, "initial_prior", DirichletPrior, optional=True)
 
-    def _scaling(self, X: np.ndarray) -> Scaling:
+    def _scaling(self, X: np.ndarray, weight: np.ndarray) -> Scaling:
         return Scaling.identity(X.shape[1])
 
     def _discrete_columns(self, n_features: int) -> np.ndarray:
         return np.ones(n_features, bool)
 
-    def _fit_series(self, series: list[np.ndarray], data: Data, *, key: Array) -> Fit:
-        rows = np.concatenate(series)
+    def _fit_series(self, sequences: Sequences, data: Data, *, key: Array) -> Fit:
+        rows = sequences.rows
         if np.nanmin(rows) < 0:
             raise ValueError("Negative values in data passed to MarkovChain. Symbols are 0, 1, 2, ….")
         columns, symbols = Categorical.prototype(rows).probabilities.shape
@@ -461,14 +602,14 @@ class MarkovChain(AbstractSequenceDensity):
             _concentration(self.transition_prior),
             _concentration(self.initial_prior),
         )
-        learner = EM(tol=self.tol * len(rows) / float(data.rows))
+        learner = EM(tol=sequences.per_row(self.tol, data))
         return fit(start, learner, data, key=key, max_iter=self.max_iter, progress=self._progress())
 
     def forecast(self, X: Any, steps: int = 1) -> Any:
         """p(symbol) of each of the `steps` after the end of each series: (steps, columns, symbols)."""
         container = self._validated(X)
         return container.wrap(
-            self._for_each(_forecast_symbols, container.series, arguments=(int(steps),), cut=False)
+            self._for_each(_forecast_symbols, container, arguments=(int(steps),), cut=False)
         )
 
     @property

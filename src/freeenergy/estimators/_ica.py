@@ -100,15 +100,16 @@ class ICA(AbstractFlowDensity):
         fill_key, turn_key, fit_key = jax.random.split(key, 3)
         x, weight = _completed(rows, fill_key)
         dim = x.shape[1]
-        mean = np.average(x, axis=0, weights=weight)
-        scatter = ((x - mean) * weight[:, None]).T @ (x - mean) / weight.sum()
+        mean = weight @ x / weight.sum()
+        centred = x - mean
+        scatter = (centred.T * weight) @ centred / weight.sum()
         values, vectors = np.linalg.eigh(scatter)
         order = np.argsort(-values)
         values, vectors = values[order], vectors[:, order]
         rank = int(np.sum(values > _LEAST_VARIANCE))
         values = np.maximum(values, _LEAST_VARIANCE)
         whitening = vectors.T / np.sqrt(values)[:, None]
-        u = (x - mean) @ whitening.T
+        u = centred @ whitening.T
         sources = self._sources(dim)
         result = self._separate(u[:, :rank], weight, _part(sources, slice(0, rank)), turn_key, fit_key)
         layer = result.model.bijection.bijection

@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._core import AbstractAlgorithm, Data, Fit, map_rows
 from ..learning import EM, expect_all, fit
 from ..models import Clusters
+from ..models._clusters import ClusterStatistics
 from ._base import Shell, best_of
 from ._rows import Rows, Scaling, canonical_rows
 from ._starts import AbstractStart, PlusPlus
@@ -28,6 +29,9 @@ from ._validation import (
     check_weight,
     random_key,
 )
+
+# rows from which half the bits save more than a second program costs
+_MANY_ROWS = 32_768
 
 
 def _energies(row: Array, model: Clusters) -> Array:
@@ -111,9 +115,13 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Sh
         weight = check_weight(X, sample_weight)
         check_observed(X, getattr(self, "feature_names_in_", None), weight=weight)
         self.scaling_ = Scaling.standardise(X, weight, common=True)
-        rows = canonical_rows(X, weight, self.scaling_)
-        scaled = Rows(self.scaling_.apply(rows.x), rows.weight)
-        result = self._fit_rows(scaled, key=random_key(self.random_state))
+        if isinstance(self.init, np.ndarray):
+            # the order of the rows matters only to what is drawn from them
+            rows = Rows(X, np.ones(len(X)) if weight is None else weight)
+        else:
+            rows = canonical_rows(X, weight, self.scaling_)
+        rows = Rows(self.scaling_.apply(rows.x), rows.weight)
+        result = self._fit_rows(rows, key=random_key(self.random_state))
         self._keep(result)
         self.labels_, cost = self._nearest(X)
         self.inertia_ = float(cost.sum() if weight is None else weight @ cost)
@@ -123,26 +131,31 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Sh
         data = Data.of(rows.x, rows.weight)
         # at temperature zero the objective is the mean squared distance in units of the variance
         learner = EM(tol=self.tol, temperature=0.0) if self.learner is None else self.learner
+        # many rows are first seen in 32 bits, which takes half the time; the last steps are in 64
+        brief = self.learner is None and len(rows.x) >= _MANY_ROWS and self.max_iter > 1
+        coarse = Data.of(rows.x, rows.weight, dtype=np.float32) if brief else None
         results, part = [], 0
         for restart in jax.random.split(key, self.n_init):
             start_key, fit_key = jax.random.split(restart)
             model = Clusters(self._centres(data, start_key))
             rounds = []
-            while model is not None and sum(r.n_iter for r in rounds) < self.max_iter:
+            left, seen = self.max_iter, coarse
+            while model is not None and left > 0:
                 result = fit(
                     model,
                     learner,
-                    data,
+                    data if seen is None else seen,
                     key=fit_key,
-                    max_iter=self.max_iter - sum(r.n_iter for r in rounds),
+                    max_iter=left if seen is None else left - 1,
                     progress=self._progress(),
                     checkpoint=self._checkpoint(rows, part, f"part {part}"),
                 )
                 rounds.append(result)
-                part += 1
+                part, left = part + 1, left - result.n_iter
                 if result.interrupted:
                     break
-                model = _relocate_empty(result.model, rows, data)
+                model = result.model if seen is not None else _relocate_empty(result, rows, data)
+                seen = None
             results.append(_joined(rounds))
             if results[-1].interrupted:
                 break
@@ -200,9 +213,13 @@ def _joined(rounds: list[Fit]) -> Fit:
     return dataclasses.replace(rounds[-1], history=history, n_iter=sum(r.n_iter for r in rounds))
 
 
-def _relocate_empty(model: Clusters, rows: Rows, data: Data) -> Clusters | None:
+def _relocate_empty(result: Fit, rows: Rows, data: Data) -> Clusters | None:
     """Puts centres without rows on the rows farthest from theirs; None if there are no such centres."""
-    empty = np.flatnonzero(np.asarray(_masses(model, data)) <= 0)
+    model = result.model
+    # EM over all rows ends with the statistics of its model
+    last = getattr(result.state, "sweep", None)
+    mass = last.mass if isinstance(last, ClusterStatistics) else _masses(model, data)
+    empty = np.flatnonzero(np.asarray(mass) <= 0)
     if not len(empty):
         return None
     cost = map_rows(_nearest, rows.x, model)[1] * rows.weight

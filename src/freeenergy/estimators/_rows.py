@@ -12,24 +12,34 @@ _PART = 4096
 
 
 class Rows(NamedTuple):
-    """Distinct rows with their weights."""
+    """Distinct rows with their weights, and what else is known of each, if anything."""
 
     x: np.ndarray
     weight: np.ndarray
+    known: np.ndarray | None = None
 
     def identity(self) -> str:
         """Names these rows, for a checkpoint."""
-        hashes = row_hashes(np.column_stack([self.x, self.weight]))
+        hashes = row_hashes(np.column_stack([part for part in self if part is not None]))
         return f"{self.x.shape} {np.bitwise_xor.reduce(hashes):016x}"
 
 
-def canonical_rows(X: np.ndarray, weight: np.ndarray | None, scaling: Scaling) -> Rows:
+def canonical_rows(
+    X: np.ndarray, weight: np.ndarray | None, scaling: Scaling, known: np.ndarray | None = None
+) -> Rows:
     """The distinct rows of `X` with summed weights, complete rows first, in an order of their own.
 
     A fit of the result depends neither on the order in which rows were passed nor on whether a row
     was repeated or weighted, even where the fit draws random numbers or minibatches.  The order is by
     the rescaled values to three digits, so that a change of units does not change it either.
+    With `known`, columns that belong to the rows, only rows that agree in them are merged.
     """
+    if known is not None:
+        width = X.shape[1]
+        wider = Scaling.identity(width + known.shape[1])
+        wider.shift[:width], wider.scale[:width] = scaling
+        rows = canonical_rows(np.column_stack([X, known]), weight, wider)
+        return Rows(rows.x[:, :width], rows.weight, rows.x[:, width:])
     weight = np.ones(len(X)) if weight is None else weight
     used = weight > 0
     if not used.all():
@@ -60,9 +70,14 @@ def canonical_rows(X: np.ndarray, weight: np.ndarray | None, scaling: Scaling) -
 
 def unit_free_hashes(X: np.ndarray, scaling: Scaling) -> np.ndarray:
     """A 64-bit number for each row that is the same in whichever units the row is given."""
-    z = scaling.apply(X)
-    z *= 1024
-    return row_hashes(np.rint(z, out=z))
+    hashes = np.empty(len(X), np.uint64)
+    # part by part, so that what is in work stays in the cache
+    for start in range(0, len(X), _PART):
+        part = slice(start, start + _PART)
+        z = scaling.apply(X[part])
+        z *= 1024
+        hashes[part] = row_hashes(np.rint(z, out=z))
+    return hashes
 
 
 def row_seeds(X: np.ndarray, scaling: Scaling) -> np.ndarray:
@@ -138,4 +153,7 @@ class Scaling(NamedTuple):
 
     def log_det(self, x: np.ndarray) -> np.ndarray:
         """log |dz/dx| of each row, over its observed entries."""
-        return -(~np.isnan(x) @ np.log(self.scale))
+        logs = np.log(self.scale)
+        missing = np.isnan(x)
+        whole = np.full(len(x), -logs.sum())
+        return whole + missing @ logs if missing.any() else whole

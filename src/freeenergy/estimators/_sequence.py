@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 import heapq
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar, NamedTuple, Self
 
 import equinox as eqx
@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._core import Data, Evidence, Fit, Kind, bucket, row_hashes
 from ..models import AbstractSequenceModel, Series
 from ._base import Shell, key_data
-from ._rows import Scaling, unit_free_hashes
+from ._rows import Rows, Scaling, unit_free_hashes
 from ._validation import check_observed, check_rows, random_key
 
 # numbers of one kind (time steps × series) that a program works on at once
@@ -32,10 +32,56 @@ class Container(NamedTuple):
     Attributes:
         series: an array of shape (time, features) each.
         wrap: puts one array per series into a container like the one that was passed.
+        inputs: an array of shape (time, inputs) for each series, rescaled; or None.
     """
 
     series: list[np.ndarray]
     wrap: Callable[[list[Any]], Any]
+    inputs: list[np.ndarray] | None = None
+
+    def take(self, numbers: Iterable[int]) -> Container:
+        """The series of these numbers with their inputs."""
+        chosen = list(numbers)
+        inputs = None if self.inputs is None else [self.inputs[i] for i in chosen]
+        return self._replace(series=[self.series[i] for i in chosen], inputs=inputs)
+
+
+class Sequences(NamedTuple):
+    """Rescaled series to be fitted.
+
+    Attributes:
+        series: an array of shape (time, features) each.
+        inputs: an array of shape (time, inputs) each, or None.
+        weight: how often each series counts.
+    """
+
+    series: list[np.ndarray]
+    inputs: list[np.ndarray] | None
+    weight: np.ndarray
+
+    @property
+    def rows(self) -> np.ndarray:
+        """All time steps."""
+        return np.concatenate(self.series)
+
+    @property
+    def row_weight(self) -> np.ndarray:
+        """How often each time step counts."""
+        return np.repeat(self.weight, [len(x) for x in self.series])
+
+    @property
+    def n_inputs(self) -> int:
+        return 0 if self.inputs is None else self.inputs[0].shape[1]
+
+    def per_row(self, tol: float, data: Data) -> float:
+        """A tolerance in nats per time step as one per row of `data`, which learners count."""
+        return tol * float(self.row_weight.sum()) / float(np.asarray(data.weight).sum())
+
+    def identity(self) -> str:
+        """Names these series, for a checkpoint."""
+        places = np.concatenate([np.arange(len(x)) for x in self.series])
+        inputs = [] if self.inputs is None else [np.concatenate(self.inputs)]
+        return Rows(self.rows, self.row_weight, np.column_stack([places, *inputs])).identity()
 
 
 def _only(parts: list[Any]) -> Any:
@@ -63,6 +109,45 @@ def check_series(owner: Any, X: Any, *, reset: bool) -> Container:
     return Container(np.split(rows, np.cumsum([len(part) for part in parts])[:-1]), wrap)
 
 
+def check_inputs(
+    owner: Any, inputs: Any, lengths: list[int], width: int | None, *, name: str = "inputs"
+) -> list[np.ndarray]:
+    """`inputs` as a finite float array of shape (time, width) for each series.
+
+    They come in the containers that series come in.  `name` is what the argument is called.
+    """
+    many = isinstance(inputs, (list, tuple)) and len(inputs) and np.ndim(inputs[0]) >= 2
+    parts = [np.asarray(part, float) for part in (inputs if many or np.ndim(inputs) == 3 else [inputs])]
+    shapes = [part.shape for part in parts]
+    columns = shapes[0][-1] if width is None and len(shapes[0]) == 2 else width
+    kind = type(owner).__name__
+    if not columns or shapes != [(length, columns) for length in lengths]:
+        raise ValueError(
+            f"The '{name}' of {kind} must have {columns or 'some'} columns and a row for each time step: "
+            f"the shapes {[(length, columns or '…') for length in lengths[:3]]}. Got {shapes[:3]} instead."
+        )
+    wrong = [part[~np.isfinite(part)] for part in parts]
+    if any(map(len, wrong)):
+        raise ValueError(
+            f"The '{name}' of {kind} must be finite numbers. Got {np.concatenate(wrong)[0]} instead."
+        )
+    return parts
+
+
+def _check_weight(owner: Any, weight: Any, series: list[np.ndarray]) -> np.ndarray:
+    """How often each series counts: once, if nothing is said."""
+    if weight is None:
+        return np.ones(len(series))
+    given = np.asarray(weight, float)
+    good = given.shape == (len(series),) and np.isfinite(given).all() and (given >= 0).all()
+    if not good or not given.any():
+        raise ValueError(
+            f"The 'series_weight' of {type(owner).__name__}.fit must be a non-negative number for each of "
+            f"the {len(series)} series, not all zero. Got {weight!r} instead."
+        )
+    return given
+
+
 def _few(n: int) -> int:
     """The padded number of series: long ones are few, so that small numbers are kept small."""
     return bucket(n) if n > 16 else 1 << (n - 1).bit_length()
@@ -86,7 +171,12 @@ def _run(function: Callable[..., Any], rows: Any, args: Any, block: int) -> Any:
 
 
 def map_series(
-    function: Callable[..., Any], series: list[np.ndarray], *args: Any, extra: Any = None, cut: bool = True
+    function: Callable[..., Any],
+    series: list[np.ndarray],
+    *args: Any,
+    inputs: list[np.ndarray] | None = None,
+    extra: Any = None,
+    cut: bool = True,
 ) -> list[Any]:
     """`function(row, *args)` for each series, compiled once per padded length; NumPy in and out.
 
@@ -94,16 +184,18 @@ def map_series(
         function: a module-level function of a `Series`; its results have a leading time axis.
         series: arrays of shape (time, features).
         args: passed on.
+        inputs: arrays of shape (time, inputs), for the `inputs` of each `Series`.
         extra: an array with an entry per series: `function` is then given pairs (Series, entry).
         cut: whether padding is cut off from the results.
     """
     lengths = np.array([len(x) for x in series])
     results: list[Any] = [None] * len(series)
     for size, members in _groups(lengths):
-        rows: Any = _stack([[series[i]] for i in members], size, _few(len(members)))
+        padded = _few(len(members))
+        pushes = None if inputs is None else [[inputs[i]] for i in members]
+        rows: Any = _stack([[series[i]] for i in members], size, padded, inputs=pushes)
         if extra is not None:
-            tail = np.zeros((_few(len(members)) - len(members), *extra.shape[1:]), extra.dtype)
-            rows = (rows, np.concatenate([extra[members], tail]))
+            rows = (rows, _padded(extra[members], padded))
         out = jax.device_get(_run(function, rows, args, max(_STEPS_AT_ONCE // size, 1)))
         for place, i in enumerate(members):
             end = lengths[i] if cut else None
@@ -111,36 +203,52 @@ def map_series(
     return results
 
 
-def _stack(rows: list[list[np.ndarray]], size: int, padded: int, states: Any = None) -> Series:
+def _padded(a: np.ndarray, size: int) -> np.ndarray:
+    """`a` with rows of zeros up to `size` rows."""
+    return np.concatenate([a, np.zeros((size - len(a), *a.shape[1:]), a.dtype)])
+
+
+def _laid(rows: list[list[np.ndarray]] | None, size: int, padded: int, blank: Any) -> np.ndarray | None:
+    """Arrays of each row one after another, and `blank` where nothing is."""
+    if rows is None:
+        return None
+    laid = np.full((padded, size, *rows[0][0].shape[1:]), blank)
+    for number, row in enumerate(rows):
+        whole = np.concatenate(row)
+        laid[number, : len(whole)] = whole
+    return laid
+
+
+def _stack(
+    rows: list[list[np.ndarray]],
+    size: int,
+    padded: int,
+    states: list[list[np.ndarray]] | None = None,
+    inputs: list[list[np.ndarray]] | None = None,
+) -> Series:
     """Rows of series one after another as arrays of `padded` rows and `size` time steps."""
-    values = np.zeros((padded, size, rows[0][0].shape[1]))
     starts = np.zeros((padded, size), bool)
     starts[:, 0] = True
     real = np.zeros((padded, size), bool)
-    known = np.full((padded, size), -1, np.int32)
     for number, row in enumerate(rows):
-        at = 0
-        for place, part in enumerate(row):
-            values[number, at : at + len(part)] = part
-            starts[number, at] = True
-            if states is not None:
-                known[number, at : at + len(part)] = states[number][place]
-            at += len(part)
-        real[number, :at] = True
-    arrays: Any = (values, starts, real, None if states is None else known)
+        ends = np.cumsum([len(part) for part in row])
+        starts[number, ends[:-1]] = True
+        real[number, : ends[-1]] = True
+    arrays: Any = (
+        _laid(rows, size, padded, 0.0),
+        starts,
+        real,
+        _laid(states, size, padded, np.int32(-1)),
+        _laid(inputs, size, padded, 0.0),
+    )
     return Series(*arrays)
 
 
-def pack(series: list[np.ndarray], states: list[np.ndarray] | None = None) -> Data:
-    """Series for learning: one padded length, short ones stored one after another in a row.
-
-    A row is as long as the longest series, so that a recursion takes no more steps than it must; what
-    is left of a row is filled with shorter series, so that little of it is padding.
-    """
-    size = bucket(max(len(x) for x in series))
+def _packs(series: list[np.ndarray], size: int, numbers: Iterable[int]) -> list[list[int]]:
+    """These series one after another in few rows of `size` steps."""
     rows: list[list[int]] = []
     space: list[tuple[int, int]] = []
-    for i in sorted(range(len(series)), key=lambda i: -len(series[i])):
+    for i in sorted(numbers, key=lambda i: -len(series[i])):
         length = len(series[i])
         if space and -space[0][0] >= length:
             left, row = heapq.heappop(space)
@@ -149,16 +257,40 @@ def pack(series: list[np.ndarray], states: list[np.ndarray] | None = None) -> Da
         else:
             heapq.heappush(space, (length - size, len(rows)))
             rows.append([i])
-    known = None if states is None else [[states[i] for i in row] for row in rows]
-    x = _stack([[series[i] for i in row] for row in rows], size, _few(len(rows)), known)
-    weight = np.zeros(_few(len(rows)))
-    weight[: len(rows)] = 1.0
-    incomplete = bool(np.isnan(x.values).any())
+    return rows
+
+
+def pack(
+    series: list[np.ndarray],
+    states: list[np.ndarray] | None = None,
+    inputs: list[np.ndarray] | None = None,
+    weight: np.ndarray | None = None,
+    *,
+    apart: bool = False,
+) -> Data:
+    """Series for learning: one padded length, short ones stored one after another in a row.
+
+    A row is as long as the longest series, so that a recursion takes no more steps than it must; what
+    is left of a row is filled with shorter series of the same weight, so that little of it is padding.
+    With `apart` every series has a row of its own.
+    """
+    size = bucket(max(len(x) for x in series))
+    weight = np.ones(len(series)) if weight is None else weight
+    if apart:
+        rows = [[i] for i in range(len(series))]
+    else:
+        rows = [row for w in np.unique(weight) for row in _packs(series, size, np.flatnonzero(weight == w))]
+
+    def gather(parts: list[np.ndarray] | None) -> Any:
+        return None if parts is None else [[parts[i] for i in row] for row in rows]
+
+    padded = _few(len(rows))
+    x = _stack(gather(series), size, padded, gather(states), gather(inputs))
     return Data(
         jax.tree.map(jnp.asarray, x),
-        jnp.asarray(weight),
+        jnp.asarray(_padded(weight[[row[0] for row in rows]], padded)),
         jnp.asarray(len(rows), jnp.int32),
-        incomplete,
+        bool(np.isnan(x.values).any()),
     )
 
 
@@ -177,55 +309,94 @@ class AbstractSequenceDensity(DensityMixin, Shell):
     """A fitted density of series: `fit`, `evidence`, `step_evidence`, `sample`, `impute`.
 
     X is one series of shape (time, features), an array (series, time, features), or a list of series of
-    any lengths; NaN is not observed.  Series are independent of each other.  Everything here is in the
-    units of the data that the user passed; the model works on `scaling_` of them.
+    any lengths; NaN is not observed.  Series are independent of each other.  `inputs` are what is known
+    beside X at each time step, in containers like those of X; a model that was fitted with inputs needs
+    them ever after.  Everything here is in the units of the data that the user passed; the model works on
+    `scaling_` of X and `input_scaling_` of the inputs.
     """
 
     random_state: Any
     n_features_in_: int
     model_: AbstractSequenceModel
+    input_scaling_: Scaling | None
     _kind: ClassVar[Kind] = Kind.EXACT
+    _takes_inputs: ClassVar[bool] = True
 
     @abc.abstractmethod
     def _check_parameters(self) -> None:
         """Refuses wrong parameters before any work."""
 
     @abc.abstractmethod
-    def _fit_series(self, series: list[np.ndarray], data: Data, *, key: Array) -> Fit:
+    def _fit_series(self, sequences: Sequences, data: Data, *, key: Array) -> Fit:
         """Fits rescaled series, which `data` holds packed; the objective is a mean per row of `data`."""
 
-    def _scaling(self, X: np.ndarray) -> Scaling:
-        return Scaling.standardise(X)
+    def _scaling(self, X: np.ndarray, weight: np.ndarray) -> Scaling:
+        return Scaling.standardise(X, weight)
+
+    def _input_scaling(self, inputs: np.ndarray, weight: np.ndarray) -> Scaling:
+        return Scaling.standardise(inputs, weight)
 
     def _discrete_columns(self, n_features: int) -> np.ndarray:
         """Which columns are modelled with a probability mass instead of a density."""
         return np.zeros(n_features, bool)
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    @property
+    def n_inputs_in_(self) -> int:
+        """How many inputs there are at each time step; zero without any."""
+        scaling = self._input_units()
+        return 0 if scaling is None else len(scaling.shift)
+
+    def _input_units(self) -> Scaling | None:
+        # estimators in files of earlier versions know of no inputs
+        return getattr(self, "input_scaling_", None)
+
+    def fit(self, X: Any, y: Any = None, *, inputs: Any = None, series_weight: Any = None) -> Self:
         """Fits the model.
 
         Args:
             X: one series (time, features), an array (series, time, features) or a list of series.
             y: ignored.
+            inputs: what is known beside X, finite numbers: as X, with columns of their own.
+            series_weight: a non-negative number per series; a weight of two counts as two series.
         """
-        return self._fit(X, None)
+        return self._fit(X, None, inputs, series_weight)
 
-    def _fit(self, X: Any, states: Callable[[list[np.ndarray]], list[np.ndarray]] | None) -> Self:
+    def _fit(
+        self,
+        X: Any,
+        states: Callable[[list[np.ndarray]], list[np.ndarray]] | None,
+        inputs: Any,
+        series_weight: Any,
+    ) -> Self:
         """`fit`, with a function that gives the known hidden states of validated series."""
         self._check_parameters()
+        if inputs is not None and not self._takes_inputs:
+            raise ValueError(f"{type(self).__name__} takes no inputs. Got 'inputs'.")
         series = check_series(self, X, reset=True).series
+        weight = _check_weight(self, series_weight, series)
         known = None if states is None else states(series)
-        rows = np.concatenate(series)
+        pushes = None if inputs is None else check_inputs(self, inputs, [len(x) for x in series], None)
+        used = np.flatnonzero(weight > 0)
+        found = Sequences([series[i] for i in used], pushes and [pushes[i] for i in used], weight[used])
+        rows, counts = found.rows, found.row_weight
         check_observed(rows, getattr(self, "feature_names_in_", None))
-        self.scaling_ = self._scaling(rows)
-        self.length_ = max(len(x) for x in series)
-        order = canonical_order(series, self.scaling_)
-        series = [self.scaling_.apply(series[i]) for i in order]
-        data = pack(series, None if known is None else [known[i] for i in order])
-        result = self._fit_series(series, data, key=random_key(self.random_state))
+        self.scaling_ = self._scaling(rows, counts)
+        self.input_scaling_ = None
+        if found.inputs is not None:
+            self.input_scaling_ = self._input_scaling(np.concatenate(found.inputs), counts)
+        self.length_ = max(len(x) for x in found.series)
+        order = canonical_order(found.series, self.scaling_)
+        sequences = Sequences(
+            [self.scaling_.apply(found.series[i]) for i in order],
+            self._scaled_inputs(found.inputs and [found.inputs[i] for i in order]),
+            found.weight[order],
+        )
+        given = known and [known[used[i]] for i in order]
+        data = pack(sequences.series, given, sequences.inputs, sequences.weight)
+        result = self._fit_series(sequences, data, key=random_key(self.random_state))
         # the history is the free energy per time step in the units of the data
-        share = float(data.rows) / len(rows)
-        offset = self.scaling_.log_det(rows).mean()
+        share = float(np.asarray(data.weight).sum()) / counts.sum()
+        offset = np.average(self.scaling_.log_det(rows), weights=counts)
         history = {
             name: values * share - offset if name in ("objective", "validation") else values
             for name, values in result.history.items()
@@ -233,14 +404,40 @@ class AbstractSequenceDensity(DensityMixin, Shell):
         self._keep(dataclasses.replace(result, history=history))
         return self
 
-    def _validated(self, X: Any) -> Container:
+    def _scaled_inputs(self, inputs: list[np.ndarray] | None) -> list[np.ndarray] | None:
+        scaling = self._input_units()
+        return None if inputs is None or scaling is None else [scaling.apply(u) for u in inputs]
+
+    def _check_inputs(
+        self, inputs: Any, lengths: list[int], name: str = "inputs"
+    ) -> list[np.ndarray] | None:
+        """Rescaled inputs of series of these lengths: as many as `fit` was given, or none."""
+        kind = type(self).__name__
+        if not self.n_inputs_in_:
+            if inputs is not None:
+                raise ValueError(f"{kind} was fitted without inputs and takes none. Got '{name}'.")
+            return None
+        if inputs is None:
+            raise ValueError(
+                f"{kind} was fitted with inputs and needs the '{name}' of every time step. Got None."
+            )
+        return self._scaled_inputs(check_inputs(self, inputs, lengths, self.n_inputs_in_, name=name))
+
+    def _validated(self, X: Any, inputs: Any = None) -> Container:
         check_is_fitted(self, "model_")
-        return check_series(self, X, reset=False)
+        container = check_series(self, X, reset=False)
+        lengths = [len(x) for x in container.series]
+        return container._replace(inputs=self._check_inputs(inputs, lengths))
+
+    def _future(self, future_inputs: Any, container: Container, steps: int) -> np.ndarray | None:
+        """Rescaled inputs of `steps` steps after each series: (series, steps, inputs)."""
+        parts = self._check_inputs(future_inputs, [steps] * len(container.series), "future_inputs")
+        return None if parts is None else np.stack(parts)
 
     def _for_each(
         self,
         function: Callable[..., Any],
-        series: list[np.ndarray],
+        container: Container,
         *,
         arguments: tuple[Any, ...] = (),
         extra: Any = None,
@@ -250,65 +447,90 @@ class AbstractSequenceDensity(DensityMixin, Shell):
 
         `incomplete` says whether there is a NaN in any of them.
         """
-        scaled = [self.scaling_.apply(x) for x in series]
-        incomplete = any(bool(np.isnan(x).any()) for x in series)
-        return map_series(function, scaled, self.model_, incomplete, *arguments, extra=extra, cut=cut)
+        scaled = [self.scaling_.apply(x) for x in container.series]
+        incomplete = any(bool(np.isnan(x).any()) for x in scaled)
+        return map_series(
+            function,
+            scaled,
+            self.model_,
+            incomplete,
+            *arguments,
+            inputs=container.inputs,
+            extra=extra,
+            cut=cut,
+        )
 
-    def _step_evidence(self, series: list[np.ndarray]) -> list[np.ndarray]:
-        parts = self._for_each(_step_log_prob, series)
-        return [part + self.scaling_.log_det(x) for part, x in zip(parts, series, strict=True)]
+    def _step_evidence(self, container: Container) -> list[np.ndarray]:
+        parts = self._for_each(_step_log_prob, container)
+        return [part + self.scaling_.log_det(x) for part, x in zip(parts, container.series, strict=True)]
 
-    def evidence(self, X: Any) -> Evidence:
+    def evidence(self, X: Any, *, inputs: Any = None) -> Evidence:
         """log p of each series with its standard error and kind; NaN is marginalised."""
-        parts = self._step_evidence(self._validated(X).series)
+        parts = self._step_evidence(self._validated(X, inputs))
         nats = np.array([part.sum() for part in parts])
         return Evidence(nats, np.zeros_like(nats), self._kind)
 
-    def step_evidence(self, X: Any) -> np.ndarray:
+    def step_evidence(self, X: Any, *, inputs: Any = None) -> np.ndarray:
         """log p(x_t | x_<t) of each time step, series one after another."""
-        return np.concatenate(self._step_evidence(self._validated(X).series))
+        return np.concatenate(self._step_evidence(self._validated(X, inputs)))
 
-    def score_samples(self, X: Any) -> np.ndarray:
+    def score_samples(self, X: Any, *, inputs: Any = None) -> np.ndarray:
         """log p of each series, in nats."""
-        return self.evidence(X).nats
+        return self.evidence(X, inputs=inputs).nats
 
-    def score(self, X: Any, y: Any = None) -> float:
+    def score(self, X: Any, y: Any = None, *, inputs: Any = None) -> float:
         """The mean of `step_evidence`: nats per time step."""
-        return float(self.step_evidence(X).mean())
+        return float(self.step_evidence(X, inputs=inputs).mean())
 
     def sample(
-        self, n: int = 1, random_state: Any = None, *, length: int | None = None, given: Any = None
+        self,
+        n: int = 1,
+        random_state: Any = None,
+        *,
+        length: int | None = None,
+        given: Any = None,
+        inputs: Any = None,
     ) -> Any:
         """Draws `n` series of `length` steps (by default as long as the longest that was fitted).
 
-        With `given`, series with NaN, the missing part is drawn given the observed part, `n` times: the
-        result is like `given`, each series with a leading axis of n unless n is 1.
+        A model with inputs takes `inputs` of shape (length, inputs), the same for all series, or
+        (n, length, inputs).  With `given`, series with NaN, the missing part is drawn given the observed
+        part, `n` times: the result is like `given`, each series with a leading axis of n unless n is 1.
         """
         check_is_fitted(self, "model_")
-        key = random_key(random_state)
+        key, n = random_key(random_state), int(n)
         if given is None:
-            length = self.length_ if length is None else int(length)
-            keys = key_data(key, int(n))
-            padded = np.concatenate([keys, np.zeros((_few(len(keys)) - len(keys), 2), keys.dtype)])
-            size = bucket(length)
-            drawn = _run(_sample, padded, (self.model_, size), max(_STEPS_AT_ONCE // size, 1))
-            return self.scaling_.invert(np.asarray(drawn)[: int(n), :length])
-        container = self._validated(given)
-        repeated = container.series * int(n)
-        drawn = self._for_each(_complete_sample, repeated, extra=key_data(key, len(repeated)))
-        filled = [self._fill(x, z) for x, z in zip(repeated, drawn, strict=True)]
+            return self._draw(n, key, length, inputs)
+        container = self._validated(given, inputs)
+        many = len(container.series)
+        repeated = container.take(list(range(many)) * n)
+        drawn = self._for_each(_complete_sample, repeated, extra=key_data(key, many * n))
+        filled = [self._fill(x, z) for x, z in zip(repeated.series, drawn, strict=True)]
         if n == 1:
             return container.wrap(filled)
-        many = len(container.series)
         return container.wrap([np.stack(filled[i::many]) for i in range(many)])
 
-    def impute(self, X: Any) -> Any:
+    def _draw(self, n: int, key: Array, length: int | None, inputs: Any) -> np.ndarray:
+        shape = np.shape(inputs)
+        usual = shape[-2] if len(shape) > 1 else self.length_
+        steps = int(usual if length is None else length)
+        parts = self._check_inputs(inputs, [steps] * (n if len(shape) == 3 else 1))
+        size = bucket(steps)
+        pushes = None
+        if parts is not None:
+            laid = np.stack([_padded(part, size) for part in parts])
+            pushes = _padded(np.broadcast_to(laid, (n, *laid.shape[1:])), _few(n))
+        rows = (_padded(key_data(key, n), _few(n)), pushes)
+        drawn = _run(_sample, rows, (self.model_, size), max(_STEPS_AT_ONCE // size, 1))
+        return self.scaling_.invert(np.asarray(drawn)[:n, :steps])
+
+    def impute(self, X: Any, *, inputs: Any = None) -> Any:
         """`X` with each missing entry replaced by its mean given all that is observed of its series."""
-        container = self._validated(X)
+        container = self._validated(X, inputs)
         series = list(container.series)
         holes = [i for i, x in enumerate(series) if np.isnan(x).any()]
         if holes:
-            means = self._for_each(_complete_mean, [series[i] for i in holes])
+            means = self._for_each(_complete_mean, container.take(holes))
             for i, z in zip(holes, means, strict=True):
                 series[i] = self._fill(series[i], z)
         return container.wrap(series)
@@ -321,8 +543,9 @@ def _step_log_prob(series: Series, model: AbstractSequenceModel, incomplete: boo
     return model.step_log_prob(series, incomplete=incomplete)
 
 
-def _sample(key: Array, model: AbstractSequenceModel, length: int) -> Array:
-    return model.sample(length, key=jax.random.wrap_key_data(key))
+def _sample(pair: tuple[Array, Array | None], model: AbstractSequenceModel, length: int) -> Array:
+    key, inputs = pair
+    return model.sample(length, key=jax.random.wrap_key_data(key), inputs=inputs)
 
 
 def _complete_mean(series: Series, model: AbstractSequenceModel, incomplete: bool) -> Array:

@@ -12,6 +12,7 @@ import math
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from .._core import Data
@@ -94,3 +95,25 @@ def _random_rows(data: Data, n: int, key: Array) -> Array:
     index = jax.lax.top_k(race, size)[1]
     index = index[jnp.arange(n, dtype=data.rows.dtype) % jnp.minimum(size, data.rows)]
     return _complete(data.x[index])
+
+
+def at_known(centres: np.ndarray, x: np.ndarray, share: np.ndarray) -> np.ndarray:
+    """`centres` with those of which something is known at the mean of it, in place of the nearest.
+
+    Args:
+        centres: a row per cluster, as a start gives them.
+        x: rescaled rows.
+        share: how much of each row is known to belong to each cluster.
+    """
+    centres = np.array(centres)
+    seen = ~np.isnan(x)
+    mass = share.T @ seen
+    total = share.T @ np.where(seen, x, 0.0)
+    # data are rescaled: the mean of a column is zero
+    means = np.divide(total, mass, out=np.zeros_like(total), where=mass > 0)
+    free = np.ones(len(centres), bool)
+    for k in np.flatnonzero(share.sum(axis=0) > 0):
+        gaps = np.where(free, ((centres - means[k]) ** 2).sum(axis=1), np.inf)
+        centres[np.argmin(gaps)] = centres[k]
+        centres[k], free[k] = means[k], False
+    return centres

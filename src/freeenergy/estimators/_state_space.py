@@ -13,12 +13,22 @@ from jax import Array
 from scipy import stats
 
 from .. import models
-from .._core import AbstractAlgorithm, Data, Fit, Info, Kind, bucket
+from .._core import AbstractAlgorithm, Data, Fit, Info, Kind
 from ..distributions import AbstractCovariance, Diagonal, Full
 from ..inference import GaussianBelief
 from ..learning import EM, LBFGS, fit, negative_log_likelihood
-from ..models import AbstractBlock, Columns, Learned, Level, Series, Structural, ppca_closed_form
-from ._sequence import AbstractSequenceDensity, Container, _few, _stack
+from ..models import (
+    AbstractBlock,
+    Columns,
+    Learned,
+    Level,
+    Regressors,
+    Series,
+    Structural,
+    ppca_closed_form,
+)
+from ._rows import Scaling
+from ._sequence import AbstractSequenceDensity, Container, Sequences, pack
 from ._validation import check_instance, check_int, check_real
 
 
@@ -57,19 +67,14 @@ def _predicted(series: Series, model: Any, incomplete: bool) -> tuple[Array, Arr
     return mean, jnp.diagonal(covariance, axis1=1, axis2=2)
 
 
-def _unpacked(series: list[np.ndarray]) -> Data:
-    """A row for each series."""
-    rows = _stack([[x] for x in series], bucket(max(map(len, series))), _few(len(series)))
-    weight = np.zeros(_few(len(series)))
-    weight[: len(series)] = 1.0
-    x = jax.tree.map(jnp.asarray, rows)
-    count = jnp.asarray(len(series), jnp.int32)
-    return Data(x, jnp.asarray(weight), count, bool(np.isnan(rows.values).any()))
+def _apart(sequences: Sequences) -> Data:
+    """A row for each series, which learners by gradient need."""
+    return pack(sequences.series, None, sequences.inputs, sequences.weight, apart=True)
 
 
-def _per_row_of(data: Data, result: Fit, rows: Array) -> Fit:
-    """A fit whose objective was a mean over `rows` series, told per row of `data`."""
-    share = float(rows) / float(data.rows)
+def _per_row_of(data: Data, result: Fit, own: Data) -> Fit:
+    """A fit whose objective was a mean over rows of `own`, told per row of `data`."""
+    share = float(np.asarray(own.weight).sum()) / float(np.asarray(data.weight).sum())
     history = {
         name: values * share if name == "objective" else values for name, values in result.history.items()
     }
@@ -79,8 +84,23 @@ def _per_row_of(data: Data, result: Fit, rows: Array) -> Fit:
 class AbstractStateSpace(AbstractSequenceDensity):
     """What estimators with a hidden Gaussian state share: forecasts with intervals."""
 
-    def forecast(self, X: Any, steps: int = 1, level: float = 0.95) -> Forecast:
-        """The `steps` values after the end of each series: mean, and interval of probability `level`."""
+    max_iter: int
+    tol: float
+    learner: AbstractAlgorithm | None
+
+    def forecast(
+        self,
+        X: Any,
+        steps: int = 1,
+        level: float = 0.95,
+        *,
+        inputs: Any = None,
+        future_inputs: Any = None,
+    ) -> Forecast:
+        """The `steps` values after the end of each series: mean, and interval of probability `level`.
+
+        A model with inputs needs those of the series and, as `future_inputs`, those of the steps to come.
+        """
         if not isinstance(steps, int) or steps < 1:
             raise ValueError(
                 "The 'steps' parameter of forecast must be an int in the range [1, inf). "
@@ -91,8 +111,13 @@ class AbstractStateSpace(AbstractSequenceDensity):
                 "The 'level' parameter of forecast must be a float in the range (0, 1). "
                 f"Got {level!r} instead."
             )
-        container = self._validated(X)
-        longer = [np.concatenate([x, np.full((steps, x.shape[1]), np.nan)]) for x in container.series]
+        container = self._validated(X, inputs)
+        future = self._future(future_inputs, container, steps)
+        unknown = np.full((steps, self.n_features_in_), np.nan)
+        longer = container._replace(series=[np.concatenate([x, unknown]) for x in container.series])
+        if container.inputs is not None and future is not None:
+            pushes = [np.concatenate(pair) for pair in zip(container.inputs, future, strict=True)]
+            longer = longer._replace(inputs=pushes)
         parts = self._for_each(self._predictions, longer)
         width = stats.norm.ppf(0.5 + level / 2)
         means = [self.scaling_.invert(mean[-steps:]) for mean, _ in parts]
@@ -105,18 +130,45 @@ class AbstractStateSpace(AbstractSequenceDensity):
 
     _predictions: ClassVar[Any] = staticmethod(_predicted)
 
-    def _states(self, function: Any, X: Any) -> States:
-        container = self._validated(X)
-        parts = self._for_each(function, container.series)
+    def _by_em(self, start: Any, sequences: Sequences, data: Data, key: Array) -> Fit:
+        """Fits by EM, or by the learner of the user."""
+        learner = EM(tol=sequences.per_row(self.tol, data)) if self.learner is None else self.learner
+        own = data if isinstance(learner, EM) else _apart(sequences)
+        return _per_row_of(data, self._learn(start, learner, sequences, own, key), own)
+
+    def _learn(
+        self, start: Any, learner: AbstractAlgorithm, sequences: Sequences, data: Data, key: Array
+    ) -> Fit:
+        return fit(
+            start,
+            learner,
+            data,
+            key=key,
+            max_iter=self.max_iter,
+            progress=self._progress(),
+            checkpoint=self._checkpoint(sequences),
+        )
+
+    def _driven(self, matrix: Any) -> np.ndarray:
+        """A matrix that multiplies inputs, for inputs in the units of the user."""
+        scaling = self._input_units()
+        if matrix is None or scaling is None:
+            raise AttributeError(f"{type(self).__name__} was fitted without inputs.")
+        return np.asarray(matrix) / scaling.scale
+
+    def _states(self, function: Any, X: Any, inputs: Any) -> States:
+        container = self._validated(X, inputs)
+        parts = self._for_each(function, container)
         return States(
             container.wrap([p.mean for p in parts]), container.wrap([p.covariance for p in parts])
         )
 
 
 class LinearGaussianSSM(AbstractStateSpace):
-    """A hidden linear system: x_t = A x_{t−1} + a + w_t, y_t = C x_t + c + ε_t, fitted by EM.
+    """A hidden linear system: x_t = A x_{t−1} + B u_t + a + w_t, y_t = C x_t + D u_t + c + ε_t.
 
-    Which values of the state fit is known only up to an invertible map; what is said of y is not.
+    Fitted by EM.  B and D are there if `fit` is given inputs u.  Which values of the state fit is known
+    only up to an invertible map; what is said of y is not.
 
     Args:
         n_latent: the size of the state.
@@ -169,26 +221,17 @@ class LinearGaussianSSM(AbstractStateSpace):
         check_real(self, "tol")
         check_instance(self, "learner", AbstractAlgorithm, optional=True)
 
-    def _fit_series(self, series: list[np.ndarray], data: Data, *, key: Array) -> Fit:
-        n, rows = self.n_latent, np.concatenate(series)
-        start = _start_system(rows, n, self.noise, self.emission_noise, len(series) > n, key)
-        return fit(
-            start,
-            EM(tol=self.tol * len(rows) / float(data.rows)) if self.learner is None else self.learner,
-            data,
-            key=key,
-            max_iter=self.max_iter,
-            progress=self._progress(),
-            checkpoint=self._checkpoint(f"{len(series)} series of {len(rows)} steps"),
-        )
+    def _fit_series(self, sequences: Sequences, data: Data, *, key: Array) -> Fit:
+        start = _start_system(sequences, self.n_latent, self.noise, self.emission_noise, key)
+        return self._by_em(start, sequences, data, key)
 
-    def filter(self, X: Any) -> States:
+    def filter(self, X: Any, *, inputs: Any = None) -> States:
         """The states given the series up to each step."""
-        return self._states(_filtered, X)
+        return self._states(_filtered, X, inputs)
 
-    def smooth(self, X: Any) -> States:
+    def smooth(self, X: Any, *, inputs: Any = None) -> States:
         """The states given the whole series."""
-        return self._states(_smoothed, X)
+        return self._states(_smoothed, X, inputs)
 
     @property
     def transition_(self) -> np.ndarray:
@@ -206,6 +249,16 @@ class LinearGaussianSSM(AbstractStateSpace):
         matrix = np.asarray(self.model_.emission_noise.matrix())
         return matrix * np.outer(self.scaling_.scale, self.scaling_.scale)
 
+    @property
+    def input_transition_(self) -> np.ndarray:
+        """B, for inputs in their own units."""
+        return self._driven(self.model_.input_transition)
+
+    @property
+    def input_emission_(self) -> np.ndarray:
+        """D, in the units of the data."""
+        return self._driven(self.model_.input_emission) * self.scaling_.scale[:, None]
+
 
 def _empty(
     structure: AbstractCovariance | None, default: AbstractCovariance, matrix: Array
@@ -219,22 +272,26 @@ def _empty(
 
 
 def _start_system(
-    rows: np.ndarray,
+    sequences: Sequences,
     n: int,
     noise: AbstractCovariance | None,
     emission_noise: AbstractCovariance | None,
-    learn_initial: bool,
     key: Array,
 ) -> models.LinearGaussianSSM:
     """Principal components that persist; states beyond the number of columns get random loadings."""
+    rows, weight = np.nan_to_num(sequences.rows), sequences.row_weight
     dim = rows.shape[1]
-    filled = np.where(np.isnan(rows), 0.0, rows)
-    closed = ppca_closed_form(jnp.zeros(dim), jnp.asarray(filled.T @ filled / len(rows)), min(n, dim))
+    second = (rows * weight[:, None]).T @ rows / weight.sum()
+    closed = ppca_closed_form(jnp.zeros(dim), jnp.asarray(second), min(n, dim))
     loose, twist = jax.random.split(key)
     emission = jnp.concatenate(
         [closed.loading, 0.3 * jax.random.normal(loose, (dim, max(n - dim, 0)))], axis=1
     )
     transition = 0.8 * jnp.eye(n) + 0.1 * jax.random.normal(twist, (n, n)) / np.sqrt(n)
+    push = shift = None
+    if sequences.inputs is not None:
+        own, push, shift = _driven_start(sequences, np.asarray(closed.loading), n)
+        transition = transition.at[: len(own), : len(own)].set(own)
     return models.LinearGaussianSSM(
         jnp.zeros(n),
         Full(jnp.eye(n)),
@@ -244,16 +301,40 @@ def _start_system(
         emission,
         jnp.zeros(dim),
         _empty(emission_noise, Diagonal(), closed.noise.matrix() + 0.1 * jnp.eye(dim)),
+        push,
+        shift,
         # the covariance of the first state is not known from fewer series than states
-        learned=Learned(initial=learn_initial),
+        learned=Learned(initial=bool(sequences.weight.sum() > n)),
     )
 
 
-class AutoRegression(AbstractStateSpace):
-    """y_t = Φ_1 y_{t−1} + … + Φ_p y_{t−p} + a + w_t, w_t ~ N(0, Q), for vectors; missing values allowed.
+def _driven_start(sequences: Sequences, loading: np.ndarray, n: int) -> tuple[Array, Array, Array]:
+    """A, B and D where the states are s = x + D′u for principal components s of the values.
 
-    The first p values follow the autocovariances of the data; the rest is fitted by EM, which with
-    complete data is nearly least squares.
+    Such s_t = A s_{t−1} + (B + D′) u_t − A D′ u_{t−1} + …, a regression.
+    """
+    inverse, width = np.linalg.pinv(loading).T, sequences.n_inputs
+    size = loading.shape[1]
+    left, right = [], []
+    for x, u, weight in zip(sequences.series, sequences.inputs or [], sequences.weight, strict=True):
+        s = np.nan_to_num(x) @ inverse
+        left.append(np.sqrt(weight) * np.column_stack([s[:-1], u[1:], u[:-1]]))
+        right.append(np.sqrt(weight) * s[1:])
+    W = np.linalg.lstsq(np.concatenate(left), np.concatenate(right), rcond=None)[0].T
+    A, at_once, late = np.split(W, [size, size + width], axis=1)
+    A = A / max(1.0, np.abs(np.linalg.eigvals(A)).max(initial=0.0) / 0.98)
+    past = -np.linalg.lstsq(A, late, rcond=0.1)[0]
+    push = np.zeros((n, width))
+    push[:size] = at_once - past
+    return jnp.asarray(A), jnp.asarray(push), jnp.asarray(loading @ past)
+
+
+class AutoRegression(AbstractStateSpace):
+    """y_t = Φ_1 y_{t−1} + … + Φ_p y_{t−p} + B u_t + a + w_t, w_t ~ N(0, Q), for vectors.
+
+    Missing values are allowed; B is there if `fit` is given inputs u.  The first p values follow the
+    autocovariances of the data; the rest is fitted by EM, which with complete data is nearly least
+    squares.
 
     Args:
         p: how many values before it a value depends on.
@@ -298,25 +379,17 @@ class AutoRegression(AbstractStateSpace):
         check_real(self, "tol")
         check_instance(self, "learner", AbstractAlgorithm, optional=True)
 
-    def _fit_series(self, series: list[np.ndarray], data: Data, *, key: Array) -> Fit:
-        rows = np.concatenate(series)
-        dim = rows.shape[1]
+    def _fit_series(self, sequences: Sequences, data: Data, *, key: Array) -> Fit:
+        dim = sequences.series[0].shape[1]
         start = models.AutoRegression(
             jnp.zeros((self.p, dim, dim)),
             jnp.zeros(dim),
             _empty(self.noise, Full(), jnp.eye(dim)),
             jnp.zeros(self.p * dim),
-            jnp.asarray(_autocovariance(series, self.p)),
+            jnp.asarray(_autocovariance(sequences, self.p)),
+            None if sequences.inputs is None else jnp.zeros((dim, sequences.n_inputs)),
         )
-        return fit(
-            start,
-            EM(tol=self.tol * len(rows) / float(data.rows)) if self.learner is None else self.learner,
-            data,
-            key=key,
-            max_iter=self.max_iter,
-            progress=self._progress(),
-            checkpoint=self._checkpoint(f"{len(series)} series of {len(rows)} steps"),
-        )
+        return self._by_em(start, sequences, data, key)
 
     @property
     def coefficients_(self) -> np.ndarray:
@@ -325,24 +398,29 @@ class AutoRegression(AbstractStateSpace):
         return np.asarray(self.model_.coefficients) * (scale[:, None] / scale[None, :])
 
     @property
+    def input_coefficients_(self) -> np.ndarray:
+        """B, in the units of the data."""
+        return self._driven(self.model_.input_coefficients) * self.scaling_.scale[:, None]
+
+    @property
     def noise_covariance_(self) -> np.ndarray:
         """Q, in the units of the data."""
         return np.asarray(self.model_.noise.matrix()) * np.outer(self.scaling_.scale, self.scaling_.scale)
 
 
-def _autocovariance(series: list[np.ndarray], p: int) -> np.ndarray:
+def _autocovariance(sequences: Sequences, p: int) -> np.ndarray:
     """Covariance of p values in a row, newest first, from rescaled series; zeros fill the gaps.
 
     Windows that reach beyond the ends are taken as zero there, which keeps the matrix definite.
     """
-    dim = series[0].shape[1]
+    dim = sequences.series[0].shape[1]
     total = np.zeros((p * dim, p * dim))
-    for x in series:
+    for x, weight in zip(sequences.series, sequences.weight, strict=True):
         padded = np.zeros((len(x) + 2 * (p - 1), dim))
         padded[p - 1 : p - 1 + len(x)] = np.nan_to_num(x)
         windows = np.concatenate([padded[p - 1 - k : len(padded) - k] for k in range(p)], axis=1)
-        total += windows.T @ windows
-    total /= sum(map(len, series))
+        total += weight * windows.T @ windows
+    total /= sequences.row_weight.sum()
     return total + 1e-3 * np.eye(p * dim)
 
 
@@ -390,7 +468,7 @@ class _EachColumn(AbstractAlgorithm):
 
 def _first_states(series: Series, model: Structural) -> GaussianBelief:
     """The first state given the whole series."""
-    return jax.tree.map(lambda a: a[0], model.system().smooth(series).marginals)
+    return jax.tree.map(lambda a: a[0], model.system(series.inputs).smooth(series).marginals)
 
 
 @eqx.filter_jit
@@ -409,9 +487,8 @@ def _with_start(columns: Columns, data: Data) -> Columns:
         gap = mean - centre[None]
         spread = jnp.einsum("s,sij->ij", share, covariance) + (gap * share[:, None]).T @ gap
         # few series say little of where another one starts: one more of unit variance
-        directions = model.system().diffuse
-        if directions is not None:
-            spread = spread + directions @ directions.T / jnp.sum(data.weight)
+        directions = model.directions()
+        spread = spread + directions @ directions.T / jnp.sum(data.weight)
         return Structural(model.blocks, model.variance, GaussianBelief(centre, spread))
 
     return Columns(eqx.filter_vmap(one, in_axes=(eqx.if_array(0), 2))(columns.models, data.x.values))
@@ -428,7 +505,7 @@ def _predicted_columns(series: Series, model: Columns, incomplete: bool) -> tupl
 
 
 class StructuralTimeSeries(AbstractStateSpace):
-    """Each column as a sum of parts (level, trend, season, cycle, autoregression) and noise.
+    """Each column as a sum of parts (level, trend, season, cycle, autoregression, regressors) and noise.
 
     The variances and other numbers of the parts have the largest likelihood, with an exact diffuse start
     of what is not stationary; columns are independent of each other and fitted side by side.  After that
@@ -437,7 +514,7 @@ class StructuralTimeSeries(AbstractStateSpace):
 
     Args:
         blocks: the parts, such as `Trend() + Seasonal(12)`; by default a `Level()`.  Their values, for data
-            of unit variance, are where the fit starts.
+            of unit variance, are where the fit starts.  `Regressors(k)` takes k inputs from `fit`.
         max_iter, tol: of L-BFGS; `tol` is the largest slope that counts as zero.
         learner: replaces L-BFGS, for each column.
         random_state, verbose, checkpoint: as everywhere.
@@ -483,38 +560,42 @@ class StructuralTimeSeries(AbstractStateSpace):
         blocks = Level() if self.blocks is None else self.blocks
         return blocks if isinstance(blocks, Structural) else Structural((blocks,), jnp.asarray(0.5))
 
-    def _fit_series(self, series: list[np.ndarray], data: Data, *, key: Array) -> Fit:
-        own = _unpacked(series)
-        columns = series[0].shape[1]
-        arrays, static = eqx.partition(self._structure(), eqx.is_array)
+    def _input_scaling(self, inputs: np.ndarray, weight: np.ndarray) -> Scaling:
+        # a coefficient that varies is one of the inputs themselves, not of their distance to a mean
+        return Scaling(np.zeros(inputs.shape[1]), Scaling.standardise(inputs, weight).scale)
+
+    def _fit_series(self, sequences: Sequences, data: Data, *, key: Array) -> Fit:
+        structure, columns = self._structure(), sequences.series[0].shape[1]
+        sizes = [block.size for block in structure.blocks if isinstance(block, Regressors)]
+        if sizes != [sequences.n_inputs] * len(sizes) or bool(sizes) != bool(sequences.n_inputs):
+            raise ValueError(
+                "The Regressors in the 'blocks' of StructuralTimeSeries must have as many inputs as fit is "
+                f"given. Got {sizes} and {sequences.n_inputs} inputs."
+            )
+        own = _apart(sequences)
+        arrays, static = eqx.partition(structure, eqx.is_array)
         stacked = jax.tree.map(lambda a: jnp.broadcast_to(a, (columns, *a.shape)), arrays)
         learner = LBFGS(negative_log_likelihood, self.tol) if self.learner is None else self.learner
-        result = fit(
-            Columns(eqx.combine(stacked, static)),
-            _EachColumn(learner),
-            own,
-            key=key,
-            max_iter=self.max_iter,
-            progress=self._progress(),
-            checkpoint=self._checkpoint(f"{len(series)} series"),
-        )
+        start = Columns(eqx.combine(stacked, static))
+        result = self._learn(start, _EachColumn(learner), sequences, own, key)
         # a diffuse start has no units: each of its directions takes one log-determinant away
-        directions = self._structure().system().diffuse
-        unknown = 0 if directions is None else directions.shape[1]
+        units = structure.directions().shape[1] * np.log(self.scaling_.scale).sum()
+        if self.input_scaling_ is not None:
+            units -= len(sizes) * columns * np.log(self.input_scaling_.scale).sum()
         history = dict(result.history)
-        history["objective"] = history["objective"] - unknown * np.log(self.scaling_.scale).sum()
+        history["objective"] = history["objective"] - units
         result = dataclasses.replace(result, model=_with_start(result.model, own), history=history)
-        return _per_row_of(data, result, own.rows)
+        return _per_row_of(data, result, own)
 
     _predictions: ClassVar[Any] = staticmethod(_predicted_columns)
 
-    def decompose(self, X: Any) -> dict[str, Component]:
+    def decompose(self, X: Any, *, inputs: Any = None) -> dict[str, Component]:
         """What each part adds at each step, given the whole series, by the name of its class.
 
         A constant of the series is in the first part.
         """
-        container = self._validated(X)
-        parts = self._for_each(_components, container.series)
+        container = self._validated(X, inputs)
+        parts = self._for_each(_components, container)
         names: list[str] = []
         for block in self._structure().blocks:
             name = type(block).__name__
@@ -577,10 +658,10 @@ class SwitchingLinearSystem(AbstractStateSpace):
         check_real(self, "tol")
         check_instance(self, "learner", AbstractAlgorithm, optional=True)
 
-    def _fit_series(self, series: list[np.ndarray], data: Data, *, key: Array) -> Fit:
-        own = _unpacked(series)
+    def _fit_series(self, sequences: Sequences, data: Data, *, key: Array) -> Fit:
+        own = _apart(sequences)
         n, k = self.n_latent, self.n_regimes
-        system = _start_system(np.concatenate(series), n, Diagonal(), Diagonal(), False, key)
+        system = _start_system(sequences, n, Diagonal(), Diagonal(), key)
         # regimes begin with different speeds and sizes of shocks
         persistence = jnp.linspace(0.9, 0.3, k) if k > 1 else jnp.full(1, 0.8)
         arrays, static = eqx.partition(system, eqx.is_array)
@@ -597,18 +678,10 @@ class SwitchingLinearSystem(AbstractStateSpace):
         start = models.SwitchingLinearSystem(
             jnp.full(k, 1 / k), stay / jnp.sum(stay, axis=1, keepdims=True), stacked
         )
-        result = fit(
-            start,
-            LBFGS(negative_log_likelihood, self.tol) if self.learner is None else self.learner,
-            own,
-            key=key,
-            max_iter=self.max_iter,
-            progress=self._progress(),
-            checkpoint=self._checkpoint(f"{len(series)} series"),
-        )
-        return _per_row_of(data, result, own.rows)
+        learner = LBFGS(negative_log_likelihood, self.tol) if self.learner is None else self.learner
+        return _per_row_of(data, self._learn(start, learner, sequences, own, key), own)
 
-    def predict_proba(self, X: Any) -> Any:
+    def predict_proba(self, X: Any, *, inputs: Any = None) -> Any:
         """The probability of each regime at each step, given the whole series; approximate."""
-        container: Container = self._validated(X)
-        return container.wrap(self._for_each(_regimes, container.series))
+        container: Container = self._validated(X, inputs)
+        return container.wrap(self._for_each(_regimes, container))

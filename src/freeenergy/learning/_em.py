@@ -11,30 +11,31 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from .._core import AbstractAlgorithm, Data, Info, sum_over_blocks
+from .._core import AbstractAlgorithm, Data, Info, Stream, sum_over_blocks
 from ..models import AbstractExpectationMaximisation, AbstractRegularised
 
 
-def expect_all(model: AbstractExpectationMaximisation, data: Data, temperature: Array) -> tuple[Any, Array]:
+def expect_all(
+    model: AbstractExpectationMaximisation, data: Data | Stream, temperature: Array
+) -> tuple[Any, Array]:
     """Expected statistics and mean free energy of all rows, in blocks of bounded memory.
 
     A model with a prior adds −log p(θ) / rows, so that what is returned is what EM lowers.
     """
-    prepared = model.prepare()
+
+    def block(x: Any, w: Array, model: Any, prepared: Any, temperature: Array) -> tuple[Any, Array]:
+        return model.expect_prepared(prepared, x, w, temperature=temperature, incomplete=data.incomplete)
+
     statistics, free = sum_over_blocks(
-        lambda x, w: model.expect_prepared(
-            prepared, x, w, temperature=temperature, incomplete=data.incomplete
-        ),
-        data,
-        block=model.rows_at_once,
+        block, data, model, model.prepare(), temperature, block=model.rows_at_once
     )
     return statistics, _mean_free_energy(model, free, data)
 
 
-def _mean_free_energy(model: Any, free: Array, data: Data) -> Array:
+def _mean_free_energy(model: Any, free: Array, data: Data | Stream) -> Array:
     if isinstance(model, AbstractRegularised):
         free = free - model.log_prior()
-    return free / jnp.sum(data.weight)
+    return free / data.total
 
 
 def _keep_frozen(new: Any, old: Any, learnable: Any) -> Any:
@@ -89,7 +90,7 @@ class Stepwise(AbstractSweep):
     def __call__(
         self, model: Any, state: Any, data: Data, temperature: Array, maximise: Callable, *, key: Array
     ) -> tuple[Any, Any, Array]:
-        total = jnp.sum(data.weight)
+        total = data.total
         size = min(self.batch_size, data.size)
         order = real_rows_shuffled(data, key)
         arrays, static = eqx.partition(model, eqx.is_array)

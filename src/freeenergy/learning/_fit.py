@@ -10,7 +10,7 @@ import jax
 from jax import Array
 from jax.sharding import NamedSharding, PartitionSpec
 
-from .._core import AbstractAlgorithm, AbstractProgress, Checkpoint, Data, Fit, iterate, silent
+from .._core import AbstractAlgorithm, AbstractProgress, Checkpoint, Data, Fit, Stream, iterate, silent
 from ._em import EM, AllRows, ClosedForm
 from ._gradient import Gradient
 from ._relative import RelativeNewton
@@ -35,7 +35,7 @@ def fit(
     Args:
         model: the model to start from; it is not changed.
         learner: `EM(…)`, `Gradient(…)`, `ClosedForm()` or any `AbstractAlgorithm`.
-        data: an array with a row per observation (or a tree of such arrays, or `Data`).
+        data: an array with a row per observation (or a tree of such arrays, or `Data`, or a `Stream`).
         key: seeds whatever is random.
         weight: a non-negative number per row.
         validation: rows held out for early stopping, as `data`.
@@ -46,16 +46,18 @@ def fit(
     Returns:
         The fitted model with its history.
     """
-    if isinstance(data, Data) and weight is not None:
+    if isinstance(data, Data | Stream) and weight is not None:
         raise ValueError("The 'weight' of fit must be None for Data, which has its own. Got both.")
+    if isinstance(data, Stream):
+        check_sums_rows(learner)
     if validation is not None and not isinstance(learner, Gradient):
         raise ValueError(
             "The 'validation' rows of fit are for early stopping by Gradient. "
             f"Got the learner {type(learner).__name__} instead."
         )
-    rows = data if isinstance(data, Data) else Data.of(data, weight)
-    if _sums_over_blocks(learner):
-        rows = rows.spread()
+    rows = data if isinstance(data, Data | Stream) else Data.of(data, weight)
+    if _sums_rows(learner):
+        rows = rows.spread() if isinstance(rows, Data) else rows
         if rows.mesh is not None:
             # what an earlier fit brought to one device is given to all
             arrays, static = eqx.partition(model, eqx.is_array)
@@ -80,8 +82,17 @@ def fit(
     )
 
 
-def _sums_over_blocks(learner: AbstractAlgorithm) -> bool:
+def _sums_rows(learner: AbstractAlgorithm) -> bool:
     """Whether all that the learner does with rows is to sum over them."""
     return isinstance(learner, ClosedForm | RelativeNewton) or (
         isinstance(learner, EM) and isinstance(learner.sweep, AllRows)
     )
+
+
+def check_sums_rows(learner: AbstractAlgorithm) -> None:
+    """Refuses a learner that needs its rows in memory."""
+    if not _sums_rows(learner):
+        raise ValueError(
+            "Rows that are read in chunks are learned by learners that sum over all of them, such as EM(). "
+            f"Got the learner {type(learner).__name__} instead."
+        )

@@ -21,6 +21,12 @@ class _State(NamedTuple):
     optimiser: Any
 
 
+# a line search names the objective a dozen times: as a program of its own it is traced once
+@eqx.filter_jit
+def _value(objective: Callable[..., Array], free: Any, fixed: Any, batch: Batch) -> Array:
+    return objective(eqx.combine(constrain(free), fixed), batch, jax.random.key(0))
+
+
 class LBFGS(AbstractAlgorithm):
     """L-BFGS with a line search on the unconstrained parameters, for an objective without noise.
 
@@ -38,11 +44,7 @@ class LBFGS(AbstractAlgorithm):
 
     def _loss(self, fixed: Any, data: Data) -> Callable[[Any], Array]:
         batch = Batch(data.x, data.weight / jnp.sum(data.weight))
-
-        def loss(free: Any) -> Array:
-            return self.objective(eqx.combine(constrain(free), fixed), batch, jax.random.key(0))
-
-        return loss
+        return lambda free: _value(self.objective, free, fixed, batch)
 
     def init(self, model: Any, data: Data, *, key: Array) -> _State:
         mask = learnable(model) if self.learnable is None else self.learnable

@@ -141,11 +141,13 @@ def _moved(model: Transformed, change: Array) -> Transformed:
 
 def _look(model: Transformed, data: Data) -> _Look:
     layer, sources = _parts(model)
-    total = jnp.sum(data.weight)
-    # sources along the first axis, so that products run along contiguous rows
-    each = jax.vmap(sources.standard_log_prob, in_axes=1, out_axes=1)
+    total = data.total
 
-    def block(x: Array, w: Array) -> tuple[Array, ...]:
+    def block(
+        x: Array, w: Array, layer: GeneralAffine, sources: AbstractLocationScale
+    ) -> tuple[Array, ...]:
+        # sources along the first axis, so that products run along contiguous rows
+        each = jax.vmap(sources.standard_log_prob, in_axes=1, out_axes=1)
         s = layer.matrix @ x.T + layer.shift[:, None]
         z = (s - sources.loc[:, None]) / sources.scale[:, None]
         log_prob = each(z)
@@ -156,7 +158,7 @@ def _look(model: Transformed, data: Data) -> _Look:
         # padding has a density too, but no weight
         return jnp.sum(log_prob @ w), slope, -bend @ w / sources.scale**2, psi**2 @ w, s**2 @ w
 
-    sums = sum_over_blocks(block, data, block=_ROWS_AT_ONCE)
+    sums = sum_over_blocks(block, data, layer, sources, block=_ROWS_AT_ONCE)
     log_prob, slope, bend, squared, square = jax.tree.map(lambda a: a / total, sums)
     # for sources of the assumed density E[ψ′] = E[ψ²]; only the second knows of kinks
     curvature = jnp.maximum(bend, squared / 2)

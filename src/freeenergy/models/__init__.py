@@ -13,8 +13,10 @@ from ._hmm import (
     AbstractTransition,
     FamilyEmissions,
     InputTransition,
+    LogisticTransition,
     MarkovChain,
     MixtureEmissions,
+    RegressionEmissions,
     TiedTransition,
     Transition,
 )
@@ -23,7 +25,7 @@ from ._kernels import Kernels
 from ._labelled import Labelled
 from ._lda import LatentDirichletAllocation
 from ._linear_gaussian import LinearGaussian, ppca_closed_form
-from ._mixture import Mixture
+from ._mixture import Mixture, Supervised
 from ._series import AbstractSequenceModel, Series, one_series
 from ._softmax import SoftmaxModel
 from ._sparse_coding import (
@@ -99,9 +101,11 @@ __all__ = [
     "LinearGaussian",
     "LinearGaussianSSM",
     "LogCoshSource",
+    "LogisticTransition",
     "MarkovChain",
     "Mixture",
     "MixtureEmissions",
+    "RegressionEmissions",
     "Regressors",
     "Seasonal",
     "Series",
@@ -109,6 +113,7 @@ __all__ = [
     "SparseCoding",
     "StandardNormal",
     "Structural",
+    "Supervised",
     "SwitchingLinearSystem",
     "TiedTransition",
     "Transition",

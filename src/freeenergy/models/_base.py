@@ -23,7 +23,8 @@ class AbstractExpectationMaximisation(eqx.Module, Generic[Statistics]):
         rows_at_once: how many rows `expect` is best given, where there are many.
     """
 
-    rows_at_once: ClassVar[int] = 256
+    # with more, what is formed of them for tens of columns outgrows what a core reaches quickly
+    rows_at_once: ClassVar[int] = 160
 
     @abc.abstractmethod
     def prepare(self) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jax import Array
 
@@ -50,22 +51,24 @@ class Clusters(AbstractExpectationMaximisation[ClusterStatistics]):
     def expect_prepared(
         self, prepared: None, x: Array, weight: Array, *, temperature: Array, incomplete: bool
     ) -> tuple[ClusterStatistics, Array]:
-        rows = x.T
+        """`expect`; rows may have fewer bits than the centroids, in whose bits their blocks are summed."""
+        rows, centroids = x.T, self.centroids.astype(x.dtype)
         filled = jnp.where(jnp.isnan(rows), 0, rows) if incomplete else rows
         squares = jnp.sum(filled**2, axis=0)
         # ‖x − μ‖² − ‖x‖² needs one product; the part that is the same for every k is added at the end
-        relative = -2 * (self.centroids @ filled)
+        relative = -2 * (centroids @ filled)
         if incomplete:
             observed = (~jnp.isnan(rows)).astype(rows.dtype)
-            relative = relative + self.centroids**2 @ observed
+            relative = relative + centroids**2 @ observed
         else:
-            relative = relative + jnp.sum(self.centroids**2, axis=1)[:, None]
+            relative = relative + jnp.sum(centroids**2, axis=1)[:, None]
         free, r = boltzmann(relative, temperature, axis=0)
         r = r * weight[None, :]
         mass = jnp.sum(r, axis=1)
         counts = r @ observed.T if incomplete else mass[:, None]
-        statistics = ClusterStatistics(r @ filled.T, counts, mass)
-        return statistics, jnp.sum(weight * jnp.maximum(free + squares, 0))
+        cost = jnp.sum(weight * jnp.maximum(free + squares, 0))
+        sums = (ClusterStatistics(r @ filled.T, counts, mass), cost)
+        return jax.tree.map(lambda a: a.astype(self.centroids.dtype), sums)
 
     def maximise(self, statistics: ClusterStatistics) -> Clusters:
         seen = statistics.counts > 0

@@ -13,7 +13,15 @@ from jax import Array
 from jax.scipy.special import gammaln
 
 from .._core import boltzmann, buffer, parameter, simplex
-from ..distributions import AbstractConjugatePrior, AbstractExponentialFamily, stack_size
+from ..distributions import (
+    AbstractConjugatePrior,
+    AbstractCovariance,
+    AbstractExponentialFamily,
+    Full,
+    Gaussian,
+    component_axes,
+    stack_size,
+)
 from ..inference import (
     BestPaths,
     Filtered,
@@ -24,15 +32,19 @@ from ..inference import (
     filter,
     sample_paths,
     smooth,
+    solve_semidefinite,
     stationary,
 )
 from ..inference._chain_finite import tempered
 from ._base import AbstractExpectationMaximisation, AbstractRegularised
-from ._mixture import Mixture, MixtureStatistics
+from ._mixture import Mixture, MixtureStatistics, _keep
 from ._series import AbstractSequenceModel, Series
+from ._state_space import Sums, moments_of
 
 # incomplete rows need moments per row and state; this many rows at a time keeps them small
 _INCOMPLETE_BLOCK = 32
+# the same for what transitions need that depend on inputs
+_PAIRS_BLOCK = 256
 
 
 def dirichlet_mode(counts: Array, concentration: Array | None, support: Array) -> Array:
@@ -158,7 +170,7 @@ class TiedTransition(AbstractCountedTransition):
 class InputTransition(AbstractTransition):
     """Transitions that depend on an input u_t:  A(u) = softmax of `logits(u)` along rows.
 
-    It has no closed-form M step: learn it with `Gradient`.
+    It has no closed-form M step: learn it with `Gradient`, or see `LogisticTransition`.
 
     Attributes:
         logits: a module that maps u_t to an array of shape (states, states).
@@ -176,8 +188,123 @@ class InputTransition(AbstractTransition):
         return True
 
 
+class LogisticStatistics(NamedTuple):
+    """What `LogisticTransition` needs of series, for rows i of A and with ũ = (u, 1).
+
+    Attributes:
+        score: slope of the expected log-likelihood in the coefficients, (states, states, inputs + 1).
+        curvature: minus its second derivative in those of a row, flat.
+        lengths: Σ ‖ũ‖¹⁶ over all steps, whose 16th root no ‖ũ‖ exceeds.
+    """
+
+    score: Array
+    curvature: Array
+    lengths: Array
+
+
+def _number(value: Any) -> Array:
+    return jnp.asarray(value, float)
+
+
+def _with_one(inputs: Array) -> Array:
+    """(u, 1), for one or many u."""
+    return jnp.concatenate([inputs, jnp.ones((*inputs.shape[:-1], 1), inputs.dtype)], axis=-1)
+
+
+class LogisticTransition(AbstractTransition):
+    """Transitions by logistic regression on an input u_t:  A(u)[i, j] ∝ exp(w_ij · u + b_ij).
+
+    The M step of EM moves each row of A along Newton's direction d.  Third derivatives of the expected
+    log-likelihood are at most S times the second, S = max_t range_j d_j · ũ_t, so that a step of length
+    log(1 + S) / S never lowers it; near the end this is Newton's method.  Without arrays it is a request:
+    an estimator makes them.
+
+    Attributes:
+        weights: w, shape (states, states, inputs).
+        intercept: b, shape (states, states); −∞ is an impossible transition and stays so.
+        penalty: λ of the prior exp(−½ λ Σ (w² + b²)); zero is maximum likelihood.
+
+    >>> restless = LogisticTransition(jnp.array([[[0.0], [2.0]], [[0.0], [0.0]]]), jnp.zeros((2, 2)))
+    >>> restless.matrix(jnp.array([1.0])).round(3).tolist()
+    [[0.119, 0.881], [0.5, 0.5]]
+    """
+
+    weights: Array | None = parameter(default=None)
+    intercept: Array | None = parameter(default=None)
+    penalty: Array = buffer(converter=_number, default=0.0)
+
+    def _coefficients(self) -> Array:
+        """w and b side by side."""
+        if self.weights is None or self.intercept is None:
+            raise ValueError("LogisticTransition has no values yet. Pass them, or fit an HMM that has it.")
+        return jnp.concatenate([self.weights, self.intercept[..., None]], axis=-1)
+
+    def matrix(self, inputs: Array | None = None) -> Array:
+        if inputs is None:
+            raise ValueError("LogisticTransition needs the inputs of every time step. Got None.")
+        return jax.nn.softmax(self._coefficients() @ _with_one(inputs), axis=-1)
+
+    @property
+    def varies(self) -> bool:
+        return True
+
+    def expect(
+        self, inputs: Array, before: Array, later: Array, kernel: Callable[[Array], Array]
+    ) -> LogisticStatistics:
+        """Sums over steps for the expected pairs before_i kernel(A(u))_ij later_j of each."""
+        size, width = before.shape[-1], inputs.shape[-1] + 1
+        eye = jnp.eye(size, dtype=before.dtype)
+
+        def block(total: LogisticStatistics, part: Any) -> tuple[LogisticStatistics, None]:
+            u, old, new = part
+            A = jax.vmap(self.matrix)(u)
+            u = _with_one(u)
+            pairs = old[:, :, None] * kernel(A) * new[:, None, :]
+            left = jnp.sum(pairs, axis=2)
+            score = jnp.einsum("nij,na->ija", pairs - left[..., None] * A, u)
+            spread = A[..., :, None] * (eye[None, None] - A[..., None, :]) * left[..., None, None]
+            squares = (u[:, :, None] * u[:, None, :]).reshape(len(u), -1)
+            curvature = jnp.einsum("nijl,nc->ijlc", spread, squares)
+            lengths = jnp.where(jnp.any(left > 0, axis=1), jnp.sum(u**2, axis=1) ** 8, 0)
+            curvature = curvature.reshape(size, size, size, width, width).swapaxes(2, 3)
+            found = LogisticStatistics(
+                score, curvature.reshape(size, size * width, size * width), jnp.sum(lengths)
+            )
+            return jax.tree.map(jnp.add, total, found), None
+
+        zero = jnp.zeros((size, size * width, size * width), before.dtype)
+        start = LogisticStatistics(zero[:, 0].reshape(size, size, width), zero, zero[0, 0, 0])
+        parts = tuple(_blocks(a, _PAIRS_BLOCK) for a in (inputs, before, later))
+        return jax.lax.scan(block, start, parts)[0]
+
+    def maximise(self, statistics: LogisticStatistics) -> LogisticTransition:
+        """A member that explains the expected pairs better, or is the best."""
+        now = self._coefficients()
+        possible = jnp.isfinite(now)
+        size, _, width = now.shape
+        slope = statistics.score - self.penalty * jnp.where(possible, now, 0)
+        eye = jnp.eye(size * width, dtype=now.dtype)
+        curvature = statistics.curvature + self.penalty * eye[None]
+        step = jax.vmap(solve_semidefinite)(curvature, slope.reshape(size, size * width, 1))
+        step = jnp.where(possible, step.reshape(now.shape), 0)
+        gaps = jnp.sqrt(jnp.sum((step[:, :, None] - step[:, None, :]) ** 2, axis=-1))
+        bound = jnp.max(gaps, axis=(1, 2)) * statistics.lengths ** (1 / 16)
+        share = jnp.where(bound > 0, jnp.log1p(bound) / jnp.where(bound > 0, bound, 1), 1)
+        new = now + share[:, None, None] * step
+        return LogisticTransition(new[..., :-1], new[..., -1], self.penalty)
+
+    def log_prior(self) -> Array:
+        """Up to a constant."""
+        now = self._coefficients()
+        return -0.5 * self.penalty * jnp.sum(jnp.where(jnp.isfinite(now), now, 0) ** 2)
+
+
 class AbstractEmissions(eqx.Module):
-    """A distribution of the observation for each of K states; rows of `x` are time steps."""
+    """A distribution of the observation for each of K states; rows of `x` are time steps.
+
+    `inputs` are what is known beside the observations: a row for each row of `x`, or one where `x` is
+    one row; None where nothing is.
+    """
 
     @property
     @abc.abstractmethod
@@ -189,15 +316,15 @@ class AbstractEmissions(eqx.Module):
         """What of the densities does not depend on the rows."""
 
     @abc.abstractmethod
-    def log_probs(self, prepared: Array, x: Array, incomplete: bool) -> Array:
+    def log_probs(self, prepared: Array, x: Array, incomplete: bool, inputs: Array | None) -> Array:
         """log p(x_n | k) at [n, k]; NaN is marginalised."""
 
     @abc.abstractmethod
-    def expect(self, prepared: Array, x: Array, r: Array, incomplete: bool) -> MixtureStatistics:
+    def expect(self, prepared: Array, x: Array, r: Array, incomplete: bool, inputs: Array | None) -> Any:
         """Expected statistics under the probabilities r[n, k] of the states."""
 
     @abc.abstractmethod
-    def maximise(self, statistics: MixtureStatistics) -> AbstractEmissions:
+    def maximise(self, statistics: Any) -> AbstractEmissions:
         """The most probable members for expected `statistics`."""
 
     @abc.abstractmethod
@@ -205,22 +332,22 @@ class AbstractEmissions(eqx.Module):
         """log density of the parameters, zero without a prior."""
 
     @abc.abstractmethod
-    def sample(self, state: Array, *, key: Array) -> Array:
+    def sample(self, state: Array, inputs: Array | None, *, key: Array) -> Array:
         """An observation in `state`."""
 
     @abc.abstractmethod
-    def complete_mean(self, x: Array) -> Array:
+    def complete_mean(self, x: Array, inputs: Array | None) -> Array:
         """For each state, one row `x` with NaN replaced by means given the observed entries."""
 
     @abc.abstractmethod
-    def complete_sample(self, x: Array, state: Array, *, key: Array) -> Array:
+    def complete_sample(self, x: Array, state: Array, inputs: Array | None, *, key: Array) -> Array:
         """One row `x` with NaN drawn given the observed entries and `state`."""
 
 
-def _blocks(a: Array) -> Array:
+def _blocks(a: Array, size: int = _INCOMPLETE_BLOCK) -> Array:
     """Rows in blocks, padded with zeros."""
-    padded = jnp.concatenate([a, jnp.zeros((-len(a) % _INCOMPLETE_BLOCK, *a.shape[1:]), a.dtype)])
-    return padded.reshape(-1, _INCOMPLETE_BLOCK, *a.shape[1:])
+    padded = jnp.concatenate([a, jnp.zeros((-len(a) % size, *a.shape[1:]), a.dtype)])
+    return padded.reshape(-1, size, *a.shape[1:])
 
 
 class FamilyEmissions(AbstractEmissions):
@@ -253,7 +380,7 @@ class FamilyEmissions(AbstractEmissions):
     def _exact(self, incomplete: bool) -> bool:
         return not incomplete or self.members.masks_missing
 
-    def log_probs(self, prepared: Array, x: Array, incomplete: bool) -> Array:
+    def log_probs(self, prepared: Array, x: Array, incomplete: bool, inputs: Array | None = None) -> Array:
         mixture = self._mixture()
         member = mixture.component(0)
 
@@ -271,7 +398,9 @@ class FamilyEmissions(AbstractEmissions):
         )
         return parts.reshape(-1, self.size)[: len(x)]
 
-    def expect(self, prepared: Array, x: Array, r: Array, incomplete: bool) -> MixtureStatistics:
+    def expect(
+        self, prepared: Array, x: Array, r: Array, incomplete: bool, inputs: Array | None = None
+    ) -> MixtureStatistics:
         mixture = self._mixture()
         member = mixture.component(0)
 
@@ -299,13 +428,13 @@ class FamilyEmissions(AbstractEmissions):
     def log_prior(self) -> Array:
         return self._mixture().log_prior()
 
-    def sample(self, state: Array, *, key: Array) -> Array:
+    def sample(self, state: Array, inputs: Array | None = None, *, key: Array) -> Array:
         return self.member(state).sample(key=key)
 
-    def complete_mean(self, x: Array) -> Array:
+    def complete_mean(self, x: Array, inputs: Array | None = None) -> Array:
         return self._mixture()._over_components(lambda c: c.complete_mean(x))
 
-    def complete_sample(self, x: Array, state: Array, *, key: Array) -> Array:
+    def complete_sample(self, x: Array, state: Array, inputs: Array | None = None, *, key: Array) -> Array:
         return self.member(state).complete_sample(x, key=key)
 
 
@@ -367,10 +496,12 @@ class MixtureEmissions(AbstractEmissions):
         )
         return parts.reshape(-1, *self.mixtures.weights.shape)[: len(x)]
 
-    def log_probs(self, prepared: Array, x: Array, incomplete: bool) -> Array:
+    def log_probs(self, prepared: Array, x: Array, incomplete: bool, inputs: Array | None = None) -> Array:
         return jax.nn.logsumexp(self._log_joint(prepared, x, incomplete), axis=-1)
 
-    def expect(self, prepared: Array, x: Array, r: Array, incomplete: bool) -> MixtureStatistics:
+    def expect(
+        self, prepared: Array, x: Array, r: Array, incomplete: bool, inputs: Array | None = None
+    ) -> MixtureStatistics:
         member = self._one(0).component(0)
         shares = boltzmann(-self._log_joint(prepared, x, incomplete))[1] * r[..., None]
 
@@ -411,14 +542,153 @@ class MixtureEmissions(AbstractEmissions):
     def log_prior(self) -> Array:
         return jnp.sum(self._over_states(lambda m: m.log_prior()))
 
-    def sample(self, state: Array, *, key: Array) -> Array:
+    def sample(self, state: Array, inputs: Array | None = None, *, key: Array) -> Array:
         return self._one(state).sample(key=key)
 
-    def complete_mean(self, x: Array) -> Array:
+    def complete_mean(self, x: Array, inputs: Array | None = None) -> Array:
         return self._over_states(lambda m: m.complete_mean(x))
 
-    def complete_sample(self, x: Array, state: Array, *, key: Array) -> Array:
+    def complete_sample(self, x: Array, state: Array, inputs: Array | None = None, *, key: Array) -> Array:
         return self._one(state).complete_sample(x, key=key)
+
+
+class RegressionEmissions(AbstractEmissions):
+    """A linear regression on the input u_t for each state:  y_t ~ N(W_k u_t + b_k, Σ_k).
+
+    Its M step is weighted least squares.  Without arrays it is a request of a structure for Σ: an
+    estimator makes them.
+
+    Attributes:
+        weights: W, shape (states, outputs, inputs).
+        intercept: b, shape (states, outputs).
+        covariance: Σ, a stack; `Tied(…)` shares one among the states.
+    """
+
+    weights: Array | None = parameter(default=None)
+    intercept: Array | None = parameter(default=None)
+    covariance: AbstractCovariance = Full()
+
+    def _coefficients(self) -> Array:
+        """W and b side by side."""
+        if self.weights is None or self.intercept is None:
+            raise ValueError("RegressionEmissions has no values yet. Pass them, or fit an HMM that has it.")
+        return jnp.concatenate([self.weights, self.intercept[..., None]], axis=-1)
+
+    def _known(self, inputs: Array | None) -> Array:
+        if inputs is None:
+            raise ValueError("RegressionEmissions needs the inputs of every time step. Got None.")
+        return _with_one(inputs)
+
+    def _about_zero(self) -> FamilyEmissions:
+        """The laws of the residuals."""
+        return FamilyEmissions(Gaussian(jnp.zeros(self._coefficients().shape[:2]), self.covariance))
+
+    def at(self, inputs: Array | None) -> FamilyEmissions:
+        """The emissions at one input."""
+        means = self._coefficients() @ self._known(inputs)
+        return FamilyEmissions(Gaussian(means, self.covariance))
+
+    @property
+    def size(self) -> int:
+        return len(self._coefficients())
+
+    def prepare(self) -> Array:
+        return self._about_zero().prepare()
+
+    def log_probs(self, prepared: Array, x: Array, incomplete: bool, inputs: Array | None = None) -> Array:
+        coefficients = self._coefficients()
+        member = self._about_zero().member(0)
+
+        def plain(rows: Array, known: Array) -> Array:
+            gaps = rows[:, None] - jnp.einsum("na,kda->nkd", known, coefficients)
+            return jnp.einsum("nkf,kf->nk", jax.vmap(jax.vmap(member.features))(gaps), prepared)
+
+        def careful(rows: Array, known: Array) -> Array:
+            def one(row: Array, known: Array) -> Array:
+                members = self.at(known[:-1])._mixture()
+                return members._over_components(lambda c: c.log_prob(row))
+
+            return jax.vmap(one)(rows, known)
+
+        known = self._known(inputs)
+        if not incomplete or self.covariance.separable:
+            return plain(x, known)
+        parts = jax.lax.map(
+            lambda part: jax.lax.cond(jnp.any(jnp.isnan(part[0])), careful, plain, *part),
+            (_blocks(x), _blocks(known)),
+        )
+        return parts.reshape(-1, self.size)[: len(x)]
+
+    def expect(
+        self, prepared: Array, x: Array, r: Array, incomplete: bool, inputs: Array | None = None
+    ) -> Sums:
+        def plain(rows: Array, known: Array, r: Array) -> Sums:
+            weighted = r[:, :, None] * known[:, None]
+            return Sums(
+                jnp.sum(r, axis=0),
+                jnp.einsum("nka,nb->kab", weighted, known),
+                jnp.einsum("nd,nka->kda", rows, weighted),
+                jnp.einsum("nk,nd,ne->kde", r, rows, rows),
+            )
+
+        def careful(rows: Array, known: Array, r: Array) -> Sums:
+            def one(row: Array, known: Array) -> Any:
+                return self.at(known[:-1])._mixture()._over_components(lambda c: c._conditional(row)[:2])
+
+            filled, rest = jax.vmap(one)(rows, known)
+            weighted = r[:, :, None] * known[:, None]
+            return Sums(
+                jnp.sum(r, axis=0),
+                jnp.einsum("nka,nb->kab", weighted, known),
+                jnp.einsum("nkd,nka->kda", filled, weighted),
+                jnp.einsum("nk,nkd,nke->kde", r, filled, filled) + jnp.einsum("nk,nkde->kde", r, rest),
+            )
+
+        def block(total: Sums, part: Any) -> tuple[Sums, None]:
+            new = jax.lax.cond(jnp.any(jnp.isnan(part[0])), careful, plain, *part)
+            return jax.tree.map(jnp.add, total, new), None
+
+        known = self._known(inputs)
+        if not incomplete:
+            return plain(x, known, r)
+        shapes = jax.eval_shape(plain, x, known, r)
+        zero = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), shapes)
+        return jax.lax.scan(block, zero, (_blocks(x), _blocks(known), _blocks(r)))[0]
+
+    def maximise(self, statistics: Sums) -> RegressionEmissions:
+        held = self._coefficients()
+        learned = (True,) * held.shape[2]
+        new = jax.vmap(lambda sums, w: sums.solve(w, learned))(statistics, held)
+        scatter = jax.vmap(lambda sums, w: sums.scatter(w))(statistics, new)
+        # a state that explains nothing keeps what it had
+        empty = statistics.weight <= 1e-10 * jnp.sum(statistics.weight)
+        weight = jnp.maximum(statistics.weight, jnp.finfo(held.dtype).tiny)
+        fitted = self.covariance.from_moments(
+            jnp.broadcast_to(weight[:, None], held.shape[:2]),
+            jnp.zeros_like(held[..., 0]),
+            jax.vmap(lambda m: moments_of(self.covariance, m))(scatter),
+        )
+        covariance = jax.tree.map(
+            lambda axis, a, b: _keep(a, b, empty if axis == 0 else None),
+            component_axes(self.covariance),
+            fitted,
+            self.covariance,
+            is_leaf=lambda a: a is None,
+        )
+        new = _keep(new, held, empty)
+        return RegressionEmissions(new[..., :-1], new[..., -1], covariance)
+
+    def log_prior(self) -> Array:
+        return jnp.zeros(())
+
+    def sample(self, state: Array, inputs: Array | None = None, *, key: Array) -> Array:
+        return self.at(inputs).sample(state, key=key)
+
+    def complete_mean(self, x: Array, inputs: Array | None = None) -> Array:
+        return self.at(inputs).complete_mean(x)
+
+    def complete_sample(self, x: Array, state: Array, inputs: Array | None = None, *, key: Array) -> Array:
+        return self.at(inputs).complete_sample(x, state, key=key)
 
 
 def _as_transition(value: Any) -> AbstractTransition:
@@ -432,18 +702,20 @@ def _as_emissions(value: Any) -> AbstractEmissions:
 
 
 class HMMStatistics(NamedTuple):
-    """Expected counts of first states and of pairs of states, and what the emissions need."""
+    """Expected counts of first states, what the transition needs (of most, expected counts of pairs of
+    states), and what the emissions need."""
 
     starts: Array
-    pairs: Array
-    emissions: MixtureStatistics
+    pairs: Any
+    emissions: Any
 
 
 class HMM(AbstractExpectationMaximisation[HMMStatistics], AbstractSequenceModel, AbstractRegularised):
     """A hidden Markov model:  p(x, y) = π(x_1) Π_t A(x_{t−1}, x_t) Π_t p(y_t | x_t).
 
     Rows of A are the states that are left: A[i, j] = p(next = j | now = i).  EM for it is the
-    Baum–Welch algorithm, at temperature zero Viterbi training.
+    Baum–Welch algorithm, at temperature zero Viterbi training.  Both A and the emissions may depend on
+    the inputs u_t of a series; A(u_t) leads to x_t.
 
     Attributes:
         initial: π; None starts from the stationary distribution of A.
@@ -484,13 +756,17 @@ class HMM(AbstractExpectationMaximisation[HMMStatistics], AbstractSequenceModel,
         return FiniteBeliefs(None if self.transition.varies else self.transition.matrix())
 
     def _steps(self, series: Series, incomplete: bool = True) -> FiniteStep:
-        logs = self.emissions.log_probs(self.emissions.prepare(), series.values, incomplete)
-        transition = None
-        if self.transition.varies:
-            if series.inputs is None:
-                raise ValueError("A transition that varies needs the inputs of every time step. Got None.")
-            transition = jax.vmap(self.transition.matrix)(series.inputs)
-        return FiniteStep(self._allowed(logs, series), transition)
+        prepared = self.emissions.prepare()
+        logs = self.emissions.log_probs(prepared, series.values, incomplete, series.inputs)
+        return FiniteStep(self._allowed(logs, series), self._matrices(series.inputs))
+
+    def _matrices(self, inputs: Array | None) -> Array | None:
+        """A(u_t) for each step, if it varies."""
+        if not self.transition.varies:
+            return None
+        if inputs is None:
+            raise ValueError("A transition that varies needs the inputs of every time step. Got None.")
+        return jax.vmap(self.transition.matrix)(inputs)
 
     def _allowed(self, logs: Array, series: Series) -> Array:
         """Log-likelihoods with known states alone possible."""
@@ -531,64 +807,96 @@ class HMM(AbstractExpectationMaximisation[HMMStatistics], AbstractSequenceModel,
         steps = self._steps(series, incomplete)
         return best_paths(self.start(), fixed, steps, n, series.starts, series.real)
 
-    def forecast(self, series: Series, steps: int, *, incomplete: bool = True) -> tuple[Array, Array]:
-        """p(x) and E[y] for each of the `steps` after the last real one of a single series."""
-        now = self.filter(series, incomplete=incomplete).filtered[-1]
-        matrix = self.transition.matrix()
+    def forecast(
+        self, series: Series, steps: int, *, incomplete: bool = True, inputs: Array | None = None
+    ) -> tuple[Array, Array]:
+        """p(x) and E[y] for each of the `steps` after the last real one of a single series.
 
-        def body(belief: Array, _: None) -> tuple[Array, Array]:
+        `inputs` are those of these steps.
+        """
+        now = self.filter(series, incomplete=incomplete).filtered[-1]
+        matrices = self._matrices(inputs)
+        fixed = self.transition.matrix() if matrices is None else None
+
+        def body(belief: Array, own: Array | None) -> tuple[Array, Array]:
+            matrix: Any = fixed if own is None else own
             belief = belief @ matrix
             return belief, belief
 
-        beliefs = jax.lax.scan(body, now, None, length=steps)[1]
-        return beliefs, beliefs @ self.means()
+        beliefs = jax.lax.scan(body, now, matrices, length=steps)[1]
+        if inputs is None:
+            return beliefs, beliefs @ self.means()
+        return beliefs, jnp.einsum("tk,tkd->td", beliefs, jax.vmap(self.means)(inputs))
 
-    def means(self) -> Array:
-        """E[y | x = k] for each state k."""
-        nothing = jnp.full(self._width(), jnp.nan)
-        return self.emissions.complete_mean(nothing)
+    def means(self, inputs: Array | None = None) -> Array:
+        """E[y | x = k] for each state k, given the inputs of a step."""
 
-    def _width(self) -> int:
-        return jax.eval_shape(lambda: self.emissions.sample(jnp.asarray(0), key=jax.random.key(0))).shape[0]
+        def draw() -> Array:
+            return self.emissions.sample(jnp.asarray(0), inputs, key=jax.random.key(0))
 
-    def sample_with_states(self, length: int, *, key: Array) -> tuple[Array, Array]:
+        nothing = jnp.full(jax.eval_shape(draw).shape, jnp.nan)
+        return self.emissions.complete_mean(nothing, inputs)
+
+    def sample_with_states(
+        self, length: int, *, key: Array, inputs: Array | None = None
+    ) -> tuple[Array, Array]:
         """The hidden states and the values of a series."""
         first, rest, draw = jax.random.split(key, 3)
-        logs = jnp.log(self.transition.matrix())
+        matrices = self._matrices(inputs)
+        # after each state the next is drawn, with the inputs of its own step
+        logs = None if matrices is None else jnp.roll(jnp.log(matrices), -1, axis=0)
+        fixed = jnp.log(self.transition.matrix()) if matrices is None else None
 
-        def body(state: Array, k: Array) -> tuple[Array, Array]:
-            return jax.random.categorical(k, logs[state]), state
+        def body(state: Array, at: tuple[Array, Array | None]) -> tuple[Array, Array]:
+            k, own = at
+            rows: Any = fixed if own is None else own
+            return jax.random.categorical(k, rows[state]), state
 
         state = jax.random.categorical(first, jnp.log(self.start()))
-        _, states = jax.lax.scan(body, state, jax.random.split(rest, length))
+        _, states = jax.lax.scan(body, state, (jax.random.split(rest, length), logs))
         keys = jax.random.split(draw, length)
-        return states, jax.vmap(lambda s, k: self.emissions.sample(s, key=k))(states, keys)
 
-    def sample(self, length: int, *, key: Array) -> Array:
-        return self.sample_with_states(length, key=key)[1]
+        def emit(s: Array, u: Array | None, k: Array) -> Array:
+            return self.emissions.sample(s, u, key=k)
+
+        return states, jax.vmap(emit)(states, inputs, keys)
+
+    def sample(self, length: int, *, key: Array, inputs: Array | None = None) -> Array:
+        return self.sample_with_states(length, key=key, inputs=inputs)[1]
 
     def complete_mean(self, series: Series) -> Array:
         gamma = self.smooth(series).marginals
 
-        def row(x: Array, g: Array) -> Array:
-            return jnp.where(jnp.isnan(x), g @ self.emissions.complete_mean(x), x)
+        def row(x: Array, g: Array, u: Array | None) -> Array:
+            return jnp.where(jnp.isnan(x), g @ self.emissions.complete_mean(x, u), x)
 
-        return jax.vmap(row)(series.values, gamma)
+        return jax.vmap(row)(series.values, gamma, series.inputs)
 
     def complete_sample(self, series: Series, *, key: Array) -> Array:
         path_key, fill_key = jax.random.split(key)
         states = self.sample_states(series, key=path_key)
         keys = jax.random.split(fill_key, len(states))
-        return jax.vmap(lambda x, s, k: self.emissions.complete_sample(x, s, key=k))(
-            series.values, states, keys
-        )
 
-    def prepare(self) -> tuple[Array, Array, Array]:
-        return self.emissions.prepare(), self.start(), self.transition.matrix()
+        def fill(x: Array, s: Array, u: Array | None, k: Array) -> Array:
+            return self.emissions.complete_sample(x, s, u, key=k)
+
+        return jax.vmap(fill)(series.values, states, series.inputs, keys)
+
+    def _learned(self) -> AbstractCountedTransition | LogisticTransition:
+        if not isinstance(self.transition, AbstractCountedTransition | LogisticTransition):
+            raise ValueError(
+                "EM needs a transition that counts or logistic regression determine. "
+                f"Got {type(self.transition).__name__}, which is learned with Gradient."
+            )
+        return self.transition
+
+    def prepare(self) -> tuple[Array, Array, Array | None]:
+        learned = self._learned()
+        return self.emissions.prepare(), self.start(), None if learned.varies else learned.matrix()
 
     def expect_prepared(
         self,
-        prepared: tuple[Array, Array, Array],
+        prepared: tuple[Array, Array, Array | None],
         x: Series,
         weight: Array,
         *,
@@ -600,32 +908,50 @@ class HMM(AbstractExpectationMaximisation[HMMStatistics], AbstractSequenceModel,
         series = jax.tree.map(lambda a: jnp.swapaxes(a, 0, 1), x)
         length, rows = series.real.shape
         values = series.values.reshape(length * rows, -1)
-        logs = self.emissions.log_probs(coefficients, values, incomplete).reshape(length, rows, -1)
-        logs = self._allowed(logs, series)
+        inputs = None if series.inputs is None else series.inputs.reshape(length * rows, -1)
+        logs = self.emissions.log_probs(coefficients, values, incomplete, inputs)
+        logs = self._allowed(logs.reshape(length, rows, -1), series)
+        matrices = self._matrices(inputs)
+        if matrices is not None:
+            matrices = matrices.reshape(length, rows, *matrices.shape[1:])
         # how much of a pair that ends at t counts
         joined = jnp.where(series.real & ~series.starts, weight[None, :], 0)[..., None]
 
-        def warm() -> tuple[Array, Array, Array]:
-            start, matrix = tempered(initial, temperature), tempered(transition, temperature)
-            beliefs = FiniteBeliefs(matrix)
+        def pairs_of(before: Array, later: Array, kernel: Callable[[Any], Array]) -> Any:
+            """What the transition needs of the expected pairs before_i kernel(A)_ij later_j."""
+            learned = self._learned()
+            if isinstance(learned, AbstractCountedTransition):
+                return kernel(transition) * _product(before[:-1], later[1:])
+            pushes = _flat(series.inputs[1:])
+            return learned.expect(pushes, _flat(before[:-1]), _flat(later[1:]), kernel)
 
-            def one(logs: Array, starts: Array, real: Array) -> tuple[Filtered, Array]:
-                steps = FiniteStep(logs / temperature)
+        def warm() -> tuple[Array, Any, Array]:
+            def kernel(matrix: Array) -> Array:
+                return tempered(matrix, temperature)
+
+            start = tempered(initial, temperature)
+            beliefs = FiniteBeliefs(None if transition is None else kernel(transition))
+            kernels = None if matrices is None else kernel(matrices)
+
+            def one(
+                logs: Array, kernels: Array | None, starts: Array, real: Array
+            ) -> tuple[Filtered, Array]:
+                steps = FiniteStep(logs / temperature, kernels)
                 result = filter(beliefs, start, steps, None, starts, real)
                 return result, smooth(beliefs, result, steps, starts, real).marginals
 
-            result, gamma = jax.vmap(one, 1, 1)(logs, series.starts, series.real)
+            result, gamma = jax.vmap(one, 1, 1)(logs, kernels, series.starts, series.real)
             later = joined * gamma / jnp.where(result.predicted > 0, result.predicted, 1)
-            pairs = matrix * _product(result.filtered[:-1], later[1:])
-            return gamma, pairs, temperature * jnp.sum(result.log_evidence, axis=0)
+            score = temperature * jnp.sum(result.log_evidence, axis=0)
+            return gamma, pairs_of(result.filtered, later, kernel), score
 
-        def cold() -> tuple[Array, Array, Array]:
-            def one(logs: Array, starts: Array, real: Array) -> tuple[Array, Array]:
-                best = best_paths(initial, transition, FiniteStep(logs), 1, starts, real)
+        def cold() -> tuple[Array, Any, Array]:
+            def one(logs: Array, matrices: Array | None, starts: Array, real: Array) -> tuple[Array, Array]:
+                best = best_paths(initial, transition, FiniteStep(logs, matrices), 1, starts, real)
                 return jax.nn.one_hot(best.states[:, 0], self.size, dtype=logs.dtype), best.log_prob[0]
 
-            gamma, score = jax.vmap(one, 1, (1, 0))(logs, series.starts, series.real)
-            return gamma, _product(gamma[:-1], (joined * gamma)[1:]), score
+            gamma, score = jax.vmap(one, 1, (1, 0))(logs, matrices, series.starts, series.real)
+            return gamma, pairs_of(gamma, joined * gamma, jnp.ones_like), score
 
         gamma, pairs, score = jax.lax.cond(temperature > 0, warm, cold)
         counted = jnp.where(series.real, weight[None, :], 0)[..., None] * gamma
@@ -635,22 +961,17 @@ class HMM(AbstractExpectationMaximisation[HMMStatistics], AbstractSequenceModel,
             # a step of which nothing was seen says nothing about the emissions
             r = jnp.where(jnp.all(jnp.isnan(values), axis=1)[:, None], 0, r)
         statistics = HMMStatistics(
-            begins, pairs, self.emissions.expect(coefficients, values, r, incomplete)
+            begins, pairs, self.emissions.expect(coefficients, values, r, incomplete, inputs)
         )
         return statistics, jnp.sum(jnp.where(weight > 0, -weight * score, 0))
 
     def maximise(self, statistics: HMMStatistics) -> HMM:
-        if not isinstance(self.transition, AbstractCountedTransition):
-            raise ValueError(
-                f"EM needs a transition that counts determine. Got {type(self.transition).__name__}, "
-                "which is learned with Gradient."
-            )
+        learned = self._learned()
         emissions = self.emissions.maximise(statistics.emissions)
-        if self.initial is not None:
-            initial = dirichlet_mode(statistics.starts, self.concentration, self.initial > 0)
-            transition = self.transition.maximise(statistics.pairs)
-            return HMM(initial, transition, emissions, self.concentration)
-        return HMM(None, self._stationary_maximise(self.transition, statistics), emissions)
+        if self.initial is None and isinstance(learned, AbstractCountedTransition):
+            return HMM(None, self._stationary_maximise(learned, statistics), emissions)
+        initial = dirichlet_mode(statistics.starts, self.concentration, self.start() > 0)
+        return HMM(initial, learned.maximise(statistics.pairs), emissions, self.concentration)
 
     def _stationary_maximise(
         self, transition: AbstractCountedTransition, statistics: HMMStatistics
@@ -687,16 +1008,21 @@ class HMM(AbstractExpectationMaximisation[HMMStatistics], AbstractSequenceModel,
 
     def log_prior(self) -> Array:
         total = self.emissions.log_prior()
-        if isinstance(self.transition, AbstractCountedTransition):
+        if isinstance(self.transition, AbstractCountedTransition | LogisticTransition):
             total = total + self.transition.log_prior()
         if self.initial is not None:
             total = total + dirichlet_log_density(self.initial, self.concentration)
         return total
 
 
+def _flat(a: Array) -> Array:
+    """Steps of all series as rows."""
+    return a.reshape(-1, a.shape[-1])
+
+
 def _product(left: Array, right: Array) -> Array:
     """Σ over time and series of the outer products of the last axes."""
-    return left.reshape(-1, left.shape[-1]).T @ right.reshape(-1, right.shape[-1])
+    return _flat(left).T @ _flat(right)
 
 
 class MarkovStatistics(NamedTuple):
@@ -793,7 +1119,7 @@ class MarkovChain(
 
         return jax.lax.scan(body, self._each(now, series), None, length=steps)[1]
 
-    def sample(self, length: int, *, key: Array) -> Array:
+    def sample(self, length: int, *, key: Array, inputs: Array | None = None) -> Array:
         first, rest = jax.random.split(key)
         logs = jnp.log(self.transition)
         columns = jnp.arange(len(self.initial))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 from jax import Array
@@ -16,6 +18,11 @@ Document = tuple[Array, Array]
 _MOST_STEPS = 200
 # during learning γ need not stand still: the bound holds for any
 _MOST_STEPS_LEARNING = 30
+_TOGETHER = 8
+# words per column up to which a product with a dense matrix is faster than a sum at scattered places
+_DENSE = 64
+# documents narrower than this are not worth a program of their own
+_NARROW = 32
 
 
 def log_beta(alpha: Array) -> Array:
@@ -99,6 +106,55 @@ class LatentDirichletAllocation(AbstractExpectationMaximisation[Array], Abstract
         factors = self.topics().T[words]
         return self._bound(self.recognise(factors, counts, tol), factors, counts)
 
+    def left_to_right(self, words: Array, real: Array, particles: int, *, key: Array) -> Array:
+        """Logs of `particles` independent unbiased estimates of p(words in their order).
+
+        The words are taken up one by one.  Before each, the topics of those before it are redrawn, one
+        after the other given the rest, which leaves their posterior as it is; then the estimate is
+        multiplied by p(word | those topics), and a topic of the word is drawn.
+
+        Args:
+            words: the number of each word, padded at the end.
+            real: which of them are no padding.
+            particles: how many estimates.
+            key: seeds the draws.
+        """
+        factors = self.topics().T[words]
+        numbers = jnp.arange(len(self.alpha))
+
+        def one(topic: Array) -> Array:
+            return (numbers == topic).astype(self.alpha.dtype)
+
+        def draw(counts: Array, i: Array, noise: Array) -> tuple[Array, Array]:
+            mass = jnp.cumsum((counts + self.alpha) * factors[i])
+            return jnp.sum(mass < noise * mass[-1]), mass[-1]
+
+        def take_up(n: Array, state: tuple[Array, Array, Array], key: Array) -> tuple[Array, Array, Array]:
+            topics, counts, total = state
+            noise = jax.random.uniform(jax.random.fold_in(key, n), words.shape, counts.dtype)
+
+            def redraw(i: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
+                topics, counts = state
+                counts = counts - one(topics[i])
+                topic = draw(counts, i, noise[i])[0]
+                return topics.at[i].set(topic), counts + one(topic)
+
+            topics, counts = jax.lax.fori_loop(0, n, redraw, (topics, counts))
+            topic, mass = draw(counts, n, noise[n])
+            share = mass / (jnp.sum(counts) + jnp.sum(self.alpha))
+            return (
+                topics.at[n].set(topic),
+                counts + jnp.where(real[n], one(topic), 0),
+                total + jnp.where(real[n], jnp.log(share), 0),
+            )
+
+        def particle(key: Array) -> Array:
+            zero = jnp.zeros_like(self.alpha)
+            start = jnp.zeros(words.shape, numbers.dtype), zero, zero[0]
+            return jax.lax.fori_loop(0, len(words), lambda n, s: take_up(n, s, key), start)[2]
+
+        return jax.vmap(particle)(jax.random.split(key, particles))
+
     def prepare(self) -> Array:
         """exp E[log φ], (words, topics)."""
         return jnp.exp(expected_log(self.counts + self.eta)).T
@@ -115,11 +171,25 @@ class LatentDirichletAllocation(AbstractExpectationMaximisation[Array], Abstract
             theta = jnp.exp(expected_log(gamma))
             return counts / (factors @ theta), theta, -self._bound(gamma, factors, counts)
 
-        words, counts = x
-        shares, theta, free = jax.vmap(one)(words, counts)
-        shares = shares * weight[:, None]
-        per_word = jnp.zeros_like(table).at[words].add(shares[:, :, None] * theta[:, None, :])
-        return (per_word * table).T, jnp.vdot(weight, free)
+        def narrow(width: int) -> tuple[Array, Array]:
+            words, counts = x[0][:, :width], x[1][:, :width]
+            # so few documents at a time stay in the cache while γ is iterated
+            shares, theta, free = jax.lax.map(lambda d: one(*d), (words, counts), batch_size=_TOGETHER)
+            shares = shares * weight[:, None]
+            if len(table) <= _DENSE * width:
+                documents = jnp.arange(len(words))[:, None]
+                dense = jnp.zeros((len(table), len(words)), table.dtype).at[words, documents].add(shares)
+                per_word = dense @ theta
+            else:
+                per_word = jnp.zeros_like(table).at[words].add(shares[:, :, None] * theta[:, None, :])
+            return (per_word * table).T, jnp.vdot(weight, free)
+
+        # counts of zero come last: no more columns than the longest document needs
+        widest = x[0].shape[1]
+        widths = [w for w in (widest // 8, widest // 4, widest // 2) if w >= _NARROW]
+        longest = jnp.max(jnp.sum(x[1] > 0, axis=1))
+        which = sum(((longest > w).astype(jnp.int32) for w in widths), jnp.zeros((), jnp.int32))
+        return jax.lax.switch(which, [partial(narrow, w) for w in (*widths, widest)])
 
     def maximise(self, statistics: Array) -> LatentDirichletAllocation:
         return LatentDirichletAllocation(self.alpha, self.eta, statistics, self.tol)

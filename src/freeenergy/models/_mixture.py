@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from .._core import boltzmann, buffer, parameter, simplex
+from .._core import boltzmann, buffer, categorical_entropy, parameter, simplex
 from ..distributions import (
     AbstractConjugatePrior,
     AbstractDistribution,
@@ -31,6 +31,43 @@ class MixtureStatistics(NamedTuple):
 
     counts: Array
     features: Array
+
+
+class Supervised(NamedTuple):
+    """An event, or rows of them, with what is known of its component.
+
+    Attributes:
+        x: the event.
+        shares: a number per component.  Numbers of sum one are responsibilities that stay as they are
+            (one-hot: the component is known); −1 marks the components among which the responsibility
+            is to be inferred, with zeros for those that are impossible.
+    """
+
+    x: Array
+    shares: Array
+
+
+def rows_and_shares(x: Array | Supervised) -> tuple[Array, Array | None]:
+    """The events, and what is known of their components, if anything."""
+    return (x.x, x.shares) if isinstance(x, Supervised) else (x, None)
+
+
+def infer(
+    energies: Array, shares: Array | None, temperature: Array | float, axis: int = -1
+) -> tuple[Array, Array]:
+    """`boltzmann` among the components that are possible; at given responsibilities, E_q[e] − T H[q]."""
+    if shares is None:
+        return boltzmann(energies, temperature, axis=axis)
+    possible = shares < 0
+    hidden = jnp.any(possible, axis=axis, keepdims=True)
+    free, r = boltzmann(jnp.where(possible | ~hidden, energies, jnp.inf), temperature, axis=axis)
+    q = jnp.where(possible, 0, shares)
+    # no share of an impossible event is no cost
+    expected = jnp.sum(jnp.where(q > 0, q * jnp.where(q > 0, energies, 0), 0), axis=axis)
+    given = expected - temperature * categorical_entropy(q, axis)
+    return jnp.where(jnp.squeeze(hidden, axis), free, given), jnp.where(
+        hidden, jnp.where(possible, r, 0), q
+    )
 
 
 class Mixture(
@@ -80,8 +117,12 @@ class Mixture(
         """e(x, z) = −log p(x, z)."""
         return -self.log_joint(x)[jnp.asarray(z, int)]
 
-    def log_prob(self, x: Array) -> Array:
-        return jax.nn.logsumexp(self.log_joint(x))
+    def log_prob(self, x: Array | Supervised) -> Array:
+        """log p(x); of a `Supervised` event minus its free energy, which is log p(x, z) for a known z."""
+        event, shares = rows_and_shares(x)
+        if shares is not None:
+            return -infer(-self.log_joint(event), shares, 1.0)[0]
+        return jax.nn.logsumexp(self.log_joint(event))
 
     def posterior(self, x: Array) -> Finite:
         """p(z | x), the responsibilities."""
@@ -114,31 +155,43 @@ class Mixture(
         return self._over_components(lambda c: c.coefficients())
 
     def expect_prepared(
-        self, prepared: Array, x: Array, weight: Array, *, temperature: Array, incomplete: bool
+        self,
+        prepared: Array,
+        x: Array | Supervised,
+        weight: Array,
+        *,
+        temperature: Array,
+        incomplete: bool,
     ) -> tuple[MixtureStatistics, Array]:
+        rows, shares = rows_and_shares(x)
         if not incomplete or self.components.masks_missing:
-            return self._expect_features(prepared, x, weight, temperature)
+            return self._expect_features(prepared, rows, weight, temperature, shares)
         return jax.lax.cond(
-            jnp.any(jnp.isnan(x)),
-            lambda: self._expect_moments(x, weight, temperature),
-            lambda: self._expect_features(prepared, x, weight, temperature),
+            jnp.any(jnp.isnan(rows)),
+            lambda: self._expect_moments(rows, weight, temperature, shares),
+            lambda: self._expect_features(prepared, rows, weight, temperature, shares),
         )
 
     def _expect_features(
-        self, coefficients: Array, x: Array, weight: Array, temperature: Array
+        self,
+        coefficients: Array,
+        x: Array,
+        weight: Array,
+        temperature: Array,
+        shares: Array | None = None,
     ) -> tuple[MixtureStatistics, Array]:
         member = self.component(0)
         # features along the first axis: both products then run along contiguous rows
         features = jax.vmap(member.features, out_axes=1)(x)
         base = jax.vmap(member.log_base)(x)
         log_joint = coefficients @ features + jnp.log(self.weights)[:, None]
-        free, r = boltzmann(-log_joint, temperature, axis=0)
+        free, r = infer(-log_joint, None if shares is None else shares.T, temperature, axis=0)
         r = r * weight[None, :]
         statistics = MixtureStatistics(jnp.sum(r, axis=1), r @ features.T)
         return statistics, jnp.sum(jnp.where(weight > 0, weight * (free - base), 0))
 
     def _expect_moments(
-        self, x: Array, weight: Array, temperature: Array
+        self, x: Array, weight: Array, temperature: Array, shares: Array | None
     ) -> tuple[MixtureStatistics, Array]:
         def one(row: Array) -> tuple[Array, Array]:
             return (
@@ -147,9 +200,9 @@ class Mixture(
             )
 
         def block(total, part):
-            rows, w = part
+            rows, w, known = part
             energies, features = jax.vmap(one)(rows)
-            free, r = boltzmann(energies, temperature)
+            free, r = infer(energies, known, temperature)
             r = r * w[:, None]
             new = MixtureStatistics(jnp.sum(r, axis=0), jnp.einsum("nk,nks->ks", r, features))
             added = (new, jnp.sum(jnp.where(w > 0, w * free, 0)))
@@ -157,13 +210,16 @@ class Mixture(
 
         size = min(_INCOMPLETE_BLOCK, len(x))
         pad = -len(x) % size
-        rows = jnp.concatenate([x, jnp.zeros((pad, x.shape[1]), x.dtype)]).reshape(-1, size, x.shape[1])
-        weights = jnp.concatenate([weight, jnp.zeros(pad, weight.dtype)]).reshape(-1, size)
+
+        def blocks(a: Array) -> Array:
+            filled = jnp.concatenate([a, jnp.zeros((pad, *a.shape[1:]), a.dtype)])
+            return filled.reshape(-1, size, *a.shape[1:])
+
         shapes = jax.eval_shape(
             lambda: self._expect_features(self.prepare(), x[:1], weight[:1], temperature)
         )
         zero = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
-        return jax.lax.scan(block, zero, (rows, weights))[0]
+        return jax.lax.scan(block, zero, jax.tree.map(blocks, (x, weight, shares)))[0]
 
     def maximise(self, statistics: MixtureStatistics) -> Mixture:
         counts, features = statistics

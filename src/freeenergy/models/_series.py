@@ -18,7 +18,8 @@ class Series(NamedTuple):
         starts: whether a series starts at a time step.
         real: whether a time step belongs to a series; False is padding.
         states: the hidden state of each time step where it is known, −1 where not; or None.
-        inputs: what is known beside the observation at each time step; or None.
+        inputs: what is known beside the observation at each time step, and has no distribution (a
+            control, a regressor); or None.
 
     Learning takes these arrays with a leading axis of rows, as the `x` of `Data`.
     """
@@ -41,8 +42,8 @@ class AbstractSequenceModel(eqx.Module):
         """
 
     @abc.abstractmethod
-    def sample(self, length: int, *, key: Array) -> Array:
-        """The values of one series of `length` time steps."""
+    def sample(self, length: int, *, key: Array, inputs: Array | None = None) -> Array:
+        """The values of one series of `length` time steps, given the inputs of each."""
 
     @abc.abstractmethod
     def complete_mean(self, series: Series) -> Array:

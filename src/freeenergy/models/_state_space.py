@@ -87,10 +87,11 @@ class StateSpaceStatistics(NamedTuple):
 class LinearGaussianSSM(AbstractSequenceModel, AbstractExpectationMaximisation[StateSpaceStatistics]):
     """A hidden linear system seen through a linear map, both with Gaussian noise.
 
-        x_1 ~ N(μ, Σ),   x_t = A x_{t−1} + B u_{t−1} + a + w_t,   y_t = C x_t + D u_t + c + ε_t,
+        x_1 ~ N(μ, Σ),   x_t = A x_{t−1} + B u_t + a + w_t,   y_t = C x_t + D u_t + c + ε_t,
         w_t ~ N(0, Q),   ε_t ~ N(0, R).
 
-    A and C may differ from step to step (then with a leading time axis; EM leaves them as they are).
+    A, C, Q and R may differ from step to step (then with a leading time axis, Q and R as `Full`); those of
+    step t lead to x_t and y_t.  Such a system is learned by gradient, not by EM.
 
     Attributes:
         initial_mean, initial_covariance: μ and Σ.
@@ -147,12 +148,23 @@ class LinearGaussianSSM(AbstractSequenceModel, AbstractExpectationMaximisation[S
         matrix = self.emission_noise.matrix()
         return jnp.diagonal(matrix) if self.emission_noise.separable else matrix
 
-    def _means(self, series: Series) -> Array:
+    def _emission_noises(self, length: int) -> Array:
+        matrix = self.emission_noise.matrix()
+        return jnp.broadcast_to(matrix, (length, *matrix.shape[-2:]))
+
+    @property
+    def _varies(self) -> bool:
+        """Whether the system differs from step to step."""
+        parts = (self.transition, self.noise.matrix(), self.emission, self.emission_noise.matrix())
+        return any(part.ndim == 3 for part in parts)
+
+    def _offsets(self, inputs: Array | None, length: int) -> Array:
+        """a + B u_t for each step."""
+        return _driven(self.offset, self.input_transition, inputs, length)
+
+    def _means(self, inputs: Array | None, length: int) -> Array:
         """c + D u_t for each step."""
-        means = jnp.broadcast_to(self.mean, series.values.shape)
-        if self.input_emission is None or series.inputs is None:
-            return means
-        return means + series.inputs @ self.input_emission.T
+        return _driven(self.mean, self.input_emission, inputs, length)
 
     def _emissions(self, length: int) -> Array:
         return jnp.broadcast_to(self.emission, (length, *self.emission.shape[-2:]))
@@ -161,10 +173,11 @@ class LinearGaussianSSM(AbstractSequenceModel, AbstractExpectationMaximisation[S
         """What is the same at all steps, and what each step has of its own."""
         length, outputs = series.values.shape
         R = self._emission_noise()
-        c = self._means(series)
-        if incomplete or self.emission.ndim == 3:
+        c = self._means(series.inputs, length)
+        if incomplete or self.emission.ndim == 3 or R.ndim == 3:
             y = jnp.where(series.real[:, None], series.values, jnp.nan)
-            seen = jax.vmap(measure, in_axes=(0, 0, None, 0))(self._emissions(length), c, R, y)
+            axes = (0, 0, 0 if R.ndim == 3 else None, 0)
+            seen = jax.vmap(measure, in_axes=axes)(self._emissions(length), c, R, y)
             fixed: Any = LinearStep()
         else:
             # one change of coordinates serves all steps; what is padding is not observed
@@ -179,26 +192,25 @@ class LinearGaussianSSM(AbstractSequenceModel, AbstractExpectationMaximisation[S
         if outputs > self.latent_dim:
             full = jax.vmap(lambda s: LinearStep(*(f if v is None else v for v, f in zip(s, fixed))))(seen)
             seen, fixed = jax.vmap(collapse)(full), LinearStep()
-        moves = LinearStep(self.transition, self.offset, self.noise.matrix())
+        n, Q = self.latent_dim, self.noise.matrix()
+        moves = LinearStep(self.transition, self.offset, Q)
         own: dict[str, Array] = {}
         if self.transition.ndim == 3:
             own["transition"], moves = self.transition, moves._replace(transition=None)
+        if Q.ndim == 3:
+            own["noise"], moves = Q, moves._replace(noise=None)
         if self.input_transition is not None and series.inputs is not None:
-            pushed = self.offset[None] + series.inputs @ self.input_transition.T
-            own["offset"], moves = jnp.roll(pushed, 1, axis=0), moves._replace(offset=None)
+            own["offset"] = self._offsets(series.inputs, length)
+            moves = moves._replace(offset=None)
         if packed:
             # a step that starts a series forgets what was before
             first = series.starts
             initial = self._initial()
-            move = jnp.broadcast_to(
-                own.get("transition", self.transition), (length, *self.noise.matrix().shape)
-            )
-            push = jnp.broadcast_to(own.get("offset", self.offset), (length, self.latent_dim))
+            move, shake = (jnp.broadcast_to(part, (length, n, n)) for part in (self.transition, Q))
+            push = jnp.broadcast_to(own.get("offset", self.offset), (length, n))
             own["transition"] = jnp.where(first[:, None, None], 0, move)
             own["offset"] = jnp.where(first[:, None], initial.mean[None], push)
-            own["noise"] = jnp.where(
-                first[:, None, None], initial.covariance[None], self.noise.matrix()[None]
-            )
+            own["noise"] = jnp.where(first[:, None, None], initial.covariance[None], shake)
             moves = LinearStep()
         fixed = moves._replace(design=fixed.design, variance=fixed.variance)
         return fixed, seen._replace(**own)
@@ -263,10 +275,11 @@ class LinearGaussianSSM(AbstractSequenceModel, AbstractExpectationMaximisation[S
     def predicted(self, series: Series) -> GaussianBelief:
         """p(y_t | y_{<t}) for each step."""
         states = self.filter(series).predicted
-        C = self._emissions(len(series.real))
+        length = len(series.real)
+        C = self._emissions(length)
         spread = jnp.einsum("tmn,tnk,tlk->tml", C, states.covariance, C)
-        means = jnp.einsum("tmn,tn->tm", C, states.mean) + self._means(series)
-        return GaussianBelief(means, spread + self.emission_noise.matrix()[None])
+        means = jnp.einsum("tmn,tn->tm", C, states.mean) + self._means(series.inputs, length)
+        return GaussianBelief(means, spread + self._emission_noises(length))
 
     def sample_states(self, series: Series, *, key: Array) -> Array:
         """A draw of all states given the series (a simulation smoother)."""
@@ -282,11 +295,8 @@ class LinearGaussianSSM(AbstractSequenceModel, AbstractExpectationMaximisation[S
             )
         first, move, emit = jax.random.split(key, 3)
         n, m = self.latent_dim, self.mean.shape[0]
-        root = root_semidefinite(self.noise.matrix())
-        pushes = jnp.zeros((length, n), self.mean.dtype)
-        if self.input_transition is not None and inputs is not None:
-            pushes = jnp.roll(inputs @ self.input_transition.T, 1, axis=0)
-        noises = jax.random.normal(move, (length, n), self.mean.dtype) @ root.T + pushes + self.offset[None]
+        noises = _coloured(self.noise.matrix(), jax.random.normal(move, (length, n), self.mean.dtype))
+        noises = noises + self._offsets(inputs, length)
         start = root_semidefinite(self.initial_covariance.matrix())
         x = self.initial_mean + start @ jax.random.normal(first, (n,), self.mean.dtype)
         moves = jnp.broadcast_to(self.transition, (length, n, n))
@@ -298,24 +308,17 @@ class LinearGaussianSSM(AbstractSequenceModel, AbstractExpectationMaximisation[S
 
         states = jax.lax.scan(body, x, (moves, noises, jnp.arange(length) == 0))[1]
         noise = jax.random.normal(emit, (length, m), self.mean.dtype)
-        values = self._emit(states, noise @ root_semidefinite(self.emission_noise.matrix()).T, inputs)
-        return states, values
+        seen = jnp.einsum("tmn,tn->tm", self._emissions(length), states)
+        return states, seen + self._means(inputs, length) + _coloured(self.emission_noise.matrix(), noise)
 
-    def _emit(self, states: Array, noise: Array, inputs: Array | None) -> Array:
-        seen = jnp.einsum("tmn,tn->tm", self._emissions(len(states)), states)
-        series = Series(noise, noise[:, 0] > 0, noise[:, 0] > 0, None, inputs)
-        return seen + self._means(series) + noise
-
-    def sample(self, length: int, *, key: Array) -> Array:
-        return self.sample_both(length, key=key)[1]
+    def sample(self, length: int, *, key: Array, inputs: Array | None = None) -> Array:
+        return self.sample_both(length, key=key, inputs=inputs)[1]
 
     def _completion(self, series: Series) -> tuple[Array, Array, Array]:
         """G, g and a covariance for each step with y = G x + g + e: its observed entries are in g."""
-        return jax.vmap(_completed, in_axes=(0, 0, None, 0))(
-            self._emissions(len(series.real)),
-            self._means(series),
-            self.emission_noise.matrix(),
-            series.values,
+        R, length = self.emission_noise.matrix(), len(series.real)
+        return jax.vmap(_completed, in_axes=(0, 0, 0 if R.ndim == 3 else None, 0))(
+            self._emissions(length), self._means(series.inputs, length), R, series.values
         )
 
     def complete_mean(self, series: Series) -> Array:
@@ -357,8 +360,8 @@ class LinearGaussianSSM(AbstractSequenceModel, AbstractExpectationMaximisation[S
         inputs = jnp.zeros((len(real), 0), kind) if series.inputs is None else series.inputs
         one = jnp.ones((len(real), 1), kind)
         initial = _sums(begins, mean, one, covariance, jnp.zeros((len(real), 0, 0), kind), None)
-        before = inputs[:-1] if self.input_transition is not None else inputs[:-1, :0]
-        known = jnp.concatenate([before, one[1:]], axis=1)
+        pushing = inputs[1:] if self.input_transition is not None else inputs[1:, :0]
+        known = jnp.concatenate([pushing, one[1:]], axis=1)
         transition = _sums(
             moves, later.mean, known, later.covariance, earlier.covariance, earlier.mean, cross
         )
@@ -380,11 +383,8 @@ class LinearGaussianSSM(AbstractSequenceModel, AbstractExpectationMaximisation[S
             _fitted(self.initial_covariance, begin, mean) if learned.initial else self.initial_covariance
         )
         inputs = jnp.zeros((n, 0)) if self.input_transition is None else self.input_transition
-        varies = self.transition.ndim == 3
-        if varies:
-            raise ValueError(
-                "EM needs a transition that is the same at all steps; learn the rest by gradient."
-            )
+        if self._varies:
+            raise ValueError("EM needs a system that is the same at all steps. Learn this one by gradient.")
         held = jnp.concatenate([self.transition, inputs, self.offset[:, None]], axis=1)
         mask = (learned.transition,) * (n + inputs.shape[1]) + (learned.offset,)
         W = move.solve(held, mask)
@@ -410,6 +410,19 @@ class LinearGaussianSSM(AbstractSequenceModel, AbstractExpectationMaximisation[S
             learned,
             self.square_root,
         )
+
+
+def _driven(constant: Array, matrix: Array | None, inputs: Array | None, length: int) -> Array:
+    """A constant and what the inputs add to it, for each step."""
+    steps = jnp.broadcast_to(constant, (length, *constant.shape))
+    return steps if matrix is None or inputs is None else steps + inputs @ matrix.T
+
+
+def _coloured(covariance: Array, noise: Array) -> Array:
+    """Rows of standard normal `noise` with the covariance of each step, or of all."""
+    if covariance.ndim == 2:
+        return noise @ root_semidefinite(covariance).T
+    return jnp.einsum("tij,tj->ti", jax.vmap(root_semidefinite)(covariance), noise)
 
 
 def _blocks(length: int) -> int:
@@ -453,11 +466,14 @@ def _sums(
 def _fitted(covariance: AbstractCovariance, sums: Sums, w: Array) -> AbstractCovariance:
     """The covariance of the residual, of the structure that `covariance` has."""
     scatter = sums.scatter(w)
-    roots = root_semidefinite(scatter)
-    second = jnp.sum(jax.vmap(covariance.second_moments)(roots.T), axis=0)
     dim = len(scatter)
     weight = jnp.broadcast_to(jnp.maximum(sums.weight, jnp.finfo(scatter.dtype).tiny), (dim,))
-    return covariance.from_moments(weight, jnp.zeros(dim, scatter.dtype), second)
+    return covariance.from_moments(weight, jnp.zeros(dim, scatter.dtype), moments_of(covariance, scatter))
+
+
+def moments_of(covariance: AbstractCovariance, scatter: Array) -> Array:
+    """The second moments that `covariance` needs, of vectors whose outer products sum to `scatter`."""
+    return jnp.sum(jax.vmap(covariance.second_moments)(root_semidefinite(scatter).T), axis=0)
 
 
 correlation = Constraint(
@@ -674,6 +690,10 @@ class Structural(AbstractSequenceModel):
         blocks = other.blocks if isinstance(other, Structural) else (other,)
         return Structural((*self.blocks, *blocks), self.variance, self.begin)
 
+    def directions(self) -> Array:
+        """Directions of the first state (columns) of which nothing is known, before there is a `begin`."""
+        return _block_diagonal([block.start()[1] for block in self.blocks])
+
     def system(self, inputs: Array | None = None) -> LinearGaussianSSM:
         """The same model as one linear system."""
         rows = [block.emission(inputs) for block in self.blocks]
@@ -681,9 +701,8 @@ class Structural(AbstractSequenceModel):
             assert inputs is not None
             rows = [jnp.broadcast_to(row, (len(inputs), row.shape[-1])) for row in rows]
         emission = jnp.concatenate(rows, axis=-1)[..., None, :]
-        starts = [block.start() for block in self.blocks]
-        covariance = _block_diagonal([start for start, _ in starts])
-        directions = _block_diagonal([direction for _, direction in starts])
+        covariance = _block_diagonal([block.start()[0] for block in self.blocks])
+        directions = self.directions()
         mean, diffuse = jnp.zeros(len(covariance)), directions if directions.shape[1] else None
         if self.begin is not None:
             (mean, covariance), diffuse = self.begin, None
@@ -725,8 +744,8 @@ class Structural(AbstractSequenceModel):
     def step_log_prob(self, series: Series, *, incomplete: bool = True) -> Array:
         return self.system(series.inputs).step_log_prob(series, incomplete=incomplete)
 
-    def sample(self, length: int, *, key: Array) -> Array:
-        return self.system().sample(length, key=key)
+    def sample(self, length: int, *, key: Array, inputs: Array | None = None) -> Array:
+        return self.system(inputs).sample(length, key=key)
 
     def complete_mean(self, series: Series) -> Array:
         return self.system(series.inputs).complete_mean(series)
@@ -760,9 +779,9 @@ class Columns(AbstractSequenceModel):
     def step_log_prob(self, series: Series, *, incomplete: bool = True) -> Array:
         return jnp.sum(self.each(lambda model, column: model.step_log_prob(column), series), axis=0)
 
-    def sample(self, length: int, *, key: Array) -> Array:
+    def sample(self, length: int, *, key: Array, inputs: Array | None = None) -> Array:
         keys = jax.random.split(key, len(jax.tree.leaves(eqx.filter(self.models, eqx.is_array))[0]))
-        draw = eqx.filter_vmap(lambda model, k: model.sample(length, key=k)[:, 0])
+        draw = eqx.filter_vmap(lambda model, k: model.sample(length, key=k, inputs=inputs)[:, 0])
         return draw(self.models, keys).T
 
     def complete_mean(self, series: Series) -> Array:
@@ -778,7 +797,7 @@ class Columns(AbstractSequenceModel):
 
 
 class AutoRegression(AbstractSequenceModel, AbstractExpectationMaximisation[Sums]):
-    """y_t = Φ_1 y_{t−1} + … + Φ_p y_{t−p} + a + w_t, w_t ~ N(0, Q), for vectors.
+    """y_t = Φ_1 y_{t−1} + … + Φ_p y_{t−p} + B u_t + a + w_t, w_t ~ N(0, Q), for vectors.
 
     A linear system without noise of observation whose state is the last p values; missing values are
     states like others.  The p values before the second are N(start_mean, start_covariance).
@@ -788,6 +807,7 @@ class AutoRegression(AbstractSequenceModel, AbstractExpectationMaximisation[Sums
         offset: a.
         noise: Q.
         start_mean, start_covariance: of (y_1, y_0, …), newest first.
+        input_coefficients: B, for series with `inputs`.
     """
 
     rows_at_once: ClassVar[int] = 64
@@ -797,12 +817,16 @@ class AutoRegression(AbstractSequenceModel, AbstractExpectationMaximisation[Sums
     noise: AbstractCovariance  # pyright: ignore[reportGeneralTypeIssues]
     start_mean: Array = buffer()
     start_covariance: Array = buffer()
+    input_coefficients: Array | None = parameter(default=None)
 
     def system(self, inputs: Array | None = None) -> LinearGaussianSSM:
         """The same model as a linear system."""
         p, dim, _ = self.coefficients.shape
         size = p * dim
         top = self.coefficients.swapaxes(0, 1).reshape(dim, size)
+        push = self.input_coefficients
+        if push is not None:
+            push = jnp.zeros((size, push.shape[1])).at[:dim].set(push)
         return LinearGaussianSSM(
             self.start_mean,
             Full(self.start_covariance),
@@ -812,6 +836,7 @@ class AutoRegression(AbstractSequenceModel, AbstractExpectationMaximisation[Sums
             jnp.eye(dim, size),
             jnp.zeros(dim),
             Full(jnp.zeros((dim, dim))),
+            push,
         )
 
     def predicted(self, series: Series) -> GaussianBelief:
@@ -825,8 +850,8 @@ class AutoRegression(AbstractSequenceModel, AbstractExpectationMaximisation[Sums
     def step_log_prob(self, series: Series, *, incomplete: bool = True) -> Array:
         return self.system().step_log_prob(series, incomplete=incomplete)
 
-    def sample(self, length: int, *, key: Array) -> Array:
-        return self.system().sample(length, key=key)
+    def sample(self, length: int, *, key: Array, inputs: Array | None = None) -> Array:
+        return self.system().sample(length, key=key, inputs=inputs)
 
     def complete_mean(self, series: Series) -> Array:
         return self.system().complete_mean(series)
@@ -846,11 +871,16 @@ class AutoRegression(AbstractSequenceModel, AbstractExpectationMaximisation[Sums
     def maximise(self, statistics: Sums) -> AutoRegression:
         p, dim, _ = self.coefficients.shape
         top = statistics._replace(xz=statistics.xz[:dim], xx=statistics.xx[:dim, :dim])
-        held = jnp.zeros((dim, p * dim + 1))
-        W = top.solve(held, (True,) * (p * dim + 1))
-        coefficients = W[:, :-1].reshape(dim, p, dim).swapaxes(0, 1)
+        held = jnp.zeros_like(top.xz)
+        W = top.solve(held, (True,) * held.shape[1])
+        coefficients = W[:, : p * dim].reshape(dim, p, dim).swapaxes(0, 1)
         return AutoRegression(
-            coefficients, W[:, -1], _fitted(self.noise, top, W), self.start_mean, self.start_covariance
+            coefficients,
+            W[:, -1],
+            _fitted(self.noise, top, W),
+            self.start_mean,
+            self.start_covariance,
+            None if self.input_coefficients is None else W[:, p * dim : -1],
         )
 
 
@@ -866,7 +896,7 @@ class SwitchingLinearSystem(AbstractSequenceModel):
     """Linear systems that take turns: a Markov chain s_t says which one moves and emits at step t.
 
         s_1 ~ initial,  s_t ~ transition[s_{t−1}],
-        x_t ~ N(A_s x_{t−1} + a_s, Q_s),   y_t ~ N(C_s x_t + c_s, R_s).
+        x_t ~ N(A_s x_{t−1} + B_s u_t + a_s, Q_s),   y_t ~ N(C_s x_t + D_s u_t + c_s, R_s).
 
     Exact inference takes a Gaussian for each of Kᵀ paths.  Here the K² Gaussians of a step are merged into
     K of equal mean and covariance (Kim's filter and smoother), so that every result is approximate.
@@ -941,16 +971,17 @@ class SwitchingLinearSystem(AbstractSequenceModel):
     def predicted(self, series: Series) -> GaussianBelief:
         """Mean and covariance of p(y_t | y_{<t}) for each step, which is a mixture."""
         ahead = self.filter(series).predicted
+        length = len(series.real)
+        noise = self._each(lambda s: s.emission_noise.matrix())
 
-        def one(belief: SwitchingBelief) -> GaussianBelief:
+        def one(belief: SwitchingBelief, shift: Array) -> GaussianBelief:
             C = self.systems.emission
-            means = jnp.einsum("kmn,kn->km", C, belief.mean) + self.systems.mean
-            noise = self._each(lambda s: s.emission_noise.matrix())
+            means = jnp.einsum("kmn,kn->km", C, belief.mean) + shift
             spread = jnp.einsum("kmn,knj,klj->kml", C, belief.covariance, C) + noise
             _, mean, covariance = _merged(belief.log_weight[None], means[None], spread[None])
             return GaussianBelief(mean[0], covariance[0])
 
-        return jax.vmap(one)(ahead)
+        return jax.vmap(one, (0, 1))(ahead, self._each(lambda s: s._means(series.inputs, length)))
 
     def smooth(self, series: Series) -> SwitchingBelief:
         """Kim's smoother: for each step the approximate p(s_t, x_t | y)."""
@@ -987,7 +1018,7 @@ class SwitchingLinearSystem(AbstractSequenceModel):
         """The approximate log p(y)."""
         return jnp.sum(self.step_log_prob(series))
 
-    def sample(self, length: int, *, key: Array) -> Array:
+    def sample(self, length: int, *, key: Array, inputs: Array | None = None) -> Array:
         first, chain, move, emit = jax.random.split(key, 4)
         n = self.systems.initial_mean.shape[-1]
         log_move = jnp.log(self.transition)
@@ -998,15 +1029,15 @@ class SwitchingLinearSystem(AbstractSequenceModel):
             start, (n,)
         )
 
-        def body(carry: tuple[Array, Array], at: tuple[Array, Array, Array, Array]) -> Any:
+        def body(carry: tuple[Array, Array], at: Any) -> Any:
             s, x = carry
-            k, w, e, begins = at
+            k, w, e, begins, offsets, means = at
             s = jnp.where(begins, s, jax.random.categorical(k, log_move[s]))
             system = self._system(s)
-            moved = system.transition @ x + system.offset + root_semidefinite(system.noise.matrix()) @ w
+            moved = system.transition @ x + offsets[s] + root_semidefinite(system.noise.matrix()) @ w
             x = jnp.where(begins, x, moved)
             noise = root_semidefinite(system.emission_noise.matrix()) @ e
-            return (s, x), system.emission @ x + system.mean + noise
+            return (s, x), system.emission @ x + means[s] + noise
 
         m = self.systems.mean.shape[-1]
         drawn = (
@@ -1014,6 +1045,8 @@ class SwitchingLinearSystem(AbstractSequenceModel):
             jax.random.normal(move, (length, n)),
             jax.random.normal(emit, (length, m)),
             jnp.arange(length) == 0,
+            self._each(lambda s: s._offsets(inputs, length)).swapaxes(0, 1),
+            self._each(lambda s: s._means(inputs, length)).swapaxes(0, 1),
         )
         return jax.lax.scan(body, (s, x), drawn)[1]
 

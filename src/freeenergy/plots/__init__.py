@@ -1,0 +1,37 @@
+"""Pictures: functions of data and records that draw on Matplotlib axes, without pyplot and its state.
+
+Each takes the axes (or the figure) to draw on, or makes a figure of its own
+(`result.figure.savefig(…)`).  Words and axes have the colours of the style that is in force; `theme` is
+the style of the report.
+"""
+
+from ._fits import calibration, comparison, learning_curves
+from ._parts import atoms, components, loadings, profiles, topics
+from ._rows import images, latent, mosaic, pairs, telling_columns
+from ._series import decoded, decomposition, forecast, paths, smoothed
+from ._style import DARK_INK, INK, PALETTE, theme
+
+__all__ = [
+    "DARK_INK",
+    "INK",
+    "PALETTE",
+    "atoms",
+    "calibration",
+    "comparison",
+    "components",
+    "decoded",
+    "decomposition",
+    "forecast",
+    "images",
+    "latent",
+    "learning_curves",
+    "loadings",
+    "mosaic",
+    "pairs",
+    "paths",
+    "profiles",
+    "smoothed",
+    "telling_columns",
+    "theme",
+    "topics",
+]

@@ -1,0 +1,134 @@
+"""Pictures of a comparison and of fits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
+from scipy import stats
+
+from ._style import PALETTE, new_axes, plain
+
+_LN2 = math.log(2)
+
+
+def _in_two_lines(label: str) -> str:
+    """A label such as `gaussian-mixture:n_components=8` with its settings below its name."""
+    name, _, settings = label.partition(":" if ":" in label else "(")
+    if len(label) <= 28 or not settings:
+        return plain(label, 28)
+    return f"{plain(name, 28)}\n{plain(settings.removesuffix(')'), 36)}"
+
+
+def comparison(board: Any, ax: Axes | None = None) -> Axes:
+    """Paired differences to the best model of a `Comparison`, with intervals of 95 %.
+
+    An arrow says that the number is a bound, and on which side the truth is.  Models that failed or
+    call a row impossible are left out.
+    """
+    lines = [line for line in board.table() if line.error is None and math.isfinite(line.difference)]
+    ax = new_axes(ax, width=5.4, height=1.2 + 0.4 * max(len(lines), 1))
+    places = np.arange(len(lines))
+    differences = np.array([line.difference for line in lines])
+    halves = 1.96 * np.nan_to_num(np.array([line.difference_stderr for line in lines]))
+    reach = float(np.max(np.abs(differences) + halves, initial=0.0)) or 1.0
+    others = np.abs(differences[1:])
+    # one model far off would press all the others into a corner
+    near = float(np.median(others)) if len(others) else reach
+    crowded = 0 < near < reach / 8
+    if crowded:
+        ax.set_xscale("symlog", linthresh=near, linscale=1.5)
+    ax.axvline(0, color=mpl.rcParams["axes.edgecolor"], linewidth=0.7, linestyle=":")
+    for place, line, difference, half in zip(places, lines, differences, halves):
+        colour = PALETTE[1] if place == 0 else PALETTE[0]
+        ax.errorbar(difference, place, xerr=half, fmt="o", markersize=5, color=colour, capsize=2.5)
+        side = {"lower bound": -1, "upper bound": 1}.get(line.kind.value, 0)
+        if side:
+            ax.annotate(
+                "",
+                xy=(difference, place),
+                xytext=(side * 24, 0),
+                textcoords="offset points",
+                arrowprops={"arrowstyle": "<-", "color": colour, "linewidth": 1.2},
+            )
+    ax.margins(x=0.14)  # room for an arrow
+    ax.set_yticks(places, [_in_two_lines(line.model) for line in lines])
+    ax.set_ylim(len(lines) - 0.4, -0.6)
+    scale = "; logarithmic scale" if crowded else ""
+    ax.set_xlabel(f"bits per sample\nmore than the best\n(left is better{scale})")
+    ax.spines["left"].set_visible(False)
+    ax.tick_params(axis="y", length=0)
+    return ax
+
+
+def learning_curves(histories: Sequence[Mapping[str, Any]], ax: Axes | None = None) -> Axes:
+    """The objective of one model for each iteration, in bits per sample: a line for each of its fits.
+
+    A history is that of an estimator (`history_`) or of a fold; `validation` is drawn dashed if present.
+
+    >>> axes = learning_curves([{"objective": np.array([3.0, 2.0, 1.5])}])
+    >>> axes.lines[0].get_ydata().round(2).tolist()
+    [4.33, 2.89, 2.16]
+    """
+    ax = new_axes(ax, 3.4, 2.3)
+    longest = 1
+    for name, colour, dashes in (("objective", PALETTE[0], "-"), ("validation", PALETTE[1], "--")):
+        curves = [np.atleast_1d(np.asarray(h[name], float)) / _LN2 for h in histories if name in h]
+        for number, curve in enumerate(curves):
+            label = {"objective": "training", "validation": "validation"}[name] if number == 0 else None
+            marker = "o" if len(curve) == 1 else None
+            steps = np.arange(1, len(curve) + 1)
+            ax.plot(
+                steps, curve, dashes, color=colour, marker=marker, markersize=4, linewidth=1.2, label=label
+            )
+            longest = max(longest, len(curve))
+    if any("validation" in h for h in histories):
+        ax.legend()
+    if longest > 20:
+        ax.set_xscale("log")
+    else:
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    ax.set_xlabel("iteration")
+    ax.set_ylabel("bits per sample")
+    return ax
+
+
+def calibration(
+    ranks: np.ndarray,
+    ax: Axes | None = None,
+    *,
+    draws: int | None = None,
+    bins: int = 10,
+    what: str = "held-out rows",
+) -> Axes:
+    """Histogram of the probability integral transform, which is flat if the model is right.
+
+    The band holds each bar with chance 95 % under a right model: binomial for ranks that are exact,
+    beta-binomial for ranks among so many `draws` of the model, which all bars share.  `what` is counted.
+
+    >>> axes = calibration(np.linspace(0, 1, 200))
+    >>> axes.patches[-1].get_data().values[:3].tolist()
+    [20, 20, 20]
+    """
+    ax = new_axes(ax, 3.4, 2.3)
+    ranks = np.asarray(ranks, float)
+    ranks = ranks[np.isfinite(ranks)]
+    counts, edges = np.histogram(ranks, np.linspace(0, 1, bins + 1))
+    low, high = stats.binom.interval(0.95, len(ranks), 1 / bins)
+    if draws is not None:
+        part = (draws + 1) / bins
+        low, high = stats.betabinom.interval(0.95, len(ranks), part, draws + 1 - part)
+    ink = mpl.rcParams["text.color"]
+    ax.axhspan(low, high, color=ink, alpha=0.13, linewidth=0)
+    ax.axhline(len(ranks) / bins, color=ink, linewidth=0.8, linestyle="--")
+    ax.stairs(counts, edges, color=PALETTE[0], linewidth=1.8)
+    ax.set_ylim(0, 1.08 * max(high, counts.max(initial=1)))
+    ax.set_xlim(0, 1)
+    ax.set_xlabel("rank among draws of the model")
+    ax.set_ylabel(what)
+    return ax

@@ -1,0 +1,69 @@
+"""The report of a comparison: one HTML file that needs no network, for any screen, light and dark."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import importlib.resources
+import os
+from typing import Any
+
+from .. import plots
+from .._core import write_whole
+from . import _numbers, _pictures
+from ._numbers import table_html
+from ._view import View
+
+__all__ = ["table_html", "to_html"]
+
+_SECTIONS = (
+    ("table", "Table", lambda view: table_html(view.board)),
+    ("differences", "Paired differences", _numbers.differences),
+    ("learning", "Learning curves", _numbers.learning),
+    ("samples", "Samples beside data", _pictures.samples),
+    ("latent", "Latent spaces", _pictures.latent),
+    ("parts", "Parts of the models", _pictures.parts),
+    ("calibration", "Calibration of the evidence", _pictures.calibration),
+    ("wins", "Where each model wins", _numbers.wins),
+    ("settings", "Settings and seeds", _numbers.settings),
+)
+
+
+def _resource(name: str) -> str:
+    return (importlib.resources.files(__name__) / name).read_text("utf-8")
+
+
+def to_html(
+    board: Any, path: str | os.PathLike[str], *, image_shape: tuple[int, int] | None = None
+) -> None:
+    """Writes the report of a `Comparison` to one HTML file, whole or not at all.
+
+    Args:
+        board: what `compare` returned.
+        path: of the file; it needs no other file and no network.
+        image_shape: height and width, when rows are images; square ones are recognised.
+    """
+    view = View(board, image_shape)
+    script = _resource("report.js")
+    # only this very script runs, and nothing is fetched, whatever the names in the data say
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    policy = f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+    with plots.theme():
+        sections = [
+            f'<section id="{name}"><h2>{title}</h2>{write(view)}</section>'
+            for name, title, write in _SECTIONS
+        ]
+    links = "".join(f'<li><a href="#{name}">{title}</a></li>' for name, title, _ in _SECTIONS)
+    rows = f"{board.n_rows:,}".replace(",", "\u202f")
+    page = (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        '<link rel="icon" href="data:,">'
+        f"<title>Which model explains the data?</title><style>{_resource('report.css')}</style></head>\n"
+        f'<body><header id="headline"><h1>Which model explains the data?</h1>{_numbers.headline(view)}'
+        f'<p class="soft">{len(view.lines)} models · {rows} rows · {board.dimension} dimensions</p>'
+        f'<nav aria-label="Sections"><ul>{links}</ul></nav></header>\n'
+        f"<main>{chr(10).join(sections)}</main>\n<script>{script}</script></body></html>\n"
+    )
+    write_whole(path, page.encode())

@@ -1,0 +1,263 @@
+"""Sections of numbers: who wins, by how much, after what learning, where, and how to repeat it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from .. import plots
+from .._core import Kind
+from ._html import (
+    NOTHING,
+    Cell,
+    breakable,
+    card,
+    escape,
+    percent,
+    table_of,
+    told,
+    value_cell,
+    with_error,
+    word_cell,
+)
+from ._view import SIGN, View, about
+
+_LN2 = math.log(2)
+_CASES = 6
+
+
+def headline(view: View) -> str:
+    board = view.board
+    if not view.good:
+        lead = "No model could be fitted; the table has the reasons."
+    else:
+        best = view.good[0]
+        lead = (
+            f"<b>{breakable(best.model)}</b> explains the held-out rows best: {about(best)} bits per "
+            f"sample ({told(best.bits_per_dimension, best.bits_per_dimension_stderr)} bits per dimension)."
+        )
+        if len(view.good) > 1:
+            lead += " " + _lead_over(best, view.good[1])
+    parts = [f'<p class="lead">{lead}</p>']
+    failed = len(view.lines) - len(view.good)
+    notes = [*map(str, board.notes)]
+    if failed:
+        notes.append(f"{failed} of {len(view.lines)} models failed; the table has the reasons.")
+    if any(line.kind is not Kind.EXACT for line in view.good):
+        notes.append(
+            "Bits are code lengths, −log₂ p of a held-out row: fewer are better. ≤ means that the model is "
+            "at least so good (a bound on its probability), ≈ that the number is an estimate."
+        )
+    if not board.finished:
+        parts.append('<p class="warn"><b>Interrupted:</b> the comparison was stopped before its end.</p>')
+    if notes:
+        parts.append("<ul>" + "".join(f"<li>{escape(note)}</li>" for note in notes) + "</ul>")
+    return "".join(parts)
+
+
+def _lead_over(best: Any, second: Any) -> str:
+    """A sentence on how sure the first place is."""
+    gap = with_error(second.difference, second.difference_stderr).text
+    name = breakable(second.model)
+    if abs(second.difference) < 1e-6:
+        return f"<b>{name}</b> does just as well."
+    if second.chance is None:
+        return (
+            f"<b>{name}</b> follows {gap} bits behind; which of the two is better cannot be "
+            "known, since a bound does not say how much better the truth is."
+        )
+    sure = f"the chance that this order is real is {percent(second.chance)}"
+    close = ", so they are about equal" if second.chance < 0.95 else ""
+    return f"<b>{name}</b> needs {gap} bits more; {sure}{close}."
+
+
+_HEADS = (
+    ("model", ""),
+    ("bits per sample", "± standard error"),
+    ("bits per dimension", "± standard error"),
+    ("difference", "bits per sample, paired, ± standard error"),
+    ("chance", "that the order is real"),
+    ("kind", "of the evidence"),
+    ("time to fit", "seconds"),
+    ("size", "parameters"),
+)
+
+
+def _standing(place: int, line: Any) -> list[Cell]:
+    name = Cell(breakable(line.model), line.model)
+    if line.error is not None:
+        return [
+            name,
+            Cell(f"<span>failed: {escape(line.error)}</span>", css="reason", span=len(_HEADS) - 1),
+        ]
+    sign = SIGN[line.kind]
+    if place == 0:
+        chance = Cell("best", 1.0)
+    elif line.chance is None:
+        chance = Cell("unknown (bound)")
+    else:
+        chance = Cell(percent(line.chance), line.chance)
+    return [
+        name,
+        with_error(line.bits, line.bits_stderr, sign=sign),
+        with_error(line.bits_per_dimension, line.bits_per_dimension_stderr, sign=sign),
+        with_error(line.difference, line.difference_stderr) if place else Cell("0", 0.0),
+        chance,
+        word_cell(line.kind.value),
+        value_cell(line.seconds, digits=1),
+        value_cell(line.parameters, digits=0) if line.parameters else NOTHING,
+    ]
+
+
+def table_html(board: Any) -> str:
+    """The table of a `Comparison` as HTML: a line for each model, failures with their reason."""
+    rows = [_standing(place, line) for place, line in enumerate(board.table())]
+    return table_of("Held-out code length, fewer bits are better", _HEADS, rows, sortable=True, best=True)
+
+
+def differences(view: View) -> str:
+    if len(view.good) < 2:
+        return "<p>There are no two models to compare.</p>"
+    best = view.good[0]
+    rows = []
+    for line in view.good[1:]:
+        gap, error = line.difference, line.difference_stderr
+        side = {Kind.LOWER: "may be better than this", Kind.UPPER: "may be worse than this"}.get(
+            line.kind, ""
+        )
+        chance = "unknown" if line.chance is None else percent(line.chance)
+        rows.append(
+            [
+                Cell(breakable(line.model)),
+                with_error(gap, error),
+                Cell(f"{told(gap - 1.96 * error, error)} … {told(gap + 1.96 * error, error)}")
+                if math.isfinite(gap) and math.isfinite(error)
+                else NOTHING,
+                Cell(chance),
+                word_cell(side),
+            ]
+        )
+    heads = [
+        ("model", ""),
+        ("difference", "bits per sample, ± standard error"),
+        ("interval", "95 %, bits per sample"),
+        ("chance", "that the order is real"),
+        ("remark", ""),
+    ]
+    caption = f"Bits per sample that each model needs more than {best.model}, on the same rows"
+    alt = f"Paired differences to {best.model} with intervals of 95 %; the table below has the numbers."
+    title = "Dots with intervals of 95 %. The arrow of a bound points to where the truth may be."
+    return card(plots.comparison(view.board), title, alt, "single") + table_of(caption, heads, rows)
+
+
+def learning(view: View) -> str:
+    cards, rows = [], []
+    for line in view.good:
+        folds = view.folds(line.model)
+        histories = [
+            fold.history for fold in folds if len(np.atleast_1d(fold.history.get("objective", ())))
+        ]
+        if not histories:
+            continue
+        last = np.array([np.atleast_1d(h["objective"])[-1] for h in histories]) / _LN2
+        first = np.array([np.atleast_1d(h["objective"])[0] for h in histories]) / _LN2
+        counts = [fold.n_iter for fold in folds if fold.n_iter is not None]
+        converged = [fold.converged for fold in folds if fold.converged is not None]
+        alt = f"Objective of {line.model} from {first.mean():.4g} to {last.mean():.4g} bits per sample."
+        if max(len(np.atleast_1d(h["objective"])) for h in histories) > 1:
+            cards.append(card(plots.learning_curves(histories), f"<b>{breakable(line.model)}</b>", alt))
+        rows.append(
+            [
+                Cell(breakable(line.model)),
+                value_cell(float(np.mean(counts)), digits=0) if counts else NOTHING,
+                Cell(f"{sum(converged)} of {len(converged)}") if converged else NOTHING,
+                value_cell(float(first.mean())),
+                value_cell(float(last.mean())),
+                value_cell(float(last.std(ddof=1))) if len(last) > 1 else NOTHING,
+            ]
+        )
+    if not rows:
+        return "<p>No model of this comparison learns by iteration.</p>"
+    heads = [
+        ("model", ""),
+        ("iterations", "mean over fits"),
+        ("converged", "fits"),
+        ("objective at first", "bits per sample"),
+        ("objective at last", "bits per sample"),
+        ("spread", "standard deviation over fits, bits"),
+    ]
+    note = (
+        "<p>What each learner lowers, on the rows it is trained on: a line for each fit. For most models "
+        "it is the free energy, an upper bound of the code length; for models trained by contrast it is a "
+        "difference of energies, which shows progress but is no code length.</p>"
+    )
+    cards_html = f'<div class="cards">{"".join(cards)}</div>'
+    return note + cards_html + table_of("Learning, mean over the fits of all folds", heads, rows)
+
+
+def wins(view: View) -> str:
+    if len(view.good) < 2:
+        return "<p>There are no two models to compare.</p>"
+    models = [line.model for line in view.good]
+    everything = np.array([view.bits[model] for model in models])
+    everything = everything[:, ~np.isnan(everything).any(axis=0)]
+    wins = np.bincount(everything.argmin(axis=0), minlength=len(models))
+    share = 100 / max(wins.sum(), 1)
+    rows = [
+        [Cell(escape(model)), value_cell(int(count), digits=0), Cell(f"{share * count:.1f} %")]
+        for model, count in zip(models, wins)
+    ]
+    heads = [("model", ""), ("rows", "with the fewest bits"), ("share", "of held-out rows")]
+    parts = [table_of("On how many rows each model is the best of all", heads, rows)]
+    best, second = models[:2]
+    with np.errstate(invalid="ignore"):  # both may call a row impossible
+        gaps = view.bits[second] - view.bits[best]
+    # only of some rows are the values kept
+    shown = np.arange(len(gaps)) if view.sequences else np.asarray(view.board.example_rows)
+    shown = shown[shown < len(gaps)]
+    order = shown[np.argsort(gaps[shown])]
+    for winner, loser, cases in (
+        (best, second, order[::-1][(gaps > 0)[order[::-1]]]),
+        (second, best, order[(gaps < 0)[order]]),
+    ):
+        if len(cases):
+            parts.append(_cases(view, winner, loser, [int(row) for row in cases[:_CASES]]))
+    return "".join(parts)
+
+
+def _cases(view: View, winner: str, loser: str, cases: list[int]) -> str:
+    """A table of the rows that one model explains so much better than another."""
+    names, values = view.described(cases)
+    heads = [("row", "number"), (winner, "bits"), (loser, "bits"), ("difference", "bits"), *names]
+    rows = []
+    for row, cells in zip(cases, values):
+        one, two = view.bits[winner][row], view.bits[loser][row]
+        rows.append([Cell(str(row)), *(value_cell(v, digits=2) for v in (one, two, two - one)), *cells])
+    return table_of(f"Rows that {winner} explains better than {loser}, the largest first", heads, rows)
+
+
+def settings(view: View) -> str:
+    settings = view.board.settings
+    rows = [[Cell(escape(name)), word_cell(value)] for name, value in settings.items()]
+    models = [f"    {label!r}: {settings.get(f'model {label}', '…')}," for label in view.board.labels]
+    data = "X" if view.board.y is None else "X, y"
+    code = "\n".join(
+        [
+            "import freeenergy as fe",
+            "from freeenergy import *",
+            "from freeenergy.distributions import *",
+            "",
+            "models = {",
+            *models,
+            "}",
+            f"board = fe.compare(models, {data}, {settings['splits']}, random_state={settings['seed']})",
+            'board.to_html("report.html")',
+        ]
+    )
+    return (
+        f"<p>The same data, seed and versions give the same numbers; <code>{data}</code>: the data.</p>"
+        f'<pre tabindex="0"><code>{escape(code)}</code></pre>'
+        + table_of("Settings, seeds and versions", [("what", ""), ("value", "")], rows)
+    )

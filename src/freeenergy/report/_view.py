@@ -1,0 +1,92 @@
+"""A comparison as the sections of the report see it."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import plots
+from .._core import Kind
+from ._html import Cell, bitmap, with_error
+
+# bits are code lengths, −log₂ p: a lower bound of log p bounds them from above
+SIGN = {Kind.EXACT: "", Kind.LOWER: "≤ ", Kind.UPPER: "≥ ", Kind.ESTIMATE: "≈ "}
+_LN2 = math.log(2)
+_COLUMNS = 8
+_GROUPS = 20
+
+
+class View:
+    """A comparison as the sections see it."""
+
+    def __init__(self, board: Any, image_shape: tuple[int, int] | None):
+        self.board = board
+        self.lines = board.table()
+        self.good = [line for line in self.lines if line.error is None]
+        self.sequences = isinstance(board.examples, list) or np.ndim(board.examples) == 3
+        self.shape = image_shape or self._recognised_shape()
+
+    def _recognised_shape(self) -> tuple[int, int] | None:
+        """Square images: columns called `pixel…`, or a square number (≥ 16) of columns of whole numbers."""
+        names = [str(name) for name in self.board.feature_names]
+        side = math.isqrt(len(names))
+        if self.sequences or side**2 != len(names) or side < 2:
+            return None
+        pixels = all(name.startswith("pixel") for name in names)
+        whole = len(names) >= 16 and not self.board.support.continuous.any()
+        return (side, side) if pixels or whole else None
+
+    def folds(self, model: str) -> list[Any]:
+        return [result for result in self.board.results if result.model == model and result.error is None]
+
+    def first(self, model: str, field: str) -> Any:
+        """A field that only one fold of a model has, or None."""
+        found = [getattr(fold, field) for fold in self.folds(model)]
+        return next((value for value in found if value is not None), None)
+
+    @functools.cached_property
+    def groups(self) -> np.ndarray | None:
+        """The label of each row, if labels were passed and are few."""
+        labels = None if self.board.y is None else np.asarray(self.board.y)
+        if labels is None or labels.ndim != 1:
+            return None
+        words = np.array([str(label) for label in labels.tolist()])
+        return words if len(np.unique(words)) <= _GROUPS else None
+
+    @functools.cached_property
+    def bits(self) -> dict[str, np.ndarray]:
+        """Code length of each row under each model; NaN where it was never held out."""
+        folds = [fold for line in self.good for fold in self.folds(line.model)]
+        size = 1 + max((int(np.max(fold.rows, initial=-1)) for fold in folds), default=-1)
+        found = {line.model: np.full(size, np.nan) for line in self.good}
+        for fold in folds:
+            found[fold.model][fold.rows] = -fold.nats / _LN2
+        return found
+
+    @functools.cached_property
+    def limits(self) -> tuple[float, float]:
+        """Least and largest value of the examples, which are white and black in pictures."""
+        values = np.asarray(self.board.examples, float)
+        return float(np.nanmin(values)), float(np.nanmax(values))
+
+    def described(self, rows: Sequence[int]) -> tuple[list[tuple[str, str]], list[list[Cell]]]:
+        """Heads and cells that show what single rows are: a picture, or the values of a few columns."""
+        if self.sequences or not len(self.board.examples):
+            return [], [[] for _ in rows]
+        places = {int(row): place for place, row in enumerate(self.board.example_rows)}
+        X = np.asarray(self.board.examples, float)[[places[row] for row in rows]]
+        if self.shape is not None:
+            pictures = [bitmap(x.reshape(self.shape), self.limits, f"row {r}") for r, x in zip(rows, X)]
+            return [("image", "")], [[Cell(picture)] for picture in pictures]
+        chosen = plots.telling_columns(np.asarray(self.board.examples, float), _COLUMNS)
+        heads = [(str(self.board.feature_names[j]), "value") for j in chosen]
+        return heads, [[Cell(f"{x[j]:.4g}".replace("-", "−")) for j in chosen] for x in X]
+
+
+def about(line: Any) -> str:
+    """Bits per sample of a line of the table with sign and error."""
+    return with_error(line.bits, line.bits_stderr, sign=SIGN[line.kind]).text

@@ -1,0 +1,109 @@
+"""Rows in chunks: the same answers as from memory."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import freeenergy as fe
+from freeenergy.estimators import _base
+
+
+@pytest.fixture
+def small_sample(monkeypatch):
+    # so that a stream of a few hundred rows is larger than its sample
+    monkeypatch.setattr(_base, "_SAMPLE", 100)
+
+
+def _rows(n: int = 700) -> np.ndarray:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, 3)) @ np.array([[1.0, 0.5, 0.0], [0.0, 1.0, 0.3], [0.0, 0.0, 2.0]]) + 5
+    X[: n // 2, 0] -= 8
+    return X
+
+
+def test_gaussian_of_chunks_has_the_moments_of_all_rows(small_sample):
+    X = _rows()
+    model = fe.GaussianDensity().fit(fe.Chunks(X, rows=150))
+    np.testing.assert_allclose(model.mean_, X.mean(axis=0), rtol=1e-9)
+    np.testing.assert_allclose(model.covariance_, np.cov(X.T, bias=True), rtol=1e-8)
+    # the history is the mean of −log p over all rows, in the units of the data
+    np.testing.assert_allclose(model.history_["objective"][-1], -model.score(X), rtol=1e-9)
+
+
+def test_mixture_of_chunks_ends_where_one_from_memory_ends(small_sample):
+    X = _rows()
+    X[::17, 1] = np.nan
+    parts = [X[:300], X[300:301], X[301:]]
+    streamed = fe.GaussianMixture(2, random_state=0, tol=1e-10).fit(fe.Chunks(parts))
+    memory = fe.GaussianMixture(2, random_state=0, tol=1e-10).fit(X)
+    np.testing.assert_allclose(streamed.score(X), memory.score(X), atol=1e-7)
+    order = np.argsort(streamed.means_[:, 0]), np.argsort(memory.means_[:, 0])
+    np.testing.assert_allclose(streamed.means_[order[0]], memory.means_[order[1]], atol=1e-3)
+    np.testing.assert_allclose(streamed.history_["objective"][-1], -streamed.score(X), rtol=1e-9)
+
+
+def test_factor_analysis_of_a_file(small_sample, tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(700, 1)) * np.arange(1.0, 6.0) + rng.normal(size=(700, 5))
+    np.save(tmp_path / "rows.npy", X)
+    streamed = fe.FactorAnalysis(1, tol=1e-9).fit(fe.Chunks(tmp_path / "rows.npy", rows=256))
+    memory = fe.FactorAnalysis(1, tol=1e-9).fit(X)
+    np.testing.assert_allclose(streamed.score(X), memory.score(X), atol=1e-6)
+
+
+def test_chunks_are_functions_arrays_and_files(tmp_path):
+    X = _rows(6)
+    np.save(tmp_path / "part.npy", X[:2])
+    chunks = fe.Chunks([str(tmp_path / "part.npy"), X[2:4], lambda: X[4:]])
+    np.testing.assert_array_equal(np.concatenate(list(chunks)), X)
+    np.testing.assert_array_equal(np.concatenate(list(chunks[1:])), X[2:])
+
+
+def test_a_sample_of_chunks_is_fair():
+    X = np.arange(4000.0)[:, None]
+    chunks = fe.Chunks(X, rows=700)
+    draws = [chunks.survey(np.asarray, sample=50, seed=seed).sample[:, 0] for seed in range(200)]
+    assert all(len(np.unique(d)) == 50 for d in draws)
+    # the mean of all draws has this standard deviation if each row is as likely as any other
+    error = np.sqrt(4000**2 / 12 / 50 / 200)
+    assert abs(np.mean(draws) - 1999.5) < 4 * error
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda: fe.Chunks([]), "Chunks must have at least one part. Got none."),
+        (
+            lambda: fe.Chunks(np.zeros((3, 1)), rows=0),
+            r"The 'rows' parameter of Chunks must be an int in the range \[1, inf\). Got 0 instead.",
+        ),
+        (
+            lambda: fe.Chunks(["a.csv"])[0],
+            "Chunks read .npy files; give a function for others. Got 'a.csv'",
+        ),
+        (
+            lambda: fe.VAE(2).fit(fe.Chunks(np.zeros((3, 1)))),
+            "VAE cannot be fitted to Chunks: it needs its rows in memory.",
+        ),
+        (
+            lambda: fe.GaussianDensity().fit(fe.Chunks(np.eye(3)), sample_weight=np.ones(3)),
+            "GaussianDensity.fit takes neither weights nor labels with Chunks.",
+        ),
+        (lambda: fe.GaussianDensity().fit(fe.Chunks([np.eye(3), np.eye(2)])), "X has 2 features, but"),
+        (lambda: fe.GaussianDensity().fit(fe.Chunks([np.eye(2), np.full((1, 2), np.inf)])), "infinity"),
+    ],
+)
+def test_what_chunks_cannot_be(make, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        make()
+
+
+def test_a_learner_that_needs_rows_is_refused():
+    import optax
+
+    from freeenergy.learning import Gradient, negative_log_likelihood
+
+    learner = Gradient(optax.adam(1e-2), negative_log_likelihood)
+    with pytest.raises(ValueError, match="learned by learners that sum over all of them"):
+        fe.GaussianDensity(learner=learner, max_iter=1).fit(fe.Chunks(_rows(), rows=300))

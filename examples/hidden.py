@@ -81,7 +81,7 @@ def system(folder: Path) -> float:
 
 
 def save(axes, path: Path) -> None:
-    axes.figure.savefig(path, dpi=90, facecolor="white")
+    axes.figure.savefig(path, dpi=85, facecolor="white")
 
 
 def main(folder: str = "demo") -> dict:

@@ -110,6 +110,16 @@ def test_hidden(root, capsys, tmp_path):
 
 
 @pytest.mark.slow
+def test_dictionary(root, capsys, tmp_path):
+    picture = tmp_path / "atoms.png"
+    found = load(root, "dictionary")["main"](str(picture), patches=400)
+    assert found["active"] < 0.5
+    assert found["explained"] > 0.9
+    assert f"{found['active']:.0%} of the sources" in capsys.readouterr().out
+    assert picture.stat().st_size > 1000
+
+
+@pytest.mark.slow
 def test_checkpoint(root, capsys):
     assert load(root, "checkpoint")["main"](epochs=8)
     assert "refused: The checkpoint" in capsys.readouterr().out
@@ -142,6 +152,7 @@ PAGES = [
     "docs/files.md",
     "docs/inference.md",
     "docs/learning.md",
+    "docs/numbers.md",
     "docs/report.md",
 ]
 
@@ -181,7 +192,9 @@ def run(text, names):
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_code_of_a_page(root, page):
+def test_code_of_a_page(root, page, tmp_path, monkeypatch):
+    # pages may write files
+    monkeypatch.chdir(tmp_path)
     pairs = run((root / page).read_text("utf-8"), {"__name__": "page"})
     assert pairs
     for printed, expected in pairs:

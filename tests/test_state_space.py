@@ -580,9 +580,7 @@ def test_structural_regressors_reach_the_likelihood_of_statsmodels():
     ahead = fitted.forecast(y[:80, None], 3, inputs=u[:80], future_inputs=u[80:])
     np.testing.assert_allclose(ahead.mean[:, 0], result.forecast(3, exog=u[80:]), atol=0.1)
     assert fitted.sample(2, 0, inputs=u[:5]).shape == (2, 5, 1)
-    with pytest.raises(
-        ValueError, match=r"as many inputs as fit is given. Got \[1\] and 0 inputs"
-    ):
+    with pytest.raises(ValueError, match=r"as many inputs as fit is given. Got \[1\] and 0 inputs"):
         fe.StructuralTimeSeries(Level() + Regressors(1)).fit(y[:, None])
     with pytest.raises(ValueError, match=r"Got \[\] and 1 inputs"):
         fe.StructuralTimeSeries().fit(y[:, None], inputs=u)

@@ -66,7 +66,7 @@ class _Padded:
     def __hash__(self) -> int:
         return hash(self.shape)
 
-    def __call__(self, number: Any, i: Any) -> tuple[np.ndarray, np.ndarray]:
+    def __call__(self, number: Any, i: Any) -> tuple[np.ndarray, np.int32]:
         reader, chunks = _readers[int(number)]
         out = np.zeros(self.shape)
         if int(i) >= chunks:
@@ -90,14 +90,18 @@ def streaming(reader: Reader, lengths: list[int], columns: int, *, incomplete: b
     _readers[number] = (reader, len(lengths))
     devices = jax.devices()
     mesh = Mesh(np.array(devices), ("rows",)) if len(devices) > 1 else None
-    counts = (
+    stream = Stream(
         jnp.asarray(number, jnp.int32),
         jnp.asarray(len(lengths), jnp.int32),
         jnp.asarray(float(sum(lengths))),
+        bucket(max(lengths)),
+        columns,
+        incomplete,
+        mesh,
     )
     if mesh is not None:
-        counts = jax.device_put(counts, NamedSharding(mesh, PartitionSpec()))
+        stream = jax.device_put(stream, NamedSharding(mesh, PartitionSpec()))
     try:
-        yield Stream(*counts, bucket(max(lengths)), columns, incomplete, mesh)
+        yield stream
     finally:
         del _readers[number]

@@ -246,7 +246,7 @@ def _evidence(estimator: Any, X: np.ndarray) -> Evidence:
 
 def _whole(X: np.ndarray) -> np.ndarray:
     """Which rows have nothing missing."""
-    return ~np.isnan(X).any(axis=1)
+    return np.asarray(~np.isnan(X).any(axis=1))
 
 
 def _evenly(values: np.ndarray, most: int) -> np.ndarray:

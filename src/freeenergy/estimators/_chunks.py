@@ -72,7 +72,7 @@ class Chunks(Sequence):
     def survey(self, check: Callable[[Any], np.ndarray], *, sample: int, seed: int) -> Survey:
         """Reads all chunks once, each through `check`, and keeps `sample` rows of them."""
         rng = np.random.default_rng(seed)
-        lengths, seen = [], 0
+        lengths, seen = [], np.zeros(1)
         rows, keys = None, np.empty(0)
         for part in self:
             part = check(part)

@@ -228,7 +228,7 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         learner = EM(tol=self.tol) if self.learner is None else self.learner
         if isinstance(learner, CollapsedGibbs):
             data = self._words(X, weight)
-        elif isinstance(learner.sweep, AllRows):
+        elif isinstance(learner, EM) and isinstance(learner.sweep, AllRows):
             data = self._documents_for_all_cores(X, weight)
         else:
             data = self._documents(X, weight)

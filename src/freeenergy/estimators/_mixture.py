@@ -141,10 +141,11 @@ class MixtureParameters(NamedTuple):
 
 
 def _gaussian_parameters(model: MixtureModel, scale: Array) -> GaussianMixtureParameters:
+    members: Any = model.components
     units = scale[:, None] * scale[None, :]
-    axes = component_axes(model.components)
-    matrices = jax.vmap(lambda c: c.covariance.matrix() * units, in_axes=(axes,))(model.components)
-    return GaussianMixtureParameters(model.weights, model.components.mean * scale[None], matrices)
+    axes = component_axes(members)
+    matrices = jax.vmap(lambda c: c.covariance.matrix() * units, in_axes=(axes,))(members)
+    return GaussianMixtureParameters(model.weights, members.mean * scale[None], matrices)
 
 
 def _parameters(model: MixtureModel) -> MixtureParameters:
@@ -370,7 +371,7 @@ class AbstractMixture(AbstractExactDensity):
                     f"(n_components, n_features). Got {self.init.shape} instead."
                 )
             return jnp.asarray(near.apply(self.scaling_.apply(self.init)))
-        start = PlusPlus() if self.init is None else self.init
+        start = self.init if isinstance(self.init, AbstractStart) else PlusPlus()
         z = (rows_and_shares(data.x)[0] - near.shift[None]) / near.scale[None]
         centres = start(Data(z, data.weight, data.rows, data.incomplete), self.n_components, key=key)
         if rows.known is None:

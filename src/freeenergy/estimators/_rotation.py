@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import itertools
 from typing import NamedTuple
 
 import numpy as np
@@ -49,16 +50,20 @@ class Varimax(AbstractRotation):
     def __call__(self, loadings: np.ndarray) -> np.ndarray:
         length = np.linalg.norm(loadings, axis=1, keepdims=True)
         w = loadings / np.where(length > 0, length, 1.0) if self.normalise else loadings
-        rotation, reached = np.eye(w.shape[1]), 0.0
+        rotation = np.eye(w.shape[1])
         for _ in range(_MOST_STEPS):
-            turned = w @ rotation
-            # the gradient of the criterion, and the rotation nearest to it
-            gradient = w.T @ (turned**3 - turned * np.mean(turned**2, axis=0))
-            left, lengths, right = np.linalg.svd(gradient)
-            rotation = left @ right
-            if lengths.sum() <= reached * (1 + 1e-12):
+            largest = 0.0
+            for i, j in itertools.combinations(range(w.shape[1]), 2):
+                # Kaiser's angle, at which the criterion is largest in the plane of two factors
+                x, y = (w @ rotation[:, [i, j]]).T
+                u, v = x**2 - y**2, 2 * x * y
+                above = 2 * (np.mean(u * v) - np.mean(u) * np.mean(v))
+                angle = np.arctan2(above, np.var(u) - np.var(v)) / 4
+                c, s = np.cos(angle), np.sin(angle)
+                rotation[:, [i, j]] = rotation[:, [i, j]] @ np.array([[c, -s], [s, c]])
+                largest = max(largest, abs(angle))
+            if largest < 1e-10:
                 break
-            reached = lengths.sum()
         return rotation
 
 

@@ -244,6 +244,7 @@ def test_fit_score_sample_impute_and_inspect(table, tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["class"] == "GaussianDensity"
 
 
+@pytest.mark.slow
 def test_series_go_in_and_come_out(tmp_path, capsys):
     rng = np.random.default_rng(2)
     series = rng.normal(size=(4, 12, 1)) + np.repeat(rng.integers(2, size=(4, 4)), 3, axis=1)[..., None] * 6

@@ -498,6 +498,7 @@ def test_whole_series_are_held_out():
     assert fe.compare({"chain": fe.HMM(2)}, series[:3], random_state=0).settings["folds"] == 3
 
 
+@pytest.mark.slow
 def test_a_single_series_is_split_in_time_and_scored_one_step_ahead():
     series = chain(120, 7)
     board = fe.compare({"rows": fe.GaussianDensity(), "chain": fe.HMM(2)}, series, cv=2, random_state=0)

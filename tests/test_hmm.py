@@ -312,6 +312,7 @@ def test_log_prior_is_the_density_of_scipy():
     np.testing.assert_allclose(model.log_prior(), expected, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_stationary_start():
     series, _, model = gaussian_problem(8, (6,) * 15)
     model = HMM(None, model.transition, model.emissions)

@@ -66,6 +66,7 @@ def test_the_perceptron_rule_moves_both_energies_by_the_same_amount(key):
     np.testing.assert_array_equal(right.weight, start.weight)
 
 
+@pytest.mark.slow
 def test_perceptron_and_margin_separate_what_can_be_separated(key):
     rng = np.random.default_rng(0)
     x = rng.normal(size=(90, 2)) * 0.3 + np.repeat([[0, 3], [3, 0], [-3, -3]], 30, axis=0)

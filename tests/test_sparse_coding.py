@@ -140,6 +140,7 @@ def test_exact_for_gaussian_sources():
     )
 
 
+@pytest.mark.slow
 def test_learning_gaussian_sources_is_probabilistic_pca():
     """With E = ½x² EM is exact: it never raises the objective and ends where PPCA does."""
     X = RNG.normal(size=(40, 1)) @ np.array([[2.0, -1.0, 0.5]]) + 0.5 * RNG.normal(size=(40, 3)) + 1.0
@@ -177,6 +178,7 @@ def fitted(planted):
     return fe.SparseCoding(6, source=CauchySource(0.3), random_state=0).fit(planted[0])
 
 
+@pytest.mark.slow
 def test_planted_dictionary_is_found(planted, fitted):
     X, c = planted
     found = fitted.components_ / np.linalg.norm(fitted.components_, axis=1, keepdims=True)
@@ -197,6 +199,7 @@ def test_evidence_of_the_estimator(planted, fitted):
     np.testing.assert_allclose(evidence.nats, inner - np.log(fitted.scaling_.scale).sum(), rtol=1e-7)
 
 
+@pytest.mark.slow
 def test_missing_entries(planted, fitted):
     X, _ = planted
     rows = X[:20].copy()

@@ -109,6 +109,7 @@ def test_values_against_scipy_and_imputation_by_the_joint_gaussian():
     np.testing.assert_allclose(ahead.covariance[0], V[:m, :m], atol=1e-12)
 
 
+@pytest.mark.slow
 def test_samples_have_the_moments_of_the_model():
     model = system()
     draw = jax.jit(jax.vmap(lambda k: model.sample(3, key=k)))
@@ -120,6 +121,7 @@ def test_samples_have_the_moments_of_the_model():
     assert np.abs(values.var(0) / spread**2 - 1).max() < 4.5 * math.sqrt(2 / 4000)
 
 
+@pytest.mark.slow
 def test_forms_agree_and_long_series_in_blocks():
     plain, wide = system(), system(2, 5)
     y = one_series(jnp.asarray(HOLES[1]))
@@ -157,7 +159,14 @@ def test_no_dynamics_is_factor_analysis():
     np.testing.assert_allclose(still.step_log_prob(one_series(jnp.asarray(X))), each, atol=1e-10)
 
 
-@pytest.mark.parametrize("noise", [Full(jnp.eye(2)), Diagonal(jnp.ones(2)), Spherical(jnp.ones(()), dim=2)])
+@pytest.mark.parametrize(
+    "noise",
+    [
+        Full(jnp.eye(2)),
+        pytest.param(Diagonal(jnp.ones(2)), marks=pytest.mark.slow),
+        pytest.param(Spherical(jnp.ones(()), dim=2), marks=pytest.mark.slow),
+    ],
+)
 def test_em_never_lowers_the_likelihood(noise):
     start = system(2, 2, noise=noise)
     result = fit(start, EM(tol=-1.0), rows(HOLES), key=jax.random.key(0), max_iter=12)
@@ -428,6 +437,7 @@ def test_switching_system_is_exact_for_two_steps_and_close_later():
     np.testing.assert_allclose(np.exp(smoothed.log_weight).sum(1), 1, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_one_regime_is_a_linear_system():
     model = switching()
     alone = jax.tree.map(lambda a: a[:1] if hasattr(a, "ndim") else a, model.systems)
@@ -543,6 +553,7 @@ def test_linear_system_with_controls(tmp_path):
         _ = plain.input_emission_
 
 
+@pytest.mark.slow
 def test_autoregression_with_inputs_is_least_squares():
     rng = np.random.default_rng(16)
     u, x = 100 + 10 * rng.normal(size=(200, 1)), np.zeros((200, 2))
@@ -565,6 +576,7 @@ def test_autoregression_with_inputs_is_least_squares():
     )
 
 
+@pytest.mark.slow
 def test_structural_regressors_reach_the_likelihood_of_statsmodels():
     rng = np.random.default_rng(17)
     u = 50 + 20 * rng.normal(size=(83, 1))

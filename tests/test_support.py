@@ -174,6 +174,7 @@ def test_columns_with_a_mass_of_their_own_need_no_noise():
     assert kept.estimator_.n_features_in_ == 2
 
 
+@pytest.mark.slow
 def test_importance_samples_of_the_estimator_are_shared_over_the_noise():
     vae = fe.VAE(1, width=8, max_iter=3, importance_samples=400)
     model = fe.Dequantised(vae, importance_samples=50, random_state=0).fit(COUNTS[:60])

@@ -94,6 +94,7 @@ def test_with_the_exact_posterior_every_importance_weight_is_the_likelihood():
     assert low.mean() + 5 * low.std() / np.sqrt(20_000) < log_p
 
 
+@pytest.mark.slow
 def test_completion_by_importance_sampling_is_that_of_the_gaussian():
     model, exact = linear_vae()
     # wider than any posterior of incomplete rows, so that the weights are bounded
@@ -150,6 +151,7 @@ def test_a_linear_autoencoder_learns_probabilistic_pca():
         assert -log_p - 5 * error < float(values.mean()) < -log_p + 0.01
 
 
+@pytest.mark.slow
 def test_training_in_32_bit_on_incomplete_bits_finds_the_dependence():
     rng = np.random.default_rng(2)
     cause = rng.random((600, 1)) < 0.5

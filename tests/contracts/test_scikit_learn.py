@@ -36,7 +36,6 @@ def public_estimators():
 # each of scikit-learn's fifty fits has a shape of its own to compile; these compile quickly
 QUICK = {
     "GaussianDensity",
-    "GaussianMixture",
     "KernelDensity",
     "NaiveBayes",
 }

@@ -59,7 +59,8 @@ def _boltzmann_warm(energies: Array, temperature: Array, axis: int) -> tuple[Arr
 def _boltzmann_cold(energies: Array, temperature: Array, axis: int) -> tuple[Array, Array]:
     low = jnp.min(energies, axis=axis, keepdims=True)
     ties = (energies <= low).astype(energies.dtype)
-    return jnp.squeeze(low, axis), ties / jnp.sum(ties, axis=axis, keepdims=True)
+    # a compiler that computes the energies twice, and rounds otherwise, may count no minimum
+    return jnp.squeeze(low, axis), ties / jnp.maximum(jnp.sum(ties, axis=axis, keepdims=True), 1)
 
 
 def cholesky(matrix: Array, max_jitter: float = 1e-6) -> tuple[Array, Array]:

@@ -15,7 +15,17 @@ from ._race import Outcome, Skipped, Workload
 
 RESULTS = Path(__file__).with_name("results.md")
 _HEADS = ("workload", "peer", "ours: median (min)", "peer: median (min)", "ratio", "target", "same quality")
-_PACKAGES = ("freeenergy", "jax", "numpy", "scikit-learn", "hmmlearn", "dynamax", "torch")
+_PACKAGES = (
+    "freeenergy",
+    "jax",
+    "numpy",
+    "scikit-learn",
+    "statsmodels",
+    "hmmlearn",
+    "dynamax",
+    "gensim",
+    "torch",
+)
 
 Row = tuple[str, Workload, Outcome | Skipped]
 

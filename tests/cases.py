@@ -70,7 +70,7 @@ CASES = {
     "FactorAnalysis": Case(fe.FactorAnalysis(1)),
     "PCA": Case(fe.PCA(1), density=False),
     "PPCA": Case(fe.PPCA(1), slow=True),
-    "RBM": Case(fe.RBM(3, max_iter=40), points=_BINARY),
+    "RBM": Case(fe.RBM(3, max_iter=40), points=_BINARY, slow=True),
     "VAE": Case(fe.VAE(**_VAE, importance_samples=300), slow=True),
     "VAE-bernoulli": Case(
         fe.VAE(**_VAE, emission=fe.models.BernoulliEmission, importance_samples=2000),

@@ -83,6 +83,7 @@ PRIORS = {
 
 
 @pytest.mark.parametrize("name", PRIORS)
+@pytest.mark.slow
 def test_evidence_of_statistics_is_bayes_theorem(name):
     """log p(X) = log p(X | θ) + log p(θ) − log p(θ | X), whatever θ; and its gradient is a mean."""
     prior, x = PRIORS[name]
@@ -236,6 +237,7 @@ def test_missing_entries_raise_the_same_bound():
     np.testing.assert_allclose(single.bound_, whole, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_model_gives_the_predictive_responsibilities():
     X, _ = clusters(60)
     fitted = fe.BayesianMixture(2, random_state=0).fit(X)

@@ -194,6 +194,7 @@ def test_underflow_and_impossible_observations(forward):
     np.testing.assert_allclose(jax.grad(total)(logs, initial), [[1.0, 0.0], [1.0, 0.0]])
 
 
+@pytest.mark.slow
 def test_long_series_in_parallel_and_in_order():
     initial, transition, logs = map(jnp.asarray, problem(3, 200))
     steps = FiniteStep(logs * 20)

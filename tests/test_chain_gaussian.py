@@ -265,6 +265,7 @@ def _posterior_by_fractions(tiny):
     return np.array([[p[1][1] / det, -p[0][1] / det], [-p[1][0] / det, p[0][0] / det]], float)
 
 
+@pytest.mark.slow
 def test_diffuse_start_equals_statsmodels():
     rng = np.random.default_rng(1)
     y = np.cumsum(rng.normal(size=60)) + rng.normal(size=60)

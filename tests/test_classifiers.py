@@ -74,6 +74,7 @@ def test_weight_prior_smooths_the_classes():
     np.testing.assert_allclose(model.class_prior_, np.array([60, 60, 30]) / 150)
 
 
+@pytest.mark.slow
 def test_mixed_columns():
     rng = np.random.RandomState(0)
     labels = rng.randint(2, size=80)

@@ -365,6 +365,7 @@ def test_groups_splitters_and_one_split():
     assert len(one.results[0].rows) == 32
 
 
+@pytest.mark.slow
 def test_rows_kept_apart_are_scored_once_by_the_winner():
     board = fe.compare(MODELS, X, cv=2, final_size=30, random_state=0)
     seen = np.concatenate([r.rows for r in board.results if r.model == "one"])
@@ -389,6 +390,7 @@ def test_the_seed_decides_everything_and_other_models_nothing():
     assert alone.settings["seed"] == 3
 
 
+@pytest.mark.slow
 def test_two_processes_give_the_same_numbers(board):
     parallel = fe.compare(MODELS, X, cv=3, random_state=0, n_jobs=2)
     assert [(r.model, r.fold) for r in parallel.results] == [(r.model, r.fold) for r in board.results]
@@ -424,6 +426,7 @@ def test_plot_and_report_are_made(board, tmp_path):
     assert "two" in (tmp_path / "report.html").read_text("utf-8")
 
 
+@pytest.mark.slow
 def test_labels_are_expressions_and_differ():
     models = [fe.Mixture(1, family=d.Gaussian), fe.GaussianDensity(), fe.GaussianDensity()]
     board = fe.compare(models, X, test_size=0.5, random_state=0)
@@ -560,6 +563,7 @@ def test_whole_numbers_and_constants_in_series():
 # ---- stopping and going on ----
 
 
+@pytest.mark.slow
 def test_a_finished_fold_is_never_fitted_again_and_a_changed_one_always(tmp_path):
     first = fe.compare(MODELS, X, cv=2, resume=tmp_path)
     files = sorted(tmp_path.iterdir())

@@ -219,6 +219,7 @@ def test_the_tempered_free_energy_never_rises(key):
 # ---- sweeps
 
 
+@pytest.mark.slow
 def test_sweeps_reach_the_same_optimum(key):
     batch = fit(FULL, EM(tol=1e-12, sweep=AllRows()), X, key=key, max_iter=500)
     assert batch.converged

@@ -32,6 +32,7 @@ def test_density(root, capsys, tmp_path):
     assert picture.stat().st_size > 1000
 
 
+@pytest.mark.slow
 def test_missing(root, capsys):
     errors = load(root, "missing")["main"]()
     assert max(errors["GaussianDensity"], errors["FactorAnalysis(2)"]) < errors["column means"]
@@ -74,6 +75,7 @@ def test_rbm_log_z(root, capsys):
     assert f"log Z = {exact:.4f}" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_free_energy(root, capsys):
     lost = load(root, "free_energy")["main"](epochs=50)
     assert abs(lost["exact"]) < 1e-9
@@ -134,26 +136,26 @@ BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```)?", re.MULTI
 PAGES = [
     "docs/index.md",
     "docs/families/gaussian.md",
-    "docs/families/mixture.md",
+    pytest.param("docs/families/mixture.md", marks=pytest.mark.slow),
     "docs/families/factor.md",
     "docs/families/rbm.md",
     pytest.param("docs/families/vae.md", marks=pytest.mark.slow),
     pytest.param("docs/families/flow.md", marks=pytest.mark.slow),
-    "docs/families/softmax.md",
+    pytest.param("docs/families/softmax.md", marks=pytest.mark.slow),
     "docs/families/classifiers.md",
     "docs/families/kernel.md",
     "docs/families/pca_ica.md",
-    "docs/families/hmm.md",
+    pytest.param("docs/families/hmm.md", marks=pytest.mark.slow),
     pytest.param("docs/families/state_space.md", marks=pytest.mark.slow),
-    "docs/families/bayesian_mixture.md",
+    pytest.param("docs/families/bayesian_mixture.md", marks=pytest.mark.slow),
     "docs/families/topics.md",
     pytest.param("docs/families/sparse_coding.md", marks=pytest.mark.slow),
-    "docs/extend.md",
+    pytest.param("docs/extend.md", marks=pytest.mark.slow),
     "docs/files.md",
     "docs/inference.md",
     "docs/learning.md",
     "docs/numbers.md",
-    "docs/report.md",
+    pytest.param("docs/report.md", marks=pytest.mark.slow),
 ]
 
 CONTRIBUTING_NAMES = """

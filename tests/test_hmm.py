@@ -479,6 +479,7 @@ def test_known_states_make_linear_and_logistic_regressions():
     ],
     ids=["full", "diagonal", "tied"],
 )
+@pytest.mark.slow
 def test_em_with_inputs_and_missing_entries(covariance):
     series, inputs, _ = switching_regression(2, (40, 25))
     rng = np.random.default_rng(3)
@@ -642,6 +643,7 @@ def test_estimator_finds_the_states(fitted):
     np.testing.assert_allclose(fitted.step_evidence(series).sum(), fitted.score_samples(series).sum())
 
 
+@pytest.mark.slow
 def test_containers(fitted):
     series = sticky(1, (20, 20))
     stacked, listed = np.stack(series), list(series)

@@ -170,6 +170,7 @@ def test_perplexity_falls_from_one_topic_to_those_that_are_there():
     assert three.perplexity(X[60:]) < 0.7 * expected
 
 
+@pytest.mark.slow
 def test_documents_of_different_sizes_are_learned_as_if_of_one():
     """What is not needed of the columns is left out, and changes nothing."""
     rng = np.random.default_rng(0)
@@ -247,6 +248,7 @@ def test_planted_topics_are_found(name):
     assert lda.perplexity(X) < 0.75 * np.exp(stats.entropy(np.asarray(X.sum(axis=0)).ravel()))
 
 
+@pytest.mark.slow
 def test_sparse_dense_order_and_weights_agree():
     X, *_ = planted(30)
     lda = fe.LatentDirichletAllocation(2, random_state=0, max_iter=20, tol=1.0)

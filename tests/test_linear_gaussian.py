@@ -171,6 +171,7 @@ def test_no_factors_left_is_the_variance_of_the_data(key):
     np.testing.assert_allclose(model.noise.variance, x.var(0), rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_ppca_by_em_and_in_closed_form_agree(key):
     x = draws()
     scatter = np.cov(x.T, bias=True)

@@ -225,6 +225,7 @@ def test_a_start_is_in_the_units_of_the_data():
     np.testing.assert_allclose(model.means_, moments(X, r)[1])
 
 
+@pytest.mark.slow
 def test_fixed_weights_and_means():
     fixed = EM(tol=1e-12, learnable=fe.freeze(START, lambda m: m.weights))
     model = fe.GaussianMixture(2, init=START, learner=fixed).fit(X)
@@ -323,6 +324,7 @@ def unpack(theta):
     [None, pytest.param(SHARES, marks=pytest.mark.slow)],
     ids=["unknown", "partly known"],
 )
+@pytest.mark.slow
 def test_standard_errors_of_a_mixture_are_those_of_a_numerical_hessian(labels):
     """In other coordinates, with missing entries, by differences of a likelihood written with scipy."""
     rows = X.copy()

@@ -208,6 +208,7 @@ def test_missing_entries_are_drawn_in_the_positive_phase():
     np.testing.assert_allclose(found, expected, atol=4.5 * 0.5 / np.sqrt(copies))
 
 
+@pytest.mark.slow
 def test_persistent_chains_train_a_machine_to_the_entropy_of_the_data():
     # two pairs of units that agree: no machine without hidden units gets below 4 log 2
     patterns = np.array([[0.0, 0, 0, 0], [1, 1, 0, 0], [0, 0, 1, 1], [1, 1, 1, 1]])

@@ -40,6 +40,7 @@ def test_ruff_has_nothing_to_say(root, command):
     assert outcome.returncode == 0, outcome.stdout + outcome.stderr
 
 
+@pytest.mark.slow
 def test_pyright_has_nothing_to_say(root):
     need("pyright")
     if run("pyright", "--version", cwd=root).returncode != 0:

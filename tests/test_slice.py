@@ -144,6 +144,22 @@ def test_k_means_equals_scikit_learn_from_the_same_start():
     np.testing.assert_allclose(weighted.inertia_, repeated.inertia_, rtol=1e-12)
 
 
+def test_many_rows_are_seen_in_32_bits_first_and_clusters_that_are_too_close_for_that_in_64():
+    rng = np.random.default_rng(0)
+    place, noise = rng.integers(-1, 3, size=33_000).astype(float), rng.normal(size=33_000)
+    # clusters far apart; clusters that are near at the end, where the middle is split; and from the start
+    for rows, init in (
+        (place + 0.1 * noise, [-1.0, 0.0, 1.0, 2.0]),
+        (np.where(np.abs(place) == 1, place, 1e-3 * noise), [-1.0, -0.02, 0.02, 1.0]),
+        (np.append(1e-8 * (place + 0.1 * noise), 1e3), [-1e-8, 0.0, 1e-8, 1e3]),
+    ):
+        X, centres = rows[:, None], np.array(init)[:, None]
+        ours = KMeans(4, init=centres, tol=0.0).fit(X)
+        peer = PeerKMeans(4, init=centres, n_init=1, tol=0.0, algorithm="lloyd").fit(X)
+        np.testing.assert_allclose(ours.inertia_, peer.inertia_, rtol=1e-6)
+        assert np.mean(ours.labels_ == peer.labels_) > 0.999
+
+
 def test_starts_find_separated_clusters():
     rng = np.random.default_rng(0)
     centres = np.array([[0.0, 0.0], [50.0, 0.0], [0.0, 50.0]])

@@ -298,6 +298,7 @@ def test_systems_that_vary_and_are_driven_equal_dense_algebra():
         model.maximise(model._statistics(series, model.smooth(series)))
 
 
+@pytest.mark.slow
 def test_structural_blocks_equal_statsmodels():
     rng = np.random.default_rng(4)
     y = np.cumsum(rng.normal(size=40)) + rng.normal(size=40)
@@ -373,6 +374,7 @@ def test_autoregression_by_em_is_least_squares():
     assert ((ahead.high - ahead.low)[1] >= (ahead.high - ahead.low)[0]).all()
 
 
+@pytest.mark.slow
 def test_structural_estimator_reaches_the_likelihood_of_statsmodels():
     rng = np.random.default_rng(10)
     level = np.cumsum(rng.normal(size=(80, 2)) * [1.0, 30.0], axis=0)
@@ -408,6 +410,7 @@ def switching():
     return SwitchingLinearSystem(jnp.array([0.6, 0.4]), jnp.array([[0.9, 0.1], [0.2, 0.8]]), systems)
 
 
+@pytest.mark.slow
 def test_switching_system_is_exact_for_two_steps_and_close_later():
     model = switching()
     y = np.array([[0.3], [-1.0], [2.0], [1.5]])
@@ -514,6 +517,7 @@ def test_switching_estimator_finds_the_noisy_stretch():
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.slow
 def test_linear_system_with_controls(tmp_path):
     rng = np.random.default_rng(15)
     series, inputs = [], []
@@ -617,7 +621,7 @@ class Interruption(AbstractProgress):
     [
         fe.HMM(2, tol=0.0, max_iter=30, random_state=0),
         fe.LinearGaussianSSM(1, max_iter=30, tol=0.0, random_state=0),
-        fe.AutoRegression(1, max_iter=30, tol=0.0),
+        pytest.param(fe.AutoRegression(1, max_iter=30, tol=0.0), marks=pytest.mark.slow),
         pytest.param(fe.StructuralTimeSeries(max_iter=12, tol=0.0), marks=pytest.mark.slow),
         pytest.param(fe.SwitchingLinearSystem(max_iter=12, tol=0.0), marks=pytest.mark.slow),
     ],
@@ -637,3 +641,7 @@ def test_a_fit_that_was_stopped_goes_on_from_its_checkpoint(estimator, tmp_path,
     np.testing.assert_array_equal(kept.score_samples(HOLES), whole.score_samples(HOLES))
     with pytest.raises(ValueError, match="belongs to another fit"):
         kept.fit(SERIES)
+    if isinstance(kept, fe.HMM):
+        known = [np.zeros(len(x), int) for x in HOLES]
+        with pytest.raises(ValueError, match="belongs to another fit"):
+            kept.fit(HOLES, states=known)

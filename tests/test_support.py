@@ -105,7 +105,9 @@ def test_a_continuous_model_of_counts_is_at_most_as_good_as_the_distribution_the
     gap = exact - bound.nats
     assert gap.mean() + 3 * gap.std() / np.sqrt(len(gap)) > 0
     assert gap.mean() < 0.05
-    assert abs((exact - mixture.nats).mean()) < 0.01
+    # the rate is known to 1/400 of its variance, and the rows of the test vary
+    lost = exact - mixture.nats
+    assert abs(lost.mean()) < 4 * (lost.std() / np.sqrt(len(lost)) + 0.5 / 400)
 
 
 def test_units_of_a_continuous_column_move_the_evidence_by_their_logarithm_and_shifts_by_nothing():

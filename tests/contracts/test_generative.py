@@ -87,13 +87,15 @@ class WrongPaths(fe.MarkovChain):
 
 
 class ForgetsMissingSteps(fe.MarkovChain):
-    def _step_evidence(self, series):
-        return super()._step_evidence([np.where(np.isnan(x), 0.0, x) for x in series])
+    def _step_evidence(self, container):
+        filled = [np.where(np.isnan(x), 0.0, x) for x in container.series]
+        return super()._step_evidence(container._replace(series=filled))
 
 
 class LooksAtOtherSeries(fe.MarkovChain):
-    def _step_evidence(self, series):
-        return [part + 1e-3 * (len(series) == 1) for part in super()._step_evidence(series)]
+    def _step_evidence(self, container):
+        alone = len(container.series) == 1
+        return [part + 1e-3 * alone for part in super()._step_evidence(container)]
 
 
 @pytest.mark.parametrize(

@@ -144,7 +144,12 @@ BAD_PARAMETERS = [
         "full",
         "must be an instance of AbstractCovariance or None",
     ),
-    ("GaussianMixture", "init", "k-means++", "must be an instance of AbstractStart or ndarray or None"),
+    (
+        "GaussianMixture",
+        "init",
+        "k-means++",
+        "must be an instance of AbstractStart or ndarray or Mixture or None",
+    ),
     ("GaussianMixture", "init", np.zeros((2, 5)), r"must have the shape \(2, 3\)"),
     ("Mixture", "family", "poisson", "must be an exponential family"),
     ("KMeans", "n_clusters", 2.5, "must be an int in the range"),

@@ -37,7 +37,6 @@ def public_estimators():
 QUICK = {
     "GaussianDensity",
     "KernelDensity",
-    "NaiveBayes",
 }
 
 

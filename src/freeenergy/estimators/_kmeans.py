@@ -32,6 +32,7 @@ from ._validation import (
 
 # rows from which half the bits save more than a second program costs
 _MANY_ROWS = 32_768
+_FAR = 1e-2
 
 
 def _energies(row: Array, model: Clusters) -> Array:
@@ -137,9 +138,9 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Sh
         results, part = [], 0
         for restart in jax.random.split(key, self.n_init):
             start_key, fit_key = jax.random.split(restart)
-            model = Clusters(self._centres(data, start_key))
+            start = model = Clusters(self._centres(data, start_key))
             rounds = []
-            left, seen = self.max_iter, coarse
+            left, seen = self.max_iter, coarse if _apart(start) else None
             while model is not None and left > 0:
                 result = fit(
                     model,
@@ -154,7 +155,13 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Sh
                 part, left = part + 1, left - result.n_iter
                 if result.interrupted:
                     break
-                model = result.model if seen is not None else _relocate_empty(result, rows, data)
+                if seen is None:
+                    model = _relocate_empty(result, rows, data)
+                elif _apart(result.model):
+                    model = result.model
+                else:
+                    # 32 bits do not tell these clusters apart: from the start again
+                    model, rounds, left = start, [], self.max_iter
                 seen = None
             results.append(_joined(rounds))
             if results[-1].interrupted:
@@ -202,6 +209,13 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Sh
     @property
     def _n_features_out(self) -> int:
         return self.n_clusters
+
+
+def _apart(model: Clusters) -> bool:
+    """Whether centroids, in units of the spread of the rows, differ by much more than 32 bits resolve."""
+    centroids = np.asarray(model.centroids)
+    gaps = ((centroids[:, None] - centroids[None]) ** 2).sum(axis=2)
+    return bool((gaps[~np.eye(len(centroids), dtype=bool)] > _FAR**2).all())
 
 
 def _joined(rounds: list[Fit]) -> Fit:

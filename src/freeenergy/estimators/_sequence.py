@@ -53,11 +53,13 @@ class Sequences(NamedTuple):
         series: an array of shape (time, features) each.
         inputs: an array of shape (time, inputs) each, or None.
         weight: how often each series counts.
+        states: the hidden state of each time step where it is known, −1 where not; or None.
     """
 
     series: list[np.ndarray]
     inputs: list[np.ndarray] | None
     weight: np.ndarray
+    states: list[np.ndarray] | None = None
 
     @property
     def rows(self) -> np.ndarray:
@@ -80,8 +82,8 @@ class Sequences(NamedTuple):
     def identity(self) -> str:
         """Names these series, for a checkpoint."""
         places = np.concatenate([np.arange(len(x)) for x in self.series])
-        inputs = [] if self.inputs is None else [np.concatenate(self.inputs)]
-        return Rows(self.rows, self.row_weight, np.column_stack([places, *inputs])).identity()
+        beside = [np.concatenate(part) for part in (self.inputs, self.states) if part is not None]
+        return Rows(self.rows, self.row_weight, np.column_stack([places, *beside])).identity()
 
 
 def _only(parts: list[Any]) -> Any:
@@ -390,9 +392,9 @@ class AbstractSequenceDensity(DensityMixin, Shell):
             [self.scaling_.apply(found.series[i]) for i in order],
             self._scaled_inputs(found.inputs and [found.inputs[i] for i in order]),
             found.weight[order],
+            known and [known[used[i]] for i in order],
         )
-        given = known and [known[used[i]] for i in order]
-        data = pack(sequences.series, given, sequences.inputs, sequences.weight)
+        data = pack(sequences.series, sequences.states, sequences.inputs, sequences.weight)
         result = self._fit_series(sequences, data, key=random_key(self.random_state))
         # the history is the free energy per time step in the units of the data
         share = float(np.asarray(data.weight).sum()) / counts.sum()

@@ -35,7 +35,7 @@ def expect_all(
 def _mean_free_energy(model: Any, free: Array, data: Data | Stream) -> Array:
     if isinstance(model, AbstractRegularised):
         free = free - model.log_prior()
-    return free / data.total
+    return free / data.total.astype(free.dtype)
 
 
 def _keep_frozen(new: Any, old: Any, learnable: Any) -> Any:

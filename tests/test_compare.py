@@ -335,6 +335,7 @@ def test_classifiers_are_scored_by_the_probability_of_the_label():
     assert set(board.best_estimator.predict(X)) == {"low", "high"}
 
 
+@pytest.mark.slow
 def test_a_label_that_no_training_row_has_is_impossible():
     labels = np.array(["a"] * 30 + ["b"] * 29 + ["c"])
     board = fe.compare({"prior": DummyClassifier(), "soft": fe.SoftmaxRegression()}, X[:60], labels, cv=3)

@@ -814,6 +814,7 @@ def test_estimator_finds_regressions_and_what_makes_them_switch(driven, tmp_path
     )
 
 
+@pytest.mark.slow
 def test_every_method_takes_inputs(driven):
     series, inputs, _ = switching_regression(7, (20, 20))
     stacked, pushes = np.stack(series), np.stack(inputs)

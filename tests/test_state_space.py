@@ -463,6 +463,7 @@ def test_one_regime_is_a_linear_system():
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.slow
 def test_linear_system_as_estimator():
     truth = system(1, 3, noise=Diagonal(jnp.full(3, 0.1)))
     draw = jax.jit(jax.vmap(lambda k: truth.sample(40, key=k)))

@@ -131,6 +131,7 @@ def test_samples_have_the_moments_of_the_model():
     assert (np.abs(np.cov(draws.T) - cov) < 5 * spread).all()
 
 
+@pytest.mark.slow
 def test_a_linear_autoencoder_learns_probabilistic_pca():
     # makin 8.12: with linear networks the optimum of the bound is the likelihood of PPCA
     rng = np.random.default_rng(1)

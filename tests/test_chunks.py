@@ -107,3 +107,16 @@ def test_a_learner_that_needs_rows_is_refused():
     learner = Gradient(optax.adam(1e-2), negative_log_likelihood)
     with pytest.raises(ValueError, match="learned by learners that sum over all of them"):
         fe.GaussianDensity(learner=learner, max_iter=1).fit(fe.Chunks(_rows(), rows=300))
+
+
+def test_a_chunk_that_cannot_be_read_again_says_why(small_sample):
+    X, reads = _rows(), []
+
+    def second() -> np.ndarray:
+        reads.append(1)
+        if len(reads) > 1:
+            raise OSError("the disk is gone")
+        return X[400:]
+
+    with pytest.raises(OSError, match=r"^the disk is gone$"):
+        fe.GaussianDensity().fit(fe.Chunks([X[:400], second]))

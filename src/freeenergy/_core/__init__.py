@@ -1,6 +1,6 @@
 """The core: parameters, numerics, records, rows and the one loop."""
 
-from ._arrays import Data, bucket, map_rows, row_hashes
+from ._arrays import Data, bucket, in_blocks, map_padded, map_rows, row_hashes
 from ._checkpoints import Checkpoint
 from ._compilation import count_compilations
 from ._files import write_whole
@@ -55,10 +55,12 @@ __all__ = [
     "constrain",
     "count_compilations",
     "freeze",
+    "in_blocks",
     "iterate",
     "learnable",
     "log_det_cholesky",
     "log_mean_exp",
+    "map_padded",
     "map_rows",
     "parameter",
     "parameter_count",

@@ -129,13 +129,16 @@ def map_rows(function: Callable[..., Any], rows: Any, *args: Any, block: int = 4
                 (NamedSharding(mesh, PartitionSpec("rows")), NamedSharding(mesh, PartitionSpec())),
             )
             given = eqx.combine(arrays, static)
-        out = jax.device_get(_map_rows(function, filled, given, block, mesh))
+        out = jax.device_get(map_padded(function, filled, *given, block=block, mesh=mesh))
         outs.append(jax.tree.map(lambda a, m=length: a[:m], out))
     return jax.tree.map(lambda *parts: np.concatenate(parts), *outs)
 
 
 @eqx.filter_jit
-def _map_rows(function: Callable[..., Any], rows: Any, args: Any, block: int, mesh: Mesh | None) -> Any:
+def map_padded(
+    function: Callable[..., Any], rows: Any, *args: Any, block: int, mesh: Mesh | None = None
+) -> Any:
+    """`function(row, *args)` for each row, `block` rows at a time; `map_rows` for rows padded already."""
     arrays, static = eqx.partition(args, eqx.is_array)
 
     def here(rows: Any, arrays: Any) -> Any:
@@ -149,6 +152,12 @@ def _map_rows(function: Callable[..., Any], rows: Any, args: Any, block: int, me
     split, same = PartitionSpec("rows"), PartitionSpec()
     everywhere = jax.shard_map(here, mesh=mesh, in_specs=(split, same), out_specs=split, check_vma=False)
     return everywhere(rows, arrays)
+
+
+def in_blocks(a: Array, size: int) -> Array:
+    """Rows in blocks of `size`, padded with zeros."""
+    padded = jnp.concatenate([a, jnp.zeros((-len(a) % size, *a.shape[1:]), a.dtype)])
+    return padded.reshape(-1, size, *a.shape[1:])
 
 
 _HASHED_AT_ONCE = 1024

@@ -20,6 +20,7 @@ Reader = Callable[[int], np.ndarray]
 
 _numbers = itertools.count()
 _readers: dict[int, tuple[Reader, int]] = {}
+_failures: dict[int, Exception] = {}
 
 
 class Stream(eqx.Module):
@@ -71,7 +72,12 @@ class _Padded:
         out = np.zeros(self.shape)
         if int(i) >= chunks:
             return out, np.int32(0)
-        rows = reader(int(i))
+        try:
+            rows = reader(int(i))
+        except Exception as error:
+            # told by `streaming`: what comes out of a compiled program is hard to read
+            _failures[int(number)] = error
+            raise
         out[: len(rows)] = rows
         return out, np.int32(len(rows))
 
@@ -103,5 +109,10 @@ def streaming(reader: Reader, lengths: list[int], columns: int, *, incomplete: b
         stream = jax.device_put(stream, NamedSharding(mesh, PartitionSpec()))
     try:
         yield stream
+    except Exception:
+        if number in _failures:
+            raise _failures[number] from None
+        raise
     finally:
         del _readers[number]
+        _failures.pop(number, None)

@@ -89,6 +89,15 @@ def final_objective(result: Fit) -> float:
     return float(objective[-1]) if len(objective) else np.inf
 
 
+def retold(result: Fit, *, share: float = 1.0, offset: float = 0.0) -> Fit:
+    """A fit whose objectives are told in other units: `share` times what they were, less `offset`."""
+    history = {
+        name: values * share - offset if name in ("objective", "validation") else values
+        for name, values in result.history.items()
+    }
+    return dataclasses.replace(result, history=history)
+
+
 def best_of(results: list[Fit]) -> Fit:
     """The fit that ended lowest; if the last one was interrupted, so is the whole."""
     best, last = min(results, key=final_objective), results[-1]
@@ -172,16 +181,14 @@ class AbstractDensity(DensityMixin, Shell):
         X = self._prepare(X)
         self.scaling_ = self._scaling(X, weight)
         rows = canonical_rows(X, weight, self.scaling_, extra)
+        if weight is not None or len(rows.x) < len(X):
+            # from the merged rows, so that weights and repetition give the same to the last digit
+            self.scaling_ = self._scaling(rows.x, rows.weight)
         key = random_key(self.random_state)
         self.seed_ = np.asarray(jax.random.bits(key, dtype="uint32"))
         result = self._fit_rows(rows._replace(x=self.scaling_.apply(rows.x)), key=key)
         # the history is the free energy per row in the units of the data
-        offset = np.average(self.scaling_.log_det(rows.x), weights=rows.weight)
-        history = {
-            name: values - offset if name in ("objective", "validation") else values
-            for name, values in result.history.items()
-        }
-        self._keep(dataclasses.replace(result, history=history))
+        self._keep(retold(result, offset=np.average(self.scaling_.log_det(rows.x), weights=rows.weight)))
         return self
 
     def _fit_chunks(self, chunks: Chunks, *, alone: bool) -> Self:
@@ -215,12 +222,7 @@ class AbstractDensity(DensityMixin, Shell):
                     Rows(survey.sample, np.ones(len(survey.sample))), "chunks", f"{survey.lengths}"
                 ),
             )
-        offset = -survey.observed @ np.log(self.scaling_.scale)
-        history = {
-            name: values - offset if name == "objective" else values
-            for name, values in result.history.items()
-        }
-        self._keep(dataclasses.replace(result, history=history))
+        self._keep(retold(result, offset=-survey.observed @ np.log(self.scaling_.scale)))
         return self
 
     def _validated(self, X: Any) -> np.ndarray:

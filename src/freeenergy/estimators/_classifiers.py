@@ -36,7 +36,7 @@ from ..distributions import (
 from ..learning import EM, ClosedForm, fit
 from ..models import Labelled
 from ..models import Mixture as MixtureModel
-from ._base import AbstractExactDensity, by_completeness
+from ._base import AbstractExactDensity, by_completeness, retold
 from ._rows import Rows, Scaling, canonical_rows
 from ._support import discrete_columns
 from ._validation import check_instance, check_int, check_observed, check_real, check_weight
@@ -111,20 +111,17 @@ class AbstractGenerativeClassifier(ClassifierMixin, AbstractExactDensity):
         plain = ~_gaussian_columns(self._prototype(X), X.shape[1])
         # only the Gaussian is the same family in every unit
         self.scaling_ = Scaling(np.where(plain, 0.0, whole.shift), np.where(plain, 1.0, whole.scale))
-        # the class is one more column, so that rows keep theirs when they are sorted and merged
-        scaling = Scaling(np.append(self.scaling_.shift, 0.0), np.append(self.scaling_.scale, 1.0))
-        rows = canonical_rows(np.column_stack([X, encoder.transform(y)]), weight, scaling)
-        result = self._fit_rows(Rows(scaling.apply(rows.x), rows.weight), key=jax.random.key(0))
-        offset = np.average(self.scaling_.log_det(rows.x[:, :-1]), weights=rows.weight)
-        history = {"objective": result.history["objective"] - offset}
-        self._keep(dataclasses.replace(result, model=result.model.mixture, history=history))
+        rows = canonical_rows(X, weight, self.scaling_, np.asarray(encoder.transform(y), float)[:, None])
+        result = self._fit_rows(rows._replace(x=self.scaling_.apply(rows.x)), key=jax.random.key(0))
+        offset = np.average(self.scaling_.log_det(rows.x), weights=rows.weight)
+        self._keep(retold(dataclasses.replace(result, model=result.model.mixture), offset=offset))
         return self
 
     def _fit_rows(self, rows: Rows, *, key: Array) -> Fit:
-        """Fits rescaled rows that have the number of their class as the last column."""
-        X, labels = rows.x[:, :-1], rows.x[:, -1].astype(np.int32)
-        data = Data.of((X, labels), rows.weight)
-        prototype = self._prototype(X)
+        """Fits rescaled rows of which the number of the class is known."""
+        assert rows.known is not None
+        data = Data.of((rows.x, rows.known[:, 0].astype(np.int32)), rows.weight)
+        prototype = self._prototype(rows.x)
         weights, members = _start(prototype, data, len(self.classes_))
         start = Labelled(MixtureModel(weights, members, self.weight_prior, self.component_prior))
         hidden = data.incomplete and not prototype.masks_missing

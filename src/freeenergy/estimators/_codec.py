@@ -72,7 +72,7 @@ PACKAGES = (
     "estimators",
 )
 # modules in them that read or write files: no parameter in a file can make a fit do that
-_WITH_FILES = ("_checkpoints", "_compilation", "_files")
+_WITH_FILES = ("_checkpoints", "_chunks", "_files", "_stream")
 _PARTIALS = (functools.partial, jax.tree_util.Partial)
 _DTYPES = {np.dtype(name).name: np.dtype(name) for name in _ELSEWHERE["numpy"][1].split()}
 _EMPTY = inspect.Parameter.empty

@@ -15,7 +15,7 @@ from ..distributions import AbstractLocationScale, Full, Gaussian, HyperbolicSec
 from ..learning import RelativeNewton, fit
 from ..models import Mixture as MixtureModel
 from ..models import independent_components, spread_sources
-from ._base import log_prob_of
+from ._base import log_prob_of, retold
 from ._flow import AbstractFlowDensity, FlowWithMissing
 from ._gaussian import GaussianDensity
 from ._rows import Rows
@@ -125,9 +125,8 @@ class ICA(AbstractFlowDensity):
         # the objective was that of the whitened directions that vary
         rest = map_rows(log_prob_of, u[:, rank:], _part(sources, slice(rank, dim))) if rank < dim else 0.0
         gap = 0.5 * np.sum(np.log(values)) - np.average(rest * np.ones(len(u)), weights=weight)
-        history = {**result.history, "objective": result.history["objective"] + gap}
         flow = FlowWithMissing(model, _proposal(mean, vectors * np.sqrt(values)))
-        return dataclasses.replace(result, model=flow, history=history)
+        return retold(dataclasses.replace(result, model=flow), offset=-gap)
 
     def _separate(
         self, u: np.ndarray, weight: np.ndarray, sources: AbstractLocationScale, turn_key: Array, key: Array

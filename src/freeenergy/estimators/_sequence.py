@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import abc
-import dataclasses
 import heapq
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar, NamedTuple, Self
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,9 +14,9 @@ from jax import Array
 from sklearn.base import DensityMixin
 from sklearn.utils.validation import check_is_fitted
 
-from .._core import Data, Evidence, Fit, Kind, bucket, row_hashes
+from .._core import Data, Evidence, Fit, Kind, bucket, map_padded, row_hashes
 from ..models import AbstractSequenceModel, Series
-from ._base import Shell, key_data
+from ._base import Shell, key_data, retold
 from ._rows import Rows, Scaling, unit_free_hashes
 from ._validation import check_observed, check_rows, random_key
 
@@ -165,13 +163,6 @@ def _groups(lengths: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
         yield int(size), np.flatnonzero(sizes == size)
 
 
-@eqx.filter_jit
-def _run(function: Callable[..., Any], rows: Any, args: Any, block: int) -> Any:
-    if len(jax.tree.leaves(rows)[0]) <= block:
-        return jax.vmap(lambda row: function(row, *args))(rows)
-    return jax.lax.map(lambda row: function(row, *args), rows, batch_size=block)
-
-
 def map_series(
     function: Callable[..., Any],
     series: list[np.ndarray],
@@ -198,7 +189,7 @@ def map_series(
         rows: Any = _stack([[series[i]] for i in members], size, padded, inputs=pushes)
         if extra is not None:
             rows = (rows, _padded(extra[members], padded))
-        out = jax.device_get(_run(function, rows, args, max(_STEPS_AT_ONCE // size, 1)))
+        out = jax.device_get(map_padded(function, rows, *args, block=max(_STEPS_AT_ONCE // size, 1)))
         for place, i in enumerate(members):
             end = lengths[i] if cut else None
             results[i] = jax.tree.map(lambda a, p=place, e=end: a[p, :e], out)
@@ -399,11 +390,7 @@ class AbstractSequenceDensity(DensityMixin, Shell):
         # the history is the free energy per time step in the units of the data
         share = float(np.asarray(data.weight).sum()) / counts.sum()
         offset = np.average(self.scaling_.log_det(rows), weights=counts)
-        history = {
-            name: values * share - offset if name in ("objective", "validation") else values
-            for name, values in result.history.items()
-        }
-        self._keep(dataclasses.replace(result, history=history))
+        self._keep(retold(result, share=share, offset=offset))
         return self
 
     def _scaled_inputs(self, inputs: list[np.ndarray] | None) -> list[np.ndarray] | None:
@@ -523,7 +510,7 @@ class AbstractSequenceDensity(DensityMixin, Shell):
             laid = np.stack([_padded(part, size) for part in parts])
             pushes = _padded(np.broadcast_to(laid, (n, *laid.shape[1:])), _few(n))
         rows = (_padded(key_data(key, n), _few(n)), pushes)
-        drawn = _run(_sample, rows, (self.model_, size), max(_STEPS_AT_ONCE // size, 1))
+        drawn = map_padded(_sample, rows, self.model_, size, block=max(_STEPS_AT_ONCE // size, 1))
         return self.scaling_.invert(np.asarray(drawn)[:n, :steps])
 
     def impute(self, X: Any, *, inputs: Any = None) -> Any:

@@ -27,6 +27,7 @@ from ..models import (
     Structural,
     ppca_closed_form,
 )
+from ._base import retold
 from ._rows import Scaling
 from ._sequence import AbstractSequenceDensity, Container, Sequences, pack
 from ._validation import check_instance, check_int, check_real
@@ -74,11 +75,7 @@ def _apart(sequences: Sequences) -> Data:
 
 def _per_row_of(data: Data, result: Fit, own: Data) -> Fit:
     """A fit whose objective was a mean over rows of `own`, told per row of `data`."""
-    share = float(np.asarray(own.weight).sum()) / float(np.asarray(data.weight).sum())
-    history = {
-        name: values * share if name == "objective" else values for name, values in result.history.items()
-    }
-    return dataclasses.replace(result, history=history)
+    return retold(result, share=float(np.asarray(own.weight).sum()) / float(np.asarray(data.weight).sum()))
 
 
 class AbstractStateSpace(AbstractSequenceDensity):
@@ -582,9 +579,7 @@ class StructuralTimeSeries(AbstractStateSpace):
         units = structure.directions().shape[1] * np.log(self.scaling_.scale).sum()
         if self.input_scaling_ is not None:
             units -= len(sizes) * columns * np.log(self.input_scaling_.scale).sum()
-        history = dict(result.history)
-        history["objective"] = history["objective"] - units
-        result = dataclasses.replace(result, model=_with_start(result.model, own), history=history)
+        result = retold(dataclasses.replace(result, model=_with_start(result.model, own)), offset=units)
         return _per_row_of(data, result, own)
 
     _predictions: ClassVar[Any] = staticmethod(_predicted_columns)

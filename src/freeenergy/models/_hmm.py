@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.scipy.special import gammaln
 
-from .._core import boltzmann, buffer, parameter, simplex
+from .._core import boltzmann, buffer, in_blocks, parameter, simplex
 from ..distributions import (
     AbstractConjugatePrior,
     AbstractCovariance,
@@ -274,7 +274,7 @@ class LogisticTransition(AbstractTransition):
 
         zero = jnp.zeros((size, size * width, size * width), before.dtype)
         start = LogisticStatistics(zero[:, 0].reshape(size, size, width), zero, zero[0, 0, 0])
-        parts = tuple(_blocks(a, _PAIRS_BLOCK) for a in (inputs, before, later))
+        parts = tuple(in_blocks(a, _PAIRS_BLOCK) for a in (inputs, before, later))
         return jax.lax.scan(block, start, parts)[0]
 
     def maximise(self, statistics: LogisticStatistics) -> LogisticTransition:
@@ -344,10 +344,8 @@ class AbstractEmissions(eqx.Module):
         """One row `x` with NaN drawn given the observed entries and `state`."""
 
 
-def _blocks(a: Array, size: int = _INCOMPLETE_BLOCK) -> Array:
-    """Rows in blocks, padded with zeros."""
-    padded = jnp.concatenate([a, jnp.zeros((-len(a) % size, *a.shape[1:]), a.dtype)])
-    return padded.reshape(-1, size, *a.shape[1:])
+def _blocks(a: Array) -> Array:
+    return in_blocks(a, _INCOMPLETE_BLOCK)
 
 
 class FamilyEmissions(AbstractEmissions):

@@ -11,7 +11,7 @@ from jax import Array
 from jax.scipy.linalg import cho_solve
 from jax.scipy.special import xlogy
 
-from .._core import LOG_2PI, log_det_cholesky, parameter, symmetrise
+from .._core import LOG_2PI, in_blocks, log_det_cholesky, parameter, symmetrise
 from ..distributions import (
     AbstractCovariance,
     AbstractDistribution,
@@ -222,12 +222,9 @@ class LinearGaussian(
             return jax.tree.map(jnp.add, total, (new, jnp.vdot(w, free))), None
 
         size = min(_INCOMPLETE_BLOCK, len(x))
-        pad = -len(x) % size
-        rows = jnp.concatenate([x, jnp.zeros((pad, dim), x.dtype)]).reshape(-1, size, dim)
-        weights = jnp.concatenate([weight, jnp.zeros(pad, weight.dtype)]).reshape(-1, size)
         shapes = jax.eval_shape(lambda: self._expect_complete(x[:1], weight[:1], temperature))
         zero = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
-        return jax.lax.scan(block, zero, (rows, weights))[0]
+        return jax.lax.scan(block, zero, (in_blocks(x, size), in_blocks(weight, size)))[0]
 
     def maximise(self, statistics: LinearGaussianStatistics) -> LinearGaussian:
         weight, codes, cross, square = statistics

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from .._core import boltzmann, buffer, categorical_entropy, parameter, simplex
+from .._core import boltzmann, buffer, categorical_entropy, in_blocks, parameter, simplex
 from ..distributions import (
     AbstractConjugatePrior,
     AbstractDistribution,
@@ -215,17 +215,12 @@ class Mixture(
             return jax.tree.map(jnp.add, total, added), None
 
         size = min(_INCOMPLETE_BLOCK, len(x))
-        pad = -len(x) % size
-
-        def blocks(a: Array) -> Array:
-            filled = jnp.concatenate([a, jnp.zeros((pad, *a.shape[1:]), a.dtype)])
-            return filled.reshape(-1, size, *a.shape[1:])
-
         shapes = jax.eval_shape(
             lambda: self._expect_features(self.prepare(), x[:1], weight[:1], temperature)
         )
         zero = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
-        return jax.lax.scan(block, zero, jax.tree.map(blocks, (x, weight, shares)))[0]
+        parts = jax.tree.map(lambda a: in_blocks(a, size), (x, weight, shares))
+        return jax.lax.scan(block, zero, parts)[0]
 
     def maximise(self, statistics: MixtureStatistics) -> Mixture:
         counts, features = statistics

@@ -13,7 +13,7 @@ from matplotlib.patches import Ellipse, Rectangle
 from matplotlib.ticker import MaxNLocator
 
 from ._rows import mosaic
-from ._style import PALETTE, called, ink, new_axes, new_figure, plain, shade, table, thin, wrapped
+from ._style import PALETTE, called, ink, new_axes, new_figure, plain, shade, spreads, table, thin, wrapped
 
 _MOST_LINES = 30
 _MOST_FACTORS = 6
@@ -95,15 +95,7 @@ def profiles(
     """
     means = table("profiles", "means", means)
     size, columns = means.shape
-    std = np.ones_like(means) if spread is None else np.asarray(spread, float)
-    if std.ndim == 3:
-        std = np.sqrt(np.diagonal(std, axis1=1, axis2=2))
-    std = table("profiles", "spread", std)
-    if std.shape != means.shape:
-        raise ValueError(
-            f"The 'spread' of profiles must have the shape {means.shape} of the means, or a covariance for "
-            f"each component. Got {np.asarray(spread).shape} instead."
-        )
+    std = spreads("profiles", np.ones_like(means) if spread is None else spread, means, "component")
     names = called("profiles", names, columns, "column")
     share = np.ones(size) if weights is None else np.asarray(weights, float)
     order = np.argsort(-share, kind="stable")[:_MOST_LINES]

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from ._style import PALETTE, called, ink, new_axes, new_figure, plain, shade, table, width_of
+from ._style import PALETTE, called, ink, new_axes, new_figure, plain, shade, spreads, table, width_of
 
 _WIDTH = 5.6
 _MOST_STATES = 20
@@ -186,15 +186,8 @@ def smoothed(
     'level'
     """
     half = width_of("smoothed", level)
-    mean, std = table("smoothed", "mean", mean), np.asarray(spread, float)
-    if std.ndim == 3:
-        std = np.sqrt(np.diagonal(std, axis1=1, axis2=2))
-    std = table("smoothed", "spread", std)
-    if std.shape != mean.shape:
-        raise ValueError(
-            f"The 'spread' of smoothed must have the shape {mean.shape} of the means, or a covariance for "
-            f"each step. Got {np.shape(spread)} instead."
-        )
+    mean = table("smoothed", "mean", mean)
+    std = spreads("smoothed", spread, mean, "step")
     names = called("smoothed", names, mean.shape[1], "state")
     axes = _stacked(figure, [1.1] * min(mean.shape[1], most))
     for j, ax in enumerate(axes):

@@ -99,6 +99,20 @@ def table(owner: str, name: str, values: Any) -> np.ndarray:
     return array
 
 
+def spreads(owner: str, spread: Any, means: np.ndarray, each: str) -> np.ndarray:
+    """A standard deviation for each of `means`, from as many or from a covariance for each row."""
+    std = np.asarray(spread, float)
+    if std.ndim == 3:
+        std = np.sqrt(np.diagonal(std, axis1=1, axis2=2))
+    std = table(owner, "spread", std)
+    if std.shape != means.shape:
+        raise ValueError(
+            f"The 'spread' of {owner} must have the shape {means.shape} of the means, or a covariance for "
+            f"each {each}. Got {np.shape(spread)} instead."
+        )
+    return std
+
+
 def called(owner: str, names: Sequence[Any] | None, count: int, word: str) -> list[str]:
     """Names of `count` things: those that were passed, or `word 0`, `word 1`, …"""
     if names is None:

@@ -1,5 +1,6 @@
 """Estimators: the scikit-learn shell."""
 
+from ._autoregression import AutoRegression
 from ._base import AbstractDensity, AbstractExactDensity
 from ._bayesian_mixture import BayesianMixture
 from ._chunks import Chunks
@@ -8,11 +9,12 @@ from ._dequantised import Dequantised
 from ._factor import PPCA, FactorAnalysis
 from ._flow import NormalizingFlow
 from ._gaussian import GaussianDensity
-from ._hmm import HMM, MarkovChain
+from ._hmm import HMM
 from ._ica import ICA
 from ._kernel import KernelDensity
 from ._kmeans import KMeans
 from ._lda import LatentDirichletAllocation
+from ._markov import MarkovChain
 from ._mixture import GaussianMixture, Mixture
 from ._pca import PCA
 from ._rbm import RBM
@@ -21,16 +23,10 @@ from ._sequence import AbstractSequenceDensity
 from ._softmax import SoftmaxRegression
 from ._sparse_coding import SparseCoding
 from ._starts import AbstractStart, PlusPlus, RandomRows
-from ._state_space import (
-    AutoRegression,
-    Component,
-    Forecast,
-    LinearGaussianSSM,
-    States,
-    StructuralTimeSeries,
-    SwitchingLinearSystem,
-)
+from ._state_space import Forecast, LinearGaussianSSM, States
+from ._structural import Component, StructuralTimeSeries
 from ._support import Column, Support
+from ._switching import SwitchingLinearSystem
 from ._vae import VAE
 
 __all__ = [

@@ -1,55 +1,45 @@
 """Models: energies composed of distributions, bijections and networks, written for one event."""
 
+from ._autoregression import AutoRegression
 from ._base import AbstractEnergy, AbstractExpectationMaximisation, AbstractRegularised
 from ._bayesian_mixture import BayesianMixture
 from ._clusters import Clusters
 from ._density import Density
+from ._emissions import AbstractEmissions, FamilyEmissions, MixtureEmissions, RegressionEmissions
 from ._flow import autoregressive_flow, coupling_flow
 from ._harmonium import AbstractFiniteUnits, AbstractUnits, BernoulliUnits, GaussianUnits, Harmonium
-from ._hmm import (
-    HMM,
-    AbstractCountedTransition,
-    AbstractEmissions,
-    AbstractTransition,
-    FamilyEmissions,
-    InputTransition,
-    LogisticTransition,
-    MarkovChain,
-    MixtureEmissions,
-    RegressionEmissions,
-    TiedTransition,
-    Transition,
-)
+from ._hmm import HMM
 from ._ica import independent_components, spread_sources
 from ._kernels import Kernels
 from ._labelled import Labelled
 from ._lda import LatentDirichletAllocation
 from ._linear_gaussian import LinearGaussian, ppca_closed_form
+from ._markov import MarkovChain
 from ._mixture import Mixture, Supervised
 from ._series import AbstractSequenceModel, Series, one_series
 from ._softmax import SoftmaxModel
-from ._sparse_coding import (
-    AbstractSource,
-    CauchySource,
-    LaplaceSource,
-    LogCoshSource,
-    SparseCoding,
-)
-from ._state_space import (
+from ._sparse_coding import AbstractSource, CauchySource, LaplaceSource, LogCoshSource, SparseCoding
+from ._state_space import Learned, LinearGaussianSSM
+from ._structural import (
     AbstractBlock,
-    AutoRegression,
     Autoregressive,
     Columns,
     Cycle,
-    Learned,
     Level,
-    LinearGaussianSSM,
     Regressors,
     Seasonal,
     Structural,
-    SwitchingLinearSystem,
     Trend,
     stationary_covariance,
+)
+from ._switching import SwitchingLinearSystem
+from ._transitions import (
+    AbstractCountedTransition,
+    AbstractTransition,
+    InputTransition,
+    LogisticTransition,
+    TiedTransition,
+    Transition,
 )
 from ._vae import (
     VAE,

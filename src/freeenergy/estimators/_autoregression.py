@@ -1,0 +1,111 @@
+"""Vector autoregressions as estimators."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from .. import models
+from .._core import AbstractAlgorithm, Data, Fit
+from ..distributions import AbstractCovariance, Full
+from ._sequence import Sequences
+from ._state_space import AbstractStateSpace, with_values
+from ._validation import check_instance, check_int, check_real
+
+
+class AutoRegression(AbstractStateSpace):
+    """y_t = Φ_1 y_{t−1} + … + Φ_p y_{t−p} + B u_t + a + w_t, w_t ~ N(0, Q), for vectors.
+
+    Missing values are allowed; B is there if `fit` is given inputs u.  The first p values follow the
+    autocovariances of the data; the rest is fitted by EM, which with complete data is nearly least
+    squares.
+
+    Args:
+        p: how many values before it a value depends on.
+        noise: structure of Q; by default `Full()`.
+        max_iter, tol, learner, random_state, verbose, checkpoint: as everywhere.
+
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> x = np.zeros((500, 1))
+    >>> for t in range(1, 500): x[t] = 0.8 * x[t - 1] + rng.normal()
+    >>> AutoRegression(1).fit(x).coefficients_.round(1).ravel().tolist()
+    [0.8]
+    """
+
+    model_: models.AutoRegression
+
+    def __init__(
+        self,
+        p: int = 1,
+        *,
+        noise: AbstractCovariance | None = None,
+        max_iter: int = 500,
+        tol: float = 1e-7,
+        learner: AbstractAlgorithm | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        checkpoint: str | None = None,
+    ) -> None:
+        self.p = p
+        self.noise = noise
+        self.max_iter = max_iter
+        self.tol = tol
+        self.learner = learner
+        self.random_state = random_state
+        self.verbose = verbose
+        self.checkpoint = checkpoint
+
+    def _check_parameters(self) -> None:
+        check_int(self, "p")
+        check_instance(self, "noise", AbstractCovariance, optional=True)
+        check_int(self, "max_iter")
+        check_real(self, "tol")
+        check_instance(self, "learner", AbstractAlgorithm, optional=True)
+
+    def _fit_series(self, sequences: Sequences, data: Data, *, key: Array) -> Fit:
+        dim = sequences.series[0].shape[1]
+        start = models.AutoRegression(
+            jnp.zeros((self.p, dim, dim)),
+            jnp.zeros(dim),
+            with_values(self.noise, Full(), jnp.eye(dim)),
+            jnp.zeros(self.p * dim),
+            jnp.asarray(_autocovariance(sequences, self.p)),
+            None if sequences.inputs is None else jnp.zeros((dim, sequences.n_inputs)),
+        )
+        return self._by_em(start, sequences, data, key)
+
+    @property
+    def coefficients_(self) -> np.ndarray:
+        """Φ, of shape (p, features, features), in the units of the data."""
+        scale = self.scaling_.scale
+        return np.asarray(self.model_.coefficients) * (scale[:, None] / scale[None, :])
+
+    @property
+    def input_coefficients_(self) -> np.ndarray:
+        """B, in the units of the data."""
+        return self._driven(self.model_.input_coefficients) * self.scaling_.scale[:, None]
+
+    @property
+    def noise_covariance_(self) -> np.ndarray:
+        """Q, in the units of the data."""
+        return np.asarray(self.model_.noise.matrix()) * np.outer(self.scaling_.scale, self.scaling_.scale)
+
+
+def _autocovariance(sequences: Sequences, p: int) -> np.ndarray:
+    """Covariance of p values in a row, newest first, from rescaled series; zeros fill the gaps.
+
+    Windows that reach beyond the ends are taken as zero there, which keeps the matrix definite.
+    """
+    dim = sequences.series[0].shape[1]
+    total = np.zeros((p * dim, p * dim))
+    for x, weight in zip(sequences.series, sequences.weight, strict=True):
+        padded = np.zeros((len(x) + 2 * (p - 1), dim))
+        padded[p - 1 : p - 1 + len(x)] = np.nan_to_num(x)
+        windows = np.concatenate([padded[p - 1 - k : len(padded) - k] for k in range(p)], axis=1)
+        total += weight * windows.T @ windows
+    total /= sequences.row_weight.sum()
+    return total + 1e-3 * np.eye(p * dim)

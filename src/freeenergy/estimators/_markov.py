@@ -1,0 +1,125 @@
+"""Markov chains as estimators."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from .. import models
+from .._core import Data, Fit
+from ..distributions import Categorical, DirichletPrior
+from ..learning import EM, fit
+from ..models import Series
+from ._rows import Scaling
+from ._sequence import AbstractSequenceDensity, Sequences
+from ._validation import check_instance, check_int, check_real
+
+
+def concentration(prior: DirichletPrior | None) -> Array | None:
+    return None if prior is None else jnp.asarray(prior.concentration)
+
+
+def _forecast_symbols(series: Series, model: models.MarkovChain, incomplete: bool, steps: int) -> Array:
+    return model.forecast(series, steps)
+
+
+class MarkovChain(AbstractSequenceDensity):
+    """A Markov chain of symbols 0, 1, 2, … in each column, independent of the other columns.
+
+    p(x) = π(x_1) Π_t A(x_{t−1}, x_t).  Counts give the answer at once; where symbols are missing EM
+    does.  transition_[d, i, j] = p(next = j | now = i) in column d.
+
+    Args:
+        n_symbols: how many symbols there are; by default those up to the largest that is seen.
+        transition_prior, initial_prior: Dirichlet priors of each row and of the first symbol.
+        max_iter, tol: for EM, where symbols are missing.
+        random_state: seed; a fit has nothing random.
+        verbose: 1 shows progress.
+
+    >>> import numpy as np
+    >>> chain = MarkovChain().fit(np.array([[0], [1], [0], [1], [1]]))
+    >>> chain.transition_[0].tolist()
+    [[0.0, 1.0], [0.5, 0.5]]
+    """
+
+    model_: models.MarkovChain
+    _takes_inputs: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        n_symbols: int | None = None,
+        *,
+        transition_prior: DirichletPrior | None = None,
+        initial_prior: DirichletPrior | None = None,
+        max_iter: int = 1000,
+        tol: float = 1e-6,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.n_symbols = n_symbols
+        self.transition_prior = transition_prior
+        self.initial_prior = initial_prior
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.categorical = True
+        tags.input_tags.positive_only = True
+        return tags
+
+    def _check_parameters(self) -> None:
+        check_int(self, "n_symbols", optional=True)
+        check_int(self, "max_iter")
+        check_real(self, "tol")
+        check_instance(self, "transition_prior", DirichletPrior, optional=True)
+        check_instance(self, "initial_prior", DirichletPrior, optional=True)
+
+    def _scaling(self, X: np.ndarray, weight: np.ndarray) -> Scaling:
+        return Scaling.identity(X.shape[1])
+
+    def _discrete_columns(self, n_features: int) -> np.ndarray:
+        return np.ones(n_features, bool)
+
+    def _fit_series(self, sequences: Sequences, data: Data, *, key: Array) -> Fit:
+        rows = sequences.rows
+        if np.nanmin(rows) < 0:
+            raise ValueError("Negative values in data passed to MarkovChain. Symbols are 0, 1, 2, ….")
+        columns, symbols = Categorical.prototype(rows).probabilities.shape
+        if self.n_symbols is not None:
+            if np.nanmax(rows) >= self.n_symbols:
+                raise ValueError(
+                    f"The 'n_symbols' parameter of MarkovChain must be more than every symbol of X. "
+                    f"Got {self.n_symbols} and the symbol {np.nanmax(rows):g}."
+                )
+            symbols = self.n_symbols
+        start = models.MarkovChain(
+            jnp.full((columns, symbols), 1 / symbols),
+            jnp.full((columns, symbols, symbols), 1 / symbols),
+            concentration(self.transition_prior),
+            concentration(self.initial_prior),
+        )
+        learner = EM(tol=sequences.per_row(self.tol, data))
+        return fit(start, learner, data, key=key, max_iter=self.max_iter, progress=self._progress())
+
+    def forecast(self, X: Any, steps: int = 1) -> Any:
+        """p(symbol) of each of the `steps` after the end of each series: (steps, columns, symbols)."""
+        container = self._validated(X)
+        return container.wrap(
+            self._for_each(_forecast_symbols, container, arguments=(int(steps),), cut=False)
+        )
+
+    @property
+    def transition_(self) -> np.ndarray:
+        """p(next = j | now = i) at [column, i, j]."""
+        return np.asarray(self.model_.transition)
+
+    @property
+    def initial_(self) -> np.ndarray:
+        """The probabilities of the first symbol, for each column."""
+        return np.asarray(self.model_.initial)

@@ -1,0 +1,214 @@
+"""Structural time series as estimators."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, ClassVar, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from .._core import AbstractAlgorithm, Data, Fit, Info
+from ..inference import GaussianBelief
+from ..learning import LBFGS, negative_log_likelihood
+from ..models import AbstractBlock, Columns, Level, Regressors, Series, Structural
+from ._base import retold
+from ._rows import Scaling
+from ._sequence import Sequences
+from ._state_space import AbstractStateSpace, apart, per_row_of
+from ._validation import check_instance, check_int, check_real
+
+
+class Component(NamedTuple):
+    """What a part adds to a series at each step: mean and standard deviation, in the units of the data."""
+
+    mean: Any
+    std: Any
+
+
+class _EachColumn(AbstractAlgorithm):
+    """A learner for each column, side by side; a column that is done waits for the others."""
+
+    learner: AbstractAlgorithm
+
+    def _columns(self, data: Data) -> Data:
+        """The data of each column along a leading axis."""
+        values = jnp.moveaxis(data.x.values, 2, 0)[..., None]
+        columns = len(values)
+
+        def repeat(a: Array) -> Array:
+            return jnp.broadcast_to(a, (columns, *a.shape))
+
+        rest = jax.tree.map(repeat, data.x._replace(values=None))
+        return Data(rest._replace(values=values), repeat(data.weight), repeat(data.rows), data.incomplete)
+
+    def init(self, model: Any, data: Data, *, key: Array) -> Any:
+        state = eqx.filter_vmap(lambda m, d: self.learner.init(m, d, key=key))(
+            model.models, self._columns(data)
+        )
+        return state, jnp.full(data.x.values.shape[2], jnp.inf), jnp.zeros(data.x.values.shape[2], bool)
+
+    def step(self, state: Any, data: Data, *, key: Array) -> tuple[Any, Info]:
+        inner, objectives, done = state
+        new, info = eqx.filter_vmap(lambda s, d: self.learner.step(s, d, key=key))(
+            inner, self._columns(data)
+        )
+        # a column that fails, or cannot be improved, keeps what it had
+        better = ~done & jnp.isfinite(info.objective) & (info.objective <= objectives)
+
+        def choose(a: Any, b: Any) -> Any:
+            return jnp.where(better.reshape(-1, *(1,) * (a.ndim - 1)), a, b) if eqx.is_array(a) else a
+
+        kept = jax.tree.map(choose, new, inner)
+        values = jnp.where(better, info.objective, objectives)
+        stopped = done | info.done | ~better | (objectives - values <= 1e-10 * jnp.abs(values))
+        return (kept, values, stopped), Info(jnp.sum(values), jnp.all(stopped), {})
+
+    def model(self, state: Any) -> Any:
+        return Columns(eqx.filter_vmap(self.learner.model)(state[0]))
+
+
+def _first_states(series: Series, model: Structural) -> GaussianBelief:
+    """The first state given the whole series."""
+    return jax.tree.map(lambda a: a[0], model.system(series.inputs).smooth(series).marginals)
+
+
+@eqx.filter_jit
+def _with_start(columns: Columns, data: Data) -> Columns:
+    """Replaces the diffuse start by the first states that the series had."""
+
+    def one(model: Structural, values: Array) -> Structural:
+        rows = data.x._replace(values=values[..., None])
+        mean, covariance = jax.vmap(lambda s: _first_states(s, model))(rows)
+        share = data.weight / jnp.sum(data.weight)
+        # padding has no observation, and so no finite first state
+        real = share > 0
+        mean = jnp.where(real[:, None], mean, 0)
+        covariance = jnp.where(real[:, None, None], covariance, 0)
+        centre = share @ mean
+        gap = mean - centre[None]
+        spread = jnp.einsum("s,sij->ij", share, covariance) + (gap * share[:, None]).T @ gap
+        # few series say little of where another one starts: one more of unit variance
+        directions = model.directions()
+        spread = spread + directions @ directions.T / jnp.sum(data.weight)
+        return Structural(model.blocks, model.variance, GaussianBelief(centre, spread))
+
+    return Columns(eqx.filter_vmap(one, in_axes=(eqx.if_array(0), 2))(columns.models, data.x.values))
+
+
+def _components(series: Series, model: Columns, incomplete: bool) -> tuple[Array, Array]:
+    mean, variance = model.each(lambda m, column: m.components(column), series)
+    return jnp.moveaxis(mean, 0, -1), jnp.sqrt(jnp.maximum(jnp.moveaxis(variance, 0, -1), 0))
+
+
+def _predicted_columns(series: Series, model: Columns, incomplete: bool) -> tuple[Array, Array]:
+    mean, covariance = model.each(lambda m, column: m.predicted(column), series)
+    return mean[..., 0].T, covariance[..., 0, 0].T
+
+
+class StructuralTimeSeries(AbstractStateSpace):
+    """Each column as a sum of parts (level, trend, season, cycle, autoregression, regressors) and noise.
+
+    The variances and other numbers of the parts have the largest likelihood, with an exact diffuse start
+    of what is not stationary; columns are independent of each other and fitted side by side.  After that
+    the first states that the series had, and one more of the variance of the data, replace the diffuse
+    start, so that the model is a density.
+
+    Args:
+        blocks: the parts, such as `Trend() + Seasonal(12)`; by default a `Level()`.  Their values, for data
+            of unit variance, are where the fit starts.  `Regressors(k)` takes k inputs from `fit`.
+        max_iter, tol: of L-BFGS; `tol` is the largest slope that counts as zero.
+        learner: replaces L-BFGS, for each column.
+        random_state, verbose, checkpoint: as everywhere.
+
+    >>> import numpy as np
+    >>> from freeenergy.models import Level, Seasonal
+    >>> rng = np.random.default_rng(0)
+    >>> t = np.arange(48)
+    >>> x = (0.1 * t + np.tile([1.0, 0.0, -1.0, 0.0], 12) + 0.1 * rng.normal(size=48))[:, None]
+    >>> model = StructuralTimeSeries(Level() + Seasonal(4), max_iter=20, tol=0.1).fit(x)
+    >>> sorted(model.decompose(x))
+    ['Level', 'Seasonal']
+    """
+
+    model_: Columns
+
+    def __init__(
+        self,
+        blocks: AbstractBlock | Structural | None = None,
+        *,
+        max_iter: int = 200,
+        tol: float = 1e-3,
+        learner: AbstractAlgorithm | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        checkpoint: str | None = None,
+    ) -> None:
+        self.blocks = blocks
+        self.max_iter = max_iter
+        self.tol = tol
+        self.learner = learner
+        self.random_state = random_state
+        self.verbose = verbose
+        self.checkpoint = checkpoint
+
+    def _check_parameters(self) -> None:
+        check_instance(self, "blocks", AbstractBlock, Structural, optional=True)
+        check_int(self, "max_iter")
+        check_real(self, "tol")
+        check_instance(self, "learner", AbstractAlgorithm, optional=True)
+
+    def _structure(self) -> Structural:
+        blocks = Level() if self.blocks is None else self.blocks
+        return blocks if isinstance(blocks, Structural) else Structural((blocks,), jnp.asarray(0.5))
+
+    def _input_scaling(self, inputs: np.ndarray, weight: np.ndarray) -> Scaling:
+        # a coefficient that varies is one of the inputs themselves, not of their distance to a mean
+        return Scaling(np.zeros(inputs.shape[1]), Scaling.standardise(inputs, weight).scale)
+
+    def _fit_series(self, sequences: Sequences, data: Data, *, key: Array) -> Fit:
+        structure, columns = self._structure(), sequences.series[0].shape[1]
+        sizes = [block.size for block in structure.blocks if isinstance(block, Regressors)]
+        if sizes != [sequences.n_inputs] * len(sizes) or bool(sizes) != bool(sequences.n_inputs):
+            raise ValueError(
+                "The Regressors in the 'blocks' of StructuralTimeSeries must have as many inputs as fit is "
+                f"given. Got {sizes} and {sequences.n_inputs} inputs."
+            )
+        own = apart(sequences)
+        arrays, static = eqx.partition(structure, eqx.is_array)
+        stacked = jax.tree.map(lambda a: jnp.broadcast_to(a, (columns, *a.shape)), arrays)
+        learner = LBFGS(negative_log_likelihood, self.tol) if self.learner is None else self.learner
+        start = Columns(eqx.combine(stacked, static))
+        result = self._learn(start, _EachColumn(learner), sequences, own, key)
+        # a diffuse start has no units: each of its directions takes one log-determinant away
+        units = structure.directions().shape[1] * np.log(self.scaling_.scale).sum()
+        if self.input_scaling_ is not None:
+            units -= len(sizes) * columns * np.log(self.input_scaling_.scale).sum()
+        result = retold(dataclasses.replace(result, model=_with_start(result.model, own)), offset=units)
+        return per_row_of(data, result, own)
+
+    _predictions: ClassVar[Any] = staticmethod(_predicted_columns)
+
+    def decompose(self, X: Any, *, inputs: Any = None) -> dict[str, Component]:
+        """What each part adds at each step, given the whole series, by the name of its class.
+
+        A constant of the series is in the first part.
+        """
+        container = self._validated(X, inputs)
+        parts = self._for_each(_components, container)
+        names: list[str] = []
+        for block in self._structure().blocks:
+            name = type(block).__name__
+            names.append(name if name not in names else f"{name} {len(names) + 1}")
+        return {
+            name: Component(
+                container.wrap(
+                    [m[:, k] * self.scaling_.scale + (k == 0) * self.scaling_.shift for m, _ in parts]
+                ),
+                container.wrap([s[:, k] * self.scaling_.scale for _, s in parts]),
+            )
+            for k, name in enumerate(names)
+        }

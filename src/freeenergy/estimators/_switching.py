@@ -1,0 +1,95 @@
+"""Switching linear systems as estimators."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from .. import models
+from .._core import AbstractAlgorithm, Data, Fit, Kind
+from ..distributions import Diagonal
+from ..learning import LBFGS, negative_log_likelihood
+from ..models import Series
+from ._sequence import Container, Sequences
+from ._state_space import AbstractStateSpace, apart, per_row_of, start_system
+from ._validation import check_instance, check_int, check_real
+
+
+def _regimes(series: Series, model: models.SwitchingLinearSystem, incomplete: bool) -> Array:
+    return jnp.exp(model.smooth(series).log_weight)
+
+
+class SwitchingLinearSystem(AbstractStateSpace):
+    """Linear systems that take turns: a hidden Markov chain says which one moves the state at each step.
+
+    Inference is approximate (Kim's filter merges the Gaussians of all pasts into one for each regime), and
+    so is the evidence: its kind is `ESTIMATE`.  Fitted by L-BFGS on it.
+
+    Args:
+        n_regimes: how many systems there are.
+        n_latent: the size of the state.
+        max_iter, tol, learner, random_state, verbose, checkpoint: as everywhere.
+    """
+
+    model_: models.SwitchingLinearSystem
+    _kind: ClassVar[Kind] = Kind.ESTIMATE
+
+    def __init__(
+        self,
+        n_regimes: int = 2,
+        n_latent: int = 1,
+        *,
+        max_iter: int = 100,
+        tol: float = 1e-3,
+        learner: AbstractAlgorithm | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        checkpoint: str | None = None,
+    ) -> None:
+        self.n_regimes = n_regimes
+        self.n_latent = n_latent
+        self.max_iter = max_iter
+        self.tol = tol
+        self.learner = learner
+        self.random_state = random_state
+        self.verbose = verbose
+        self.checkpoint = checkpoint
+
+    def _check_parameters(self) -> None:
+        check_int(self, "n_regimes")
+        check_int(self, "n_latent")
+        check_int(self, "max_iter")
+        check_real(self, "tol")
+        check_instance(self, "learner", AbstractAlgorithm, optional=True)
+
+    def _fit_series(self, sequences: Sequences, data: Data, *, key: Array) -> Fit:
+        own = apart(sequences)
+        n, k = self.n_latent, self.n_regimes
+        system = start_system(sequences, n, Diagonal(), Diagonal(), key)
+        # regimes begin with different speeds and sizes of shocks
+        persistence = jnp.linspace(0.9, 0.3, k) if k > 1 else jnp.full(1, 0.8)
+        arrays, static = eqx.partition(system, eqx.is_array)
+        stacked = eqx.combine(jax.tree.map(lambda a: jnp.broadcast_to(a, (k, *a.shape)), arrays), static)
+        stacked = eqx.tree_at(
+            lambda s: (s.transition, s.noise.variance),
+            stacked,
+            (
+                persistence[:, None, None] * jnp.eye(n)[None],
+                (1 - persistence**2)[:, None] * jnp.ones((1, n)),
+            ),
+        )
+        stay = 0.9 * jnp.eye(k) + 0.1 / k
+        start = models.SwitchingLinearSystem(
+            jnp.full(k, 1 / k), stay / jnp.sum(stay, axis=1, keepdims=True), stacked
+        )
+        learner = LBFGS(negative_log_likelihood, self.tol) if self.learner is None else self.learner
+        return per_row_of(data, self._learn(start, learner, sequences, own, key), own)
+
+    def predict_proba(self, X: Any, *, inputs: Any = None) -> Any:
+        """The probability of each regime at each step, given the whole series; approximate."""
+        container: Container = self._validated(X, inputs)
+        return container.wrap(self._for_each(_regimes, container))

@@ -1,0 +1,336 @@
+"""Structural series: a sum of parts, each a small linear system."""
+
+from __future__ import annotations
+
+import abc
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from .._core import Constraint, buffer, parameter, positive, unit_interval
+from ..distributions import Full
+from ..inference import GaussianBelief
+from ._series import AbstractSequenceModel, Series
+from ._state_space import LinearGaussianSSM
+
+correlation = Constraint(
+    "in the open interval (−1, 1)", jnp.arctanh, jnp.tanh, lambda value: jnp.abs(value) < 1
+)
+
+
+class AbstractBlock(eqx.Module):
+    """A part of a series of numbers: states of its own, and what they add to the series.  Parts add up."""
+
+    @abc.abstractmethod
+    def transition(self) -> Array:
+        """A of the block."""
+
+    @abc.abstractmethod
+    def noise(self) -> Array:
+        """Q of the block."""
+
+    @abc.abstractmethod
+    def emission(self, inputs: Array | None) -> Array:
+        """The row of C, or a row for each step."""
+
+    @abc.abstractmethod
+    def start(self) -> tuple[Array, Array]:
+        """The covariance of the first state, and the directions in which it is diffuse."""
+
+    def __add__(self, other: AbstractBlock | Structural) -> Structural:
+        blocks = other.blocks if isinstance(other, Structural) else (other,)
+        return Structural((self, *blocks))
+
+
+def _first_of(size: int) -> Array:
+    return jnp.zeros(size).at[0].set(1.0)
+
+
+def _one(value: Any) -> Array:
+    return jnp.asarray(value, float)
+
+
+class Level(AbstractBlock):
+    """A random walk: l_t = l_{t−1} + N(0, variance)."""
+
+    variance: Array = parameter(positive, converter=_one, default=0.1)
+
+    def transition(self) -> Array:
+        return jnp.ones((1, 1))
+
+    def noise(self) -> Array:
+        return self.variance[None, None]
+
+    def emission(self, inputs: Array | None) -> Array:
+        return jnp.ones(1)
+
+    def start(self) -> tuple[Array, Array]:
+        return jnp.zeros((1, 1)), jnp.ones((1, 1))
+
+
+class Trend(AbstractBlock):
+    """A level with a slope that is a random walk: l_t = l_{t−1} + s_{t−1} + w, s_t = s_{t−1} + w′."""
+
+    level_variance: Array = parameter(positive, converter=_one, default=0.1)
+    slope_variance: Array = parameter(positive, converter=_one, default=0.01)
+
+    def transition(self) -> Array:
+        return jnp.array([[1.0, 1.0], [0.0, 1.0]])
+
+    def noise(self) -> Array:
+        return jnp.diag(jnp.stack([self.level_variance, self.slope_variance]))
+
+    def emission(self, inputs: Array | None) -> Array:
+        return _first_of(2)
+
+    def start(self) -> tuple[Array, Array]:
+        return jnp.zeros((2, 2)), jnp.eye(2)
+
+
+class Seasonal(AbstractBlock):
+    """A pattern of `period` steps that sums to noise: s_t = −s_{t−1} − … − s_{t−period+1} + w."""
+
+    period: int = eqx.field(static=True)
+    variance: Array = parameter(positive, converter=_one, default=0.01)
+
+    def __check_init__(self) -> None:
+        if not isinstance(self.period, int) or self.period < 2:
+            raise ValueError(
+                "The 'period' parameter of Seasonal must be an int in the range [2, inf). "
+                f"Got {self.period!r} instead."
+            )
+
+    def transition(self) -> Array:
+        return jnp.eye(self.period - 1, k=-1).at[0].set(-1.0)
+
+    def noise(self) -> Array:
+        first = _first_of(self.period - 1)
+        return self.variance * first[:, None] * first[None, :]
+
+    def emission(self, inputs: Array | None) -> Array:
+        return _first_of(self.period - 1)
+
+    def start(self) -> tuple[Array, Array]:
+        size = self.period - 1
+        return jnp.zeros((size, size)), jnp.eye(size)
+
+
+class Cycle(AbstractBlock):
+    """A damped wave with random shocks: c_t = ρ Rot(2π/period) c_{t−1} + w, stationary."""
+
+    period: Array = parameter(positive, converter=_one)
+    damping: Array = parameter(unit_interval, converter=_one, default=0.9)
+    variance: Array = parameter(positive, converter=_one, default=0.1)
+
+    def transition(self) -> Array:
+        angle = 2 * jnp.pi / self.period
+        cos, sin = jnp.cos(angle), jnp.sin(angle)
+        return self.damping * jnp.stack([jnp.stack([cos, sin]), jnp.stack([-sin, cos])])
+
+    def noise(self) -> Array:
+        return self.variance * jnp.eye(2)
+
+    def emission(self, inputs: Array | None) -> Array:
+        return _first_of(2)
+
+    def start(self) -> tuple[Array, Array]:
+        return self.variance / (1 - self.damping**2) * jnp.eye(2), jnp.zeros((2, 0))
+
+
+class Autoregressive(AbstractBlock):
+    """z_t = φ_1 z_{t−1} + … + φ_p z_{t−p} + w, stationary.
+
+    Held as partial autocorrelations, which are free in (−1, 1); `coefficients` gives φ.
+    """
+
+    partial: Array = parameter(correlation, converter=_one)
+    variance: Array = parameter(positive, converter=_one, default=0.1)
+
+    def coefficients(self) -> Array:
+        """φ, by Levinson's recursion."""
+        phi = self.partial[:1]
+        for k in range(1, len(self.partial)):
+            phi = jnp.concatenate([phi - self.partial[k] * phi[::-1], self.partial[k : k + 1]])
+        return phi
+
+    def transition(self) -> Array:
+        return jnp.eye(len(self.partial), k=-1).at[0].set(self.coefficients())
+
+    def noise(self) -> Array:
+        first = _first_of(len(self.partial))
+        return self.variance * first[:, None] * first[None, :]
+
+    def emission(self, inputs: Array | None) -> Array:
+        return _first_of(len(self.partial))
+
+    def start(self) -> tuple[Array, Array]:
+        return stationary_covariance(self.transition(), self.noise()), jnp.zeros((len(self.partial), 0))
+
+
+class Regressors(AbstractBlock):
+    """β · u_t with coefficients that are constant, or a random walk with `variance`.
+
+    The inputs u_t are those of the series, `size` of them.
+    """
+
+    size: int = eqx.field(static=True)
+    variance: Array | None = parameter(positive, default=None)
+
+    def transition(self) -> Array:
+        return jnp.eye(self.size)
+
+    def noise(self) -> Array:
+        return jnp.eye(self.size) * (jnp.zeros(()) if self.variance is None else self.variance)
+
+    def emission(self, inputs: Array | None) -> Array:
+        if inputs is None:
+            raise ValueError("A model with Regressors needs series with 'inputs'. Got None instead.")
+        return inputs
+
+    def start(self) -> tuple[Array, Array]:
+        return jnp.zeros((self.size, self.size)), jnp.eye(self.size)
+
+
+def stationary_covariance(A: Array, Q: Array) -> Array:
+    """P = A P Aᵀ + Q for a stable A, by doubling.
+
+    >>> stationary_covariance(jnp.array([[0.5]]), jnp.array([[3.0]])).round(6).tolist()
+    [[4.0]]
+    """
+
+    def body(carry: tuple[Array, Array], _: Any) -> tuple[tuple[Array, Array], None]:
+        power, total = carry
+        return (power @ power, total + power @ total @ power.T), None
+
+    return jax.lax.scan(body, (A, Q), None, length=24)[0][1]
+
+
+def _block_diagonal(parts: list[Array]) -> Array:
+    return jax.scipy.linalg.block_diag(*parts)
+
+
+class Structural(AbstractSequenceModel):
+    """A series of numbers as a sum of blocks and noise: y_t = Σ_b h_b · x_{b,t} + ε_t.
+
+    Blocks without a stationary law start diffuse, exactly; `begin` replaces that by a proper start.
+
+    >>> model = Level(0.5) + Seasonal(4)
+    >>> [type(block).__name__ for block in model.blocks], model.system().latent_dim
+    (['Level', 'Seasonal'], 4)
+    """
+
+    blocks: tuple[AbstractBlock, ...]
+    variance: Array = parameter(positive, converter=_one, default=1.0)
+    begin: GaussianBelief | None = buffer(default=None)
+
+    def __add__(self, other: AbstractBlock | Structural) -> Structural:
+        blocks = other.blocks if isinstance(other, Structural) else (other,)
+        return Structural((*self.blocks, *blocks), self.variance, self.begin)
+
+    def directions(self) -> Array:
+        """Directions of the first state (columns) of which nothing is known, before there is a `begin`."""
+        return _block_diagonal([block.start()[1] for block in self.blocks])
+
+    def system(self, inputs: Array | None = None) -> LinearGaussianSSM:
+        """The same model as one linear system."""
+        rows = [block.emission(inputs) for block in self.blocks]
+        if any(row.ndim == 2 for row in rows):
+            assert inputs is not None
+            rows = [jnp.broadcast_to(row, (len(inputs), row.shape[-1])) for row in rows]
+        emission = jnp.concatenate(rows, axis=-1)[..., None, :]
+        covariance = _block_diagonal([block.start()[0] for block in self.blocks])
+        directions = self.directions()
+        mean, diffuse = jnp.zeros(len(covariance)), directions if directions.shape[1] else None
+        if self.begin is not None:
+            (mean, covariance), diffuse = self.begin, None
+        return LinearGaussianSSM(
+            mean,
+            Full(covariance),
+            _block_diagonal([block.transition() for block in self.blocks]),
+            jnp.zeros(len(covariance)),
+            Full(_block_diagonal([block.noise() for block in self.blocks])),
+            emission,
+            jnp.zeros(1),
+            Full(self.variance[None, None]),
+            diffuse=diffuse,
+        )
+
+    def components(self, series: Series) -> GaussianBelief:
+        """What each block adds at each step, given the whole series: means and variances (time, blocks)."""
+        system = self.system(series.inputs)
+        states = system.smooth(series).marginals
+        rows = system._emissions(len(series.real))[:, 0]
+        sizes = [len(block.transition()) for block in self.blocks]
+        ends = [sum(sizes[: k + 1]) for k in range(len(sizes))]
+        means, variances = [], []
+        for size, end in zip(sizes, ends, strict=True):
+            part = slice(end - size, end)
+            row = rows[:, part]
+            means.append(jnp.sum(row * states.mean[:, part], axis=1))
+            variances.append(jnp.einsum("ti,tij,tj->t", row, states.covariance[:, part, part], row))
+        return GaussianBelief(jnp.stack(means, axis=1), jnp.stack(variances, axis=1))
+
+    def predicted(self, series: Series) -> GaussianBelief:
+        """p(y_t | y_{<t}) for each step."""
+        return self.system(series.inputs).predicted(series)
+
+    def log_prob(self, series: Series) -> Array:
+        """log p(y), with the convention of `LinearGaussianSSM.log_prob` for a diffuse start."""
+        return self.system(series.inputs).log_prob(series)
+
+    def step_log_prob(self, series: Series, *, incomplete: bool = True) -> Array:
+        return self.system(series.inputs).step_log_prob(series, incomplete=incomplete)
+
+    def sample(self, length: int, *, key: Array, inputs: Array | None = None) -> Array:
+        return self.system(inputs).sample(length, key=key)
+
+    def complete_mean(self, series: Series) -> Array:
+        return self.system(series.inputs).complete_mean(series)
+
+    def complete_sample(self, series: Series, *, key: Array) -> Array:
+        return self.system(series.inputs).complete_sample(series, key=key)
+
+
+class Columns(AbstractSequenceModel):
+    """Columns of a series that have nothing to do with each other, each with a model of its own.
+
+    Attributes:
+        models: models of one column, stacked along a leading axis of their arrays.
+    """
+
+    models: AbstractSequenceModel  # pyright: ignore[reportGeneralTypeIssues]
+
+    def each(self, function: Any, series: Series, *rest: Array) -> Any:
+        """`function(model, column, *rest)` for each column, along a leading axis."""
+
+        def one(model: Any, values: Array, *rest: Array) -> Any:
+            return function(model, series._replace(values=values[:, None]), *rest)
+
+        axes = (eqx.if_array(0), 1, *(0 for _ in rest))
+        return eqx.filter_vmap(one, in_axes=axes)(self.models, series.values, *rest)
+
+    def log_prob(self, series: Series) -> Array:
+        """log p(y)."""
+        return jnp.sum(self.each(lambda model, column: model.log_prob(column), series))
+
+    def step_log_prob(self, series: Series, *, incomplete: bool = True) -> Array:
+        return jnp.sum(self.each(lambda model, column: model.step_log_prob(column), series), axis=0)
+
+    def sample(self, length: int, *, key: Array, inputs: Array | None = None) -> Array:
+        keys = jax.random.split(key, len(jax.tree.leaves(eqx.filter(self.models, eqx.is_array))[0]))
+        draw = eqx.filter_vmap(lambda model, k: model.sample(length, key=k, inputs=inputs)[:, 0])
+        return draw(self.models, keys).T
+
+    def complete_mean(self, series: Series) -> Array:
+        return self.each(lambda model, column: model.complete_mean(column)[:, 0], series).T
+
+    def complete_sample(self, series: Series, *, key: Array) -> Array:
+        keys = jax.random.split(key, series.values.shape[1])
+
+        def one(model: Any, column: Series, k: Array) -> Array:
+            return model.complete_sample(column, key=k)[:, 0]
+
+        return self.each(one, series, keys).T

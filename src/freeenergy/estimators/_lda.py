@@ -246,7 +246,7 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
 
     @staticmethod
     def _documents(X: Any, weight: np.ndarray) -> Data:
-        width = -16 * (-int(np.diff(X.indptr).max(initial=1)) // 16)
+        width = bucket(int(np.diff(X.indptr).max(initial=1)))
         return Data.of(_ragged(X, width), weight)
 
     def _documents_for_all_cores(self, X: Any, weight: np.ndarray) -> Data:

@@ -91,7 +91,7 @@ def table_of(
     sides = [cell.css == "text" for cell in rows[0]] if rows else []
     sides += [False] * (len(heads) - len(sides))
     titles = "".join(
-        f'<th scope="col"{" class=text" if side else ""}>{escape(title)}'
+        f'<th scope="col"{" class=text" if side else ""}>{breakable(title)}'
         f"{f'<small>{escape(unit)}</small>' if unit else ''}</th>"
         for (title, unit), side in zip(heads, sides)
     )

@@ -206,7 +206,7 @@ def wins(view: View) -> str:
     wins = np.bincount(everything.argmin(axis=0), minlength=len(models))
     share = 100 / max(wins.sum(), 1)
     rows = [
-        [Cell(escape(model)), value_cell(int(count), digits=0), Cell(f"{share * count:.1f} %")]
+        [Cell(breakable(model)), value_cell(int(count), digits=0), Cell(f"{share * count:.1f} %")]
         for model, count in zip(models, wins)
     ]
     heads = [("model", ""), ("rows", "with the fewest bits"), ("share", "of held-out rows")]
@@ -240,7 +240,7 @@ def _cases(view: View, winner: str, loser: str, cases: list[int]) -> str:
 
 def settings(view: View) -> str:
     settings = view.board.settings
-    rows = [[Cell(escape(name)), word_cell(value)] for name, value in settings.items()]
+    rows = [[Cell(breakable(name)), word_cell(value)] for name, value in settings.items()]
     models = [f"    {label!r}: {settings.get(f'model {label}', '…')}," for label in view.board.labels]
     data = "X" if view.board.y is None else "X, y"
     code = "\n".join(

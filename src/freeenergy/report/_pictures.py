@@ -69,7 +69,7 @@ def _moments(data: np.ndarray, drawn: list[tuple[str, np.ndarray]]) -> str:
         wrong = np.sqrt(np.mean((correlations(X) - own) ** 2)) if len(own) else math.nan
         rows.append(
             [
-                Cell(escape(name)),
+                Cell(breakable(name)),
                 value_cell(len(X), digits=0),
                 value_cell(float(shift.mean()), digits=3),
                 value_cell(float(shift.max()), digits=3),
@@ -96,13 +96,13 @@ def _sample_paths(view: View, drawn: list[tuple[str, np.ndarray]]) -> str:
         other = list(samples[:_PATHS])
         for feature in range(min(series[0].shape[1], 3)):
             axes = plots.paths(series, other, feature=feature, labels=None)
-            title = f"<b>{escape(model)}</b>: {escape(names[feature])} over time {_KEY}"
+            title = f"<b>{breakable(model)}</b>: {escape(names[feature])} over time {_KEY}"
             cards.append(card(axes, title, f"Paths of the data beside draws of {model}."))
             data = np.concatenate([one[:, feature] for one in series])
             draws = np.concatenate([one[:, feature] for one in other])
             rows.append(
                 [
-                    Cell(escape(model)),
+                    Cell(breakable(model)),
                     word_cell(names[feature]),
                     *(value_cell(float(f(v))) for f in (np.nanmean, np.nanstd) for v in (data, draws)),
                 ]

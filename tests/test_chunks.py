@@ -109,14 +109,23 @@ def test_a_learner_that_needs_rows_is_refused():
         fe.GaussianDensity(learner=learner, max_iter=1).fit(fe.Chunks(_rows(), rows=300))
 
 
-def test_a_chunk_that_cannot_be_read_again_says_why(small_sample):
+@pytest.mark.parametrize(
+    ("estimator", "missing", "good_reads"),
+    [
+        (fe.GaussianDensity(), False, 1),
+        (fe.GaussianMixture(2, max_iter=20, tol=0.0, random_state=0), True, 4),
+    ],
+)
+def test_a_chunk_that_cannot_be_read_again_says_why(small_sample, estimator, missing, good_reads):
     X, reads = _rows(), []
+    X[::7, 0] = np.nan if missing else X[::7, 0]
 
     def second() -> np.ndarray:
         reads.append(1)
-        if len(reads) > 1:
+        if len(reads) > good_reads:
             raise OSError("the disk is gone")
         return X[400:]
 
     with pytest.raises(OSError, match=r"^the disk is gone$"):
-        fe.GaussianDensity().fit(fe.Chunks([X[:400], second]))
+        estimator.fit(fe.Chunks([X[:400], second]))
+    assert len(reads) <= good_reads + 2  # no further step reads it: one reads it once or twice

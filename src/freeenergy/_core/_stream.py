@@ -75,9 +75,10 @@ class _Padded:
         try:
             rows = reader(int(i))
         except Exception as error:
-            # told by `streaming`: what comes out of a compiled program is hard to read
-            _failures[int(number)] = error
-            raise
+            # `streaming` raises it.  An error here would end the process, since other devices wait for
+            # this one; an infinite row makes the objective infinite, and no step is taken with that.
+            _failures.setdefault(int(number), error)
+            rows = np.full((1, self.shape[1]), np.inf)
         out[: len(rows)] = rows
         return out, np.int32(len(rows))
 
@@ -109,10 +110,8 @@ def streaming(reader: Reader, lengths: list[int], columns: int, *, incomplete: b
         stream = jax.device_put(stream, NamedSharding(mesh, PartitionSpec()))
     try:
         yield stream
-    except Exception:
-        if number in _failures:
-            raise _failures[number] from None
-        raise
     finally:
         del _readers[number]
-        _failures.pop(number, None)
+        failure = _failures.pop(number, None)
+        if failure is not None:
+            raise failure from None

@@ -188,7 +188,8 @@ class AbstractDensity(DensityMixin, Shell):
         self.seed_ = np.asarray(jax.random.bits(key, dtype="uint32"))
         result = self._fit_rows(rows._replace(x=self.scaling_.apply(rows.x)), key=key)
         # the history is the free energy per row in the units of the data
-        self._keep(retold(result, offset=np.average(self.scaling_.log_det(rows.x), weights=rows.weight)))
+        offset = float(np.average(self.scaling_.log_det(rows.x), weights=rows.weight))
+        self._keep(retold(result, offset=offset))
         return self
 
     def _fit_chunks(self, chunks: Chunks, *, alone: bool) -> Self:
@@ -222,7 +223,7 @@ class AbstractDensity(DensityMixin, Shell):
                     Rows(survey.sample, np.ones(len(survey.sample))), "chunks", f"{survey.lengths}"
                 ),
             )
-        self._keep(retold(result, offset=-survey.observed @ np.log(self.scaling_.scale)))
+        self._keep(retold(result, offset=-float(survey.observed @ np.log(self.scaling_.scale))))
         return self
 
     def _validated(self, X: Any) -> np.ndarray:

@@ -40,6 +40,7 @@ from freeenergy._core import (
     sum_over_blocks,
     symmetrise,
     unconstrain,
+    uniform,
     unit_interval,
 )
 
@@ -492,3 +493,21 @@ def test_rows_spread_over_devices_give_the_same_sums_and_the_same_fit():
         scores.append([float(score) for score in out.stdout.split()])
     # complete rows, and rows with missing entries
     assert scores[0] == pytest.approx(scores[1], rel=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+@pytest.mark.parametrize("shape", [(), (7,), (3, 50)])
+def test_uniform_numbers_are_those_of_jax(dtype, shape):
+    key = jax.random.key(5)
+    mine, reference = uniform(key, shape, dtype), jax.random.uniform(key, shape, dtype)
+    assert mine.dtype == dtype
+    # JAX keeps one bit less
+    np.testing.assert_allclose(mine, reference, rtol=0, atol=float(jnp.finfo(dtype).eps))
+    other = jax.random.key(5, impl="rbg")
+    np.testing.assert_array_equal(uniform(other, shape, dtype), jax.random.uniform(other, shape, dtype))
+
+
+def test_uniform_numbers_of_many_keys_are_those_of_each():
+    keys = jax.random.split(jax.random.key(1), 4)
+    together = jax.vmap(lambda k: uniform(k, (5,), jnp.float64))(keys)
+    np.testing.assert_array_equal(together, [uniform(k, (5,), jnp.float64) for k in keys])

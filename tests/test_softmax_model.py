@@ -104,3 +104,16 @@ def test_cross_entropy_with_a_gaussian_prior_is_logistic_regression(key):
         SoftmaxModel(jnp.zeros((3, 4)), jnp.zeros(3)), learner, (x[rows], y[rows]), key=key, max_iter=500
     )
     np.testing.assert_allclose(weighted.model.weight, repeated.model.weight, atol=1e-5)
+
+
+def test_slopes_carried_along_are_those_of_the_way_back(key):
+    x, y = load_iris(return_X_y=True)
+    objective = MAP(ConditionalContrastive(Boltzmann()), _log_prior, len(x))
+    start = SoftmaxModel(jnp.zeros((3, 4)), jnp.zeros(3))
+    back, along = (
+        fit(start, LBFGS(objective, 1e-8, forward=forward), (x, y), key=key, max_iter=5)
+        for forward in (False, True)
+    )
+    assert along.history["objective"][-1] < along.history["objective"][0]
+    for name in ("objective", "gradient"):
+        np.testing.assert_allclose(along.history[name], back.history[name], rtol=1e-7)

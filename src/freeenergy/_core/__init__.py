@@ -30,6 +30,7 @@ from ._parameters import (
     unit_interval,
 )
 from ._progress import AbstractProgress, progress_bar, silent
+from ._random import uniform
 from ._records import Evidence, Fit, Kind
 from ._stream import Stream, streaming
 from ._sums import sum_over_blocks
@@ -75,6 +76,7 @@ __all__ = [
     "sum_over_blocks",
     "symmetrise",
     "unconstrain",
+    "uniform",
     "unit_interval",
     "write_whole",
 ]

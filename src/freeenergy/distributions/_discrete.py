@@ -11,7 +11,7 @@ import numpy as np
 from jax import Array
 from jax.scipy.special import gammaln
 
-from .._core import parameter, positive, simplex, unit_interval
+from .._core import parameter, positive, simplex, uniform, unit_interval
 from ._base import AbstractFactorised, AbstractJoint, AbstractRate, check_support
 
 
@@ -77,7 +77,8 @@ class Bernoulli(AbstractFactorised):
         return self.probability
 
     def sample(self, *, key: Array) -> Array:
-        return jax.random.bernoulli(key, self.probability).astype(self.probability.dtype)
+        p = self.probability
+        return (uniform(key, p.shape, p.dtype) < p).astype(p.dtype)
 
 
 class Binomial(AbstractFactorised):

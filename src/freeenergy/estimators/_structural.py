@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from .._core import AbstractAlgorithm, Data, Fit, Info
+from .._core import AbstractAlgorithm, Data, Fit, Info, parameter_count
 from ..inference import GaussianBelief
 from ..learning import LBFGS, negative_log_likelihood
 from ..models import AbstractBlock, Columns, Level, Regressors, Series, Structural
@@ -27,6 +27,10 @@ class Component(NamedTuple):
 
     mean: Any
     std: Any
+
+
+# parameters of which the slopes are carried along a series; with more, one walk back is faster
+_FEW = 8
 
 
 class _EachColumn(AbstractAlgorithm):
@@ -180,7 +184,8 @@ class StructuralTimeSeries(AbstractStateSpace):
         own = apart(sequences)
         arrays, static = eqx.partition(structure, eqx.is_array)
         stacked = jax.tree.map(lambda a: jnp.broadcast_to(a, (columns, *a.shape)), arrays)
-        learner = LBFGS(negative_log_likelihood, self.tol) if self.learner is None else self.learner
+        few = parameter_count(structure) <= _FEW
+        learner = self.learner or LBFGS(negative_log_likelihood, self.tol, forward=few)
         start = Columns(eqx.combine(stacked, static))
         result = self._learn(start, _EachColumn(learner), sequences, own, key)
         # a diffuse start has no units: each of its directions takes one log-determinant away

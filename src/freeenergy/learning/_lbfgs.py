@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import optax
 from jax import Array
+from jax.flatten_util import ravel_pytree
 
 from .._core import AbstractAlgorithm, Data, Info, constrain, learnable, unconstrain
 from ._objectives import Batch
@@ -27,6 +28,31 @@ def _value(objective: Callable[..., Array], free: Any, fixed: Any, batch: Batch)
     return objective(eqx.combine(constrain(free), fixed), batch, jax.random.key(0))
 
 
+# reverse mode keeps what happened at every step of a recursion and goes through it again; for few
+# parameters it is faster to carry their slopes along
+@eqx.filter_custom_vjp
+def _value_forward(free: Any, objective: Callable[..., Array], fixed: Any, batch: Batch) -> Array:
+    return _value(objective, free, fixed, batch)
+
+
+@_value_forward.def_fwd
+def _(
+    perturbed: Any, free: Any, objective: Callable[..., Array], fixed: Any, batch: Batch
+) -> tuple[Array, Any]:
+    flat, whole = ravel_pytree(free)
+
+    def along(direction: Array) -> tuple[Array, Array]:
+        return jax.jvp(lambda x: _value(objective, whole(x), fixed, batch), (flat,), (direction,))
+
+    value, slopes = jax.vmap(along, out_axes=(None, 0))(jnp.eye(flat.size, dtype=flat.dtype))
+    return value, whole(slopes)
+
+
+@_value_forward.def_bwd
+def _(slopes: Any, change: Array, *_: Any) -> Any:
+    return jax.tree.map(lambda slope: change * slope, slopes)
+
+
 class LBFGS(AbstractAlgorithm):
     """L-BFGS with a line search on the unconstrained parameters, for an objective without noise.
 
@@ -36,26 +62,32 @@ class LBFGS(AbstractAlgorithm):
         objective: `(model, batch, key) → scalar`, smooth and the same for every key.
         tol: the largest entry of the gradient that counts as zero.
         learnable: a tree of booleans as made by `freeze`.
+        forward: whether gradients are carried along with the value (forward mode), which is faster for a
+            handful of parameters and a long recursion.
     """
 
     objective: Callable[[Any, Batch, Array], Array]
     tol: float | Array = eqx.field(converter=jnp.asarray, default=1e-5)
     learnable: Any = None
+    forward: bool = eqx.field(static=True, default=False)
 
     def _loss(self, fixed: Any, data: Data) -> Callable[[Any], Array]:
         batch = Batch(data.x, data.weight / jnp.sum(data.weight))
+        if self.forward:
+            return lambda free: _value_forward(free, self.objective, fixed, batch)
         return lambda free: _value(self.objective, free, fixed, batch)
 
     def init(self, model: Any, data: Data, *, key: Array) -> _State:
         mask = learnable(model) if self.learnable is None else self.learnable
         # what is fixed stays as it is, to the bit
         free, fixed = unconstrain(eqx.filter(model, mask)), eqx.filter(model, mask, inverse=True)
-        return _State(free, fixed, _OPTIMISER.init(free))
+        value, gradient = jax.value_and_grad(self._loss(fixed, data))(free)
+        return _State(free, fixed, optax.tree.set(_OPTIMISER.init(free), value=value, grad=gradient))
 
     def step(self, state: _State, data: Data, *, key: Array) -> tuple[_State, Info]:
         loss = self._loss(state.fixed, data)
-        # the line search has just been here: its value and gradient are kept in the state
-        value, gradient = optax.value_and_grad_from_state(loss)(state.free, state=state.optimiser)
+        # the line search has just been here
+        value, gradient = (optax.tree.get(state.optimiser, name) for name in ("value", "grad"))
         # Optax mixes integer widths, which a caller may have forbidden
         with jax.numpy_dtype_promotion("standard"):
             updates, optimiser = _OPTIMISER.update(

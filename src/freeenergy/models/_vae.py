@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from .._core import LOG_2PI, parameter, positive
-from ..distributions import AbstractDistribution, Diagonal, Gaussian
+from ..distributions import AbstractDistribution, Bernoulli, Diagonal, Gaussian
 from ..inference import AbstractExpectation, Amortised, Pathwise, Split, free_energy
 from ..nn import mlp
 
@@ -75,7 +75,7 @@ class BernoulliEmission(AbstractEmission):
         return jax.nn.sigmoid(output)
 
     def sample(self, output: Array, *, key: Array) -> Array:
-        return jax.random.bernoulli(key, self.mean(output)).astype(output.dtype)
+        return Bernoulli(self.mean(output)).sample(key=key)
 
 
 @jax.custom_jvp

@@ -832,3 +832,21 @@ def test_monte_carlo_entropy_has_an_honest_error():
     value, error = jax.jit(lambda key: fd.monte_carlo_entropy(case.member, N, key=key))(jax.random.key(1))
     assert abs(value - sum(law.entropy() for law in case.coordinates)) < 5 * error
     assert error < 0.05
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+@pytest.mark.parametrize("size", [1, 64, 200])
+def test_total_of_a_hyperbolic_secant_is_the_sum_of_its_coordinates(size, dtype):
+    z = jnp.asarray(np.random.default_rng(0).normal(size=size) * np.geomspace(1e-3, 1e3, size), dtype)
+    sech = fd.HyperbolicSecant(jnp.zeros(size, dtype), jnp.ones(size, dtype))
+    np.testing.assert_allclose(
+        sech.standard_total(z), jnp.sum(sech.standard_log_prob(z)), rtol=4 * jnp.finfo(dtype).eps
+    )
+    np.testing.assert_allclose(
+        jax.grad(sech.standard_total)(z),
+        jax.grad(lambda z: jnp.sum(sech.standard_log_prob(z)))(z),
+        rtol=0,
+        atol=16 * jnp.finfo(dtype).eps,
+    )
+    # nothing overflows where all coordinates are at the mode
+    assert sech.standard_total(jnp.zeros(size, dtype)) == pytest.approx(-size * np.log(2), rel=1e-6)

@@ -250,6 +250,10 @@ class AbstractLocationScale(AbstractDistribution, AbstractPartial):
     def standard_log_prob(self, z: Array) -> Array:
         """log density of each coordinate of z."""
 
+    def standard_total(self, z: Array) -> Array:
+        """log density of z, the sum over its coordinates."""
+        return jnp.sum(self.standard_log_prob(z))
+
     @abc.abstractmethod
     def standard_sample(self, *, key: Array) -> Array:
         """A draw of z, in the shape of `loc`."""

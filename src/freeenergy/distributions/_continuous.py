@@ -339,6 +339,10 @@ class Cauchy(AbstractLocationScale):
         return jnp.full_like(self.loc, jnp.log(4 * jnp.pi))
 
 
+# of this many numbers below two the product is finite in 32 bits too
+_FACTORS = 64
+
+
 class HyperbolicSecant(AbstractLocationScale):
     """p(x) = Π_d sech(π (x−m)/(2s)) / (2s), of mean m and standard deviation s.
 
@@ -355,6 +359,13 @@ class HyperbolicSecant(AbstractLocationScale):
         # −log(2 cosh u), with one exponential for value and slope; what log1p would add is lost in u
         u = jnp.abs(jnp.pi * z / 2)
         return -u - jnp.log(1 + jnp.exp(-2 * u))
+
+    def standard_total(self, z: Array) -> Array:
+        # logarithms cost more than all the rest: one of a product of numbers between one and two
+        u = jnp.abs(jnp.pi * z / 2)
+        factors = 1 + jnp.exp(-2 * u)
+        parts = [factors[i : i + _FACTORS] for i in range(0, len(factors), _FACTORS)]
+        return -jnp.sum(u) - sum(jnp.log(jnp.prod(part)) for part in parts)
 
     def standard_sample(self, *, key: Array) -> Array:
         tiny = jnp.finfo(self.loc.dtype).tiny

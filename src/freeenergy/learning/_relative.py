@@ -17,7 +17,7 @@ _MEMORY = 7
 _HALVINGS = 12
 # the least curvature that a pair of sources is given
 _LEAST = 1e-2
-_ROWS_AT_ONCE = 256
+_ROWS_AT_ONCE = 512
 
 
 class _Look(NamedTuple):
@@ -150,13 +150,13 @@ def _look(model: Transformed, data: Data) -> _Look:
         each = jax.vmap(sources.standard_log_prob, in_axes=1, out_axes=1)
         s = layer.matrix @ x.T + layer.shift[:, None]
         z = (s - sources.loc[:, None]) / sources.scale[:, None]
-        log_prob = each(z)
+        log_prob = jax.vmap(sources.standard_total, in_axes=1)(z)
         slope, bend = jax.jvp(jax.grad(lambda z: jnp.sum(each(z))), (z,), (jnp.ones_like(z),))
         psi = -slope / sources.scale[:, None]
         weighted = psi * w[None]
         slope = jnp.concatenate([weighted @ s.T, jnp.sum(weighted, axis=1)[:, None]], axis=1)
         # padding has a density too, but no weight
-        return jnp.sum(log_prob @ w), slope, -bend @ w / sources.scale**2, psi**2 @ w, s**2 @ w
+        return log_prob @ w, slope, -bend @ w / sources.scale**2, psi**2 @ w, s**2 @ w
 
     sums = sum_over_blocks(block, data, layer, sources, block=_ROWS_AT_ONCE)
     log_prob, slope, bend, squared, square = jax.tree.map(lambda a: a / total, sums)

@@ -14,6 +14,8 @@ DENSITIES = [
 ]
 
 
+# the contract holds wherever a fit stops
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("name", DENSITIES)
 def test_contract(name):
     case = CASES[name]

@@ -20,6 +20,11 @@ class ClusterStatistics(NamedTuple):
     mass: Array
 
 
+def _by_rows(a: Array, b: Array) -> Array:
+    """a bᵀ without a copy of bᵀ."""
+    return jax.lax.dot_general(a, b, (((1,), (1,)), ((), ())))
+
+
 class Clusters(AbstractExpectationMaximisation[ClusterStatistics]):
     """e(x, z=k) = ‖x − μ_k‖², over the observed coordinates.
 
@@ -52,22 +57,23 @@ class Clusters(AbstractExpectationMaximisation[ClusterStatistics]):
         self, prepared: None, x: Array, weight: Array, *, temperature: Array, incomplete: bool
     ) -> tuple[ClusterStatistics, Array]:
         """`expect`; rows may have fewer bits than the centroids, in whose bits their blocks are summed."""
-        rows, centroids = x.T, self.centroids.astype(x.dtype)
-        filled = jnp.where(jnp.isnan(rows), 0, rows) if incomplete else rows
-        squares = jnp.sum(filled**2, axis=0)
-        # ‖x − μ‖² − ‖x‖² needs one product; the part that is the same for every k is added at the end
-        relative = -2 * (centroids @ filled)
+        centroids = self.centroids.astype(x.dtype)
+        filled = jnp.where(jnp.isnan(x), 0, x) if incomplete else x
+        # ‖x − μ‖² − ‖x‖² needs one product; the part that is the same for every k is added at the end.
+        # One row for each k, so that the least of them is found along contiguous numbers.
+        relative = _by_rows(-2 * centroids, filled)
         if incomplete:
-            observed = (~jnp.isnan(rows)).astype(rows.dtype)
-            relative = relative + centroids**2 @ observed
+            observed = (~jnp.isnan(x)).astype(x.dtype)
+            relative = relative + _by_rows(centroids**2, observed)
         else:
             relative = relative + jnp.sum(centroids**2, axis=1)[:, None]
         free, r = boltzmann(relative, temperature, axis=0)
-        r = r * weight[None, :]
-        mass = jnp.sum(r, axis=1)
-        counts = r @ observed.T if incomplete else mass[:, None]
-        cost = jnp.sum(weight * jnp.maximum(free + squares, 0))
-        sums = (ClusterStatistics(r @ filled.T, counts, mass), cost)
+        # weights go to the coordinates, which are fewer than the clusters or not many more
+        weighted = filled * weight[:, None]
+        mass = r @ weight
+        counts = r @ (observed * weight[:, None]) if incomplete else mass[:, None]
+        cost = jnp.maximum(weight @ free + jnp.sum(weighted * filled), 0)
+        sums = (ClusterStatistics(r @ weighted, counts, mass), cost)
         return jax.tree.map(lambda a: a.astype(self.centroids.dtype), sums)
 
     def maximise(self, statistics: ClusterStatistics) -> Clusters:

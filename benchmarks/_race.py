@@ -8,6 +8,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 
+_REST = 0.5
+
+
 class Outcome(NamedTuple):
     """What a run of a workload gives.
 
@@ -56,13 +59,18 @@ def race(
     theirs: Callable[[], Any],
     judge: Callable[[Any, Any], tuple[bool, str]],
     *,
-    repeats: int = 3,
+    repeats: int = 5,
 ) -> Outcome:
-    """Times both in turn, after one run of each that does not count; `judge` sees the last results."""
+    """Times both in turn, after one run of each that does not count; `judge` sees the last results.
+
+    A rest before each run: for a while after it is done, the threads of a contestant may wait in a loop
+    for more work (OpenMP's do), which would slow the other one down.
+    """
     seconds: tuple[list[float], list[float]] = ([], [])
     results: list[Any] = [None, None]
     for repeat in range(repeats + 1):
         for side, contestant in enumerate((ours, theirs)):
+            time.sleep(_REST)
             started = time.perf_counter()
             results[side] = contestant()
             if repeat > 0:

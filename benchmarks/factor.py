@@ -23,7 +23,6 @@ def run(quick: bool) -> Outcome:
         lambda: fe.FactorAnalysis(FACTORS).fit(X),
         lambda: FactorAnalysis(FACTORS, random_state=0).fit(X),
         judge,
-        repeats=5,
     )
 
 

@@ -33,7 +33,6 @@ def run(quick: bool) -> Outcome:
         lambda: fe.ICA(random_state=0).fit(X),
         lambda: FastICA(whiten="unit-variance", random_state=0).fit(X),
         judge,
-        repeats=5,
     )
 
 

@@ -32,7 +32,7 @@ def run(quick: bool) -> Outcome:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        return race(ours, theirs, judge, repeats=5)
+        return race(ours, theirs, judge)
 
 
 WORKLOAD = Workload(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 
 import freeenergy as fe
@@ -58,6 +60,14 @@ def test_chunks_are_functions_arrays_and_files(tmp_path):
     chunks = fe.Chunks([str(tmp_path / "part.npy"), X[2:4], lambda: X[4:]])
     np.testing.assert_array_equal(np.concatenate(list(chunks)), X)
     np.testing.assert_array_equal(np.concatenate(list(chunks[1:])), X[2:])
+
+
+def test_chunks_are_data_frames():
+    X = _rows(6)
+    for frame in (pd.DataFrame(X), pl.DataFrame(X)):
+        for chunks in (fe.Chunks(frame, rows=4), fe.Chunks([frame[:4], frame[4:]])):
+            assert [len(part) for part in chunks] == [4, 2]
+            np.testing.assert_array_equal(np.concatenate(list(chunks)), X)
 
 
 def test_a_sample_of_chunks_is_fair():

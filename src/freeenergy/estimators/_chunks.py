@@ -33,8 +33,8 @@ class Chunks(Sequence):
     """Rows in parts that are read when they are needed: `fit` takes more of them than fit in memory.
 
     Args:
-        parts: an array, which may be a memory map; the path of an `.npy` file; or a sequence whose members
-            are arrays, paths of `.npy` files, or functions that return an array.
+        parts: an array, which may be a memory map; a data frame; the path of an `.npy` file; or a sequence
+            whose members are such, or functions that return an array.
         rows: into how many rows an array or a file is cut when it is all there is.
 
     >>> import numpy as np
@@ -105,4 +105,4 @@ def _opened(part: Any) -> Any:
                 f"Chunks read .npy files; give a function for others. Got {str(part)!r} instead."
             )
         return np.load(part, mmap_mode="r")
-    return part
+    return part.to_numpy() if hasattr(part, "to_numpy") else part

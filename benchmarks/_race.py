@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-
 _REST = 0.5
 
 

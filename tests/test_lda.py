@@ -12,7 +12,7 @@ from sklearn.decomposition import LatentDirichletAllocation as Peer
 
 import freeenergy as fe
 from freeenergy._core import Data
-from freeenergy.estimators._lda import _ragged
+from freeenergy.estimators._lda import LengthLaw, _ragged
 from freeenergy.learning import EM, CollapsedGibbs, Stepwise
 from freeenergy.models import LatentDirichletAllocation
 
@@ -117,13 +117,62 @@ def test_held_out_bound_against_enumeration():
     evidence = lda.evidence(new)
     assert evidence.kind is fe.Kind.LOWER
     ways = gammaln(7) - 2 * np.log(2)
-    np.testing.assert_allclose(evidence.nats, bound + ways)
+    length = lda.length_law_.log_prob(np.arange(7))
+    np.testing.assert_allclose(evidence.nats, bound + ways + length[6])
     np.testing.assert_allclose(lda.score(new), evidence.nats[0])
     # one word alone: the bound cannot be loose about its topic's share
     single = np.eye(12)[:1]
     exact = np.log(lda.components_[:, 0].mean())
-    assert exact - 0.7 < lda.score_samples(single)[0] <= exact
-    np.testing.assert_allclose(lda.score_samples(np.zeros((1, 12))), 0.0, atol=1e-12)
+    assert exact - 0.7 < lda.score_samples(single)[0] - length[1] <= exact
+    np.testing.assert_allclose(lda.score_samples(np.zeros((1, 12))), length[:1], atol=1e-12)
+
+
+def test_lengths_have_the_law_of_their_moments():
+    rng = np.random.default_rng(0)
+    for lengths, excess in ((rng.negative_binomial(4, 0.1, 4000), 0.25), (np.full(50, 7), 0.0)):
+        law = LengthLaw.of(lengths, np.ones(len(lengths)))
+        assert law.mean == pytest.approx(lengths.mean())
+        # the standard error of a variance of negative binomials, in units of the squared mean
+        assert abs(law.excess - excess) < 5 * 0.35 * 1.5 / np.sqrt(len(lengths))
+        n = np.arange(1000)
+        size = 1 / max(law.excess, 1e-9)
+        np.testing.assert_allclose(
+            law.log_prob(n), stats.nbinom(size, size / (size + law.mean)).logpmf(n), rtol=1e-4
+        )
+        draws = law.sample(4000, rng)
+        error = np.sqrt(law.mean * (1 + law.excess * law.mean) / 4000)
+        assert abs(draws.mean() - law.mean) < 5 * error
+    # weights act as repetition, and a corpus without words has a law too
+    weighted = LengthLaw.of(np.array([1, 5]), np.array([3.0, 1.0]))
+    repeated = LengthLaw.of(np.array([1, 1, 1, 5]), np.ones(4))
+    np.testing.assert_allclose(weighted, repeated, rtol=1e-12)
+    assert np.isfinite(LengthLaw.of(np.zeros(3), np.ones(3)).log_prob(np.arange(3))).all()
+
+
+def test_all_documents_together_have_probability_one():
+    # with one topic the bound is exact
+    X = np.random.default_rng(0).poisson([1.0, 2.0], (40, 2))
+    lda = fe.LatentDirichletAllocation(1, random_state=0).fit(X)
+    every = np.stack(np.meshgrid(np.arange(30), np.arange(30)), axis=-1).reshape(-1, 2)
+    np.testing.assert_allclose(np.exp(lda.score_samples(every)).sum(), 1.0, rtol=1e-6)
+
+
+def test_topics_are_compared_with_other_models_of_counts(tmp_path):
+    X = planted()[0].toarray()
+    models = {
+        "three": fe.LatentDirichletAllocation(3, random_state=0, max_iter=30, tol=1.0),
+        "one": fe.LatentDirichletAllocation(1, random_state=0),
+        "independent": fe.Mixture(1, fe.distributions.Poisson),
+    }
+    board = fe.compare(models, X, cv=2, random_state=0)
+    lines = {line.model: line for line in board.table()}
+    assert next(iter(lines)) == "three"
+    kinds = {name: line.kind for name, line in lines.items()}
+    assert kinds == {"three": fe.Kind.LOWER, "one": fe.Kind.LOWER, "independent": fe.Kind.EXACT}
+    board.to_html(tmp_path / "report.html")
+    assert "LatentDirichletAllocation" in (tmp_path / "report.html").read_text()
+    wrong = fe.compare({"topics": models["one"]}, X + 0.5 * np.eye(60, 12), cv=2).table()[0]
+    assert "LatentDirichletAllocation gives a probability to counts only" in wrong.error
 
 
 def test_left_to_right_is_unbiased():
@@ -133,6 +182,7 @@ def test_left_to_right_is_unbiased():
     new = np.stack([np.bincount(words, minlength=12) for words in documents])
     exact = np.array([exact_document(words, lda.components_, np.full(3, 0.4)) for words in documents])
     ways = gammaln(new.sum(axis=1) + 1) - gammaln(new + 1).sum(axis=1)
+    ways = ways + lda.length_law_.log_prob(new.sum(axis=1))
     repeats = 40
     found = lda.left_to_right(np.tile(new, (repeats, 1)), 50, random_state=0)
     assert found.kind is fe.Kind.LOWER
@@ -280,6 +330,9 @@ def test_samples_have_the_moments_of_the_model():
     share = draws[:, :4].sum() / 6000
     assert abs(share - lda.components_.mean(axis=0)[:4].sum()) < 5 * np.sqrt(0.25 / 3000)
     assert lda.sample(2, random_state=0, length=[5, 7]).sum(axis=1).tolist() == [5, 7]
+    free = lda.sample(3000, random_state=0).sum(axis=1)
+    mean, excess = lda.length_law_
+    assert abs(free.mean() - mean) < 5 * np.sqrt(mean * (1 + excess * mean) / 3000)
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from ..estimators import (
     Dequantised,
     FactorAnalysis,
     GaussianMixture,
+    LatentDirichletAllocation,
     LinearGaussianSSM,
     Mixture,
     SparseCoding,
@@ -55,6 +56,9 @@ def parts(estimator: Any, X: np.ndarray) -> dict[str, np.ndarray]:
     if isinstance(estimator, (GaussianMixture, BayesianMixture)):
         spread = np.sqrt(np.diagonal(estimator.covariances_, axis1=1, axis2=2))
         return {"weights": estimator.weights_, "means": estimator.means_, "spread": spread}
+    if isinstance(estimator, LatentDirichletAllocation):
+        means = estimator.length_law_.mean * estimator.components_
+        return {"weights": estimator.transform(X).mean(axis=0), "means": means}
     if isinstance(estimator, Mixture):
         members = estimator.model_.components
         if isinstance(members, AbstractFactorised):

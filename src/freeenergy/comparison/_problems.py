@@ -23,7 +23,13 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _get_feature_names, check_consistent_length, column_or_1d
 
 from .._core import Evidence, Kind
-from ..estimators import AbstractDensity, Dequantised, SoftmaxRegression, Support
+from ..estimators import (
+    AbstractDensity,
+    Dequantised,
+    LatentDirichletAllocation,
+    SoftmaxRegression,
+    Support,
+)
 from ..estimators._sequence import AbstractSequenceDensity, check_series
 from ..estimators._validation import check_observed, check_rows
 from ..evaluation import pit_ranks
@@ -195,7 +201,10 @@ class Table(AbstractProblem):
             return _admitted_density(estimator, self.support, self.X)
         if not isinstance(estimator, DensityMixin):
             raise ValueError(f"{name} is no density: it gives no probability of X.")
-        if not self.support.continuous.all():
+        if isinstance(estimator, LatentDirichletAllocation):
+            if self.support.continuous.any():
+                raise ValueError(f"{name} gives a probability to counts only, and columns are continuous.")
+        elif not self.support.continuous.all():
             raise ValueError(f"{name} can be compared on continuous columns that vary only.")
         return estimator
 
@@ -209,7 +218,7 @@ class Table(AbstractProblem):
         return _evidence(estimator, self.X[test])
 
     def pictures(self, estimator: Any, test: np.ndarray, seed: int) -> dict[str, Any]:
-        if not isinstance(estimator, AbstractDensity):
+        if not isinstance(estimator, (AbstractDensity, LatentDirichletAllocation)):
             return {}
         rng = np.random.default_rng(seed)
         draws = estimator.sample(_DRAWS, random_state=seed)
@@ -238,7 +247,7 @@ def _named(names: Any, columns: int) -> list[str]:
 
 
 def _evidence(estimator: Any, X: np.ndarray) -> Evidence:
-    if isinstance(estimator, AbstractDensity):
+    if isinstance(estimator, (AbstractDensity, LatentDirichletAllocation)):
         return estimator.evidence(X)
     nats = np.asarray(estimator.score_samples(X), float)
     return Evidence(nats, np.zeros_like(nats), Kind.EXACT)

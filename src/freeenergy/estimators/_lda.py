@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import numbers
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from scipy import sparse
-from scipy.special import gammaln
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from scipy.special import gammaln, xlogy
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, DensityMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._core import AbstractAlgorithm, Data, Evidence, Kind, bucket, map_rows, row_hashes
@@ -23,6 +23,8 @@ from ._validation import check_instance, check_int, check_real, check_weight, ra
 
 # with fewer documents than this cores would wait for each other
 _WORTH_SPREADING = 512
+# below this a negative binomial distribution is a Poisson distribution to rounding
+_LEAST_EXCESS = 1e-12
 
 
 def _ragged(X: Any, width: int) -> tuple[np.ndarray, np.ndarray]:
@@ -101,10 +103,14 @@ def _left_to_right(
     return model.left_to_right(words, real, particles, key=jax.random.wrap_key_data(key))
 
 
+def _lengths(X: Any) -> np.ndarray:
+    return np.asarray(X.sum(axis=1)).ravel()
+
+
 def _log_orders(X: Any) -> np.ndarray:
     """log of the number of orders in which the words of each document could have come."""
     ways = sparse.csr_matrix((gammaln(X.data + 1), X.indices, X.indptr), X.shape).sum(axis=1)
-    return gammaln(np.asarray(X.sum(axis=1)).ravel() + 1) - np.asarray(ways).ravel()
+    return gammaln(_lengths(X) + 1) - np.asarray(ways).ravel()
 
 
 class _Corpus:
@@ -118,7 +124,45 @@ class _Corpus:
         return self._name
 
 
-class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Shell):
+class LengthLaw(NamedTuple):
+    """A negative binomial distribution: a Poisson whose mean varies with variance `excess` · mean².
+
+    Attributes:
+        mean: of the lengths.
+        excess: zero for a Poisson distribution.
+
+    >>> law = LengthLaw(2.0, 0.5)
+    >>> round(float(np.exp(law.log_prob(np.arange(200))).sum()), 6)
+    1.0
+    """
+
+    mean: float
+    excess: float
+
+    @classmethod
+    def of(cls, lengths: np.ndarray, weight: np.ndarray) -> LengthLaw:
+        """The law with the mean and the variance of `lengths`; a Poisson where they vary less."""
+        # where there is no word at all, half a word
+        mean = max(float(np.average(lengths, weights=weight)), 0.5 / weight.sum())
+        variance = float(np.average((lengths - mean) ** 2, weights=weight))
+        return cls(mean, max(variance - mean, 0.0) / mean**2)
+
+    def log_prob(self, length: np.ndarray) -> np.ndarray:
+        """log p of each length."""
+        if self.excess < _LEAST_EXCESS:
+            return xlogy(length, self.mean) - self.mean - gammaln(length + 1)
+        size, share = 1 / self.excess, 1 / (1 + self.excess * self.mean)
+        ways = gammaln(length + size) - gammaln(size) - gammaln(length + 1)
+        return ways + size * np.log(share) + length * np.log1p(-share)
+
+    def sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
+        """`n` lengths."""
+        if self.excess < _LEAST_EXCESS:
+            return rng.poisson(self.mean, n)
+        return rng.poisson(self.mean * self.excess * rng.gamma(1 / self.excess, size=n))
+
+
+class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, Shell):
     """Topics of documents: each document a mixture of topics, each topic a distribution over words.
 
     φ_k ~ Dirichlet(η); for each document θ ~ Dirichlet(α); for each of its words z ~ θ, w ~ φ_z.
@@ -126,9 +170,11 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
     Rows of `X` are documents, columns words, entries counts: a SciPy sparse matrix or an array.  What
     is fitted are the topics; `components_` are their posterior means, and everything about new documents
     (`transform`, `evidence`, `perplexity`, `sample`) is the model with topics at those means.
-    `evidence` is a lower bound on log p(counts | length of the document); the bound is the one that
-    variational inference raises, converged for each document.  The objective in `history_` is, for
-    variational learning, minus the bound on the evidence of the training documents per document.
+    `evidence` is a lower bound on log p(counts); the bound is the one that variational inference raises,
+    converged for each document.  How long a document is does not depend on its topics: `length_law_`, a
+    negative binomial of the mean and variance of the lengths that were fitted.  The objective in
+    `history_` is, for variational learning, minus the bound on the evidence of the training documents
+    given their lengths, per document.
 
     Args:
         n_topics: how many topics.
@@ -241,8 +287,12 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
             progress=self._progress(),
             checkpoint=self._checkpoint(_Corpus(X)),
         )
+        self.length_law_ = LengthLaw.of(_lengths(X), weight)
         self._keep(dataclasses.replace(result, state=None))
         return self
+
+    def _discrete_columns(self, n_features: int) -> np.ndarray:
+        return np.ones(n_features, bool)
 
     @staticmethod
     def _documents(X: Any, weight: np.ndarray) -> Data:
@@ -281,13 +331,17 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         return gamma / gamma.sum(axis=1, keepdims=True)
 
     def evidence(self, X: Any) -> Evidence:
-        """A lower bound on log p(counts | their sum) of each document."""
+        """A lower bound on log p(counts) of each document."""
         X = self._validated(X)
-        nats = _over_documents(_bound, X, self.model_)
-        return Evidence(nats + _log_orders(X), np.zeros(len(nats)), Kind.LOWER)
+        nats = _over_documents(_bound, X, self.model_) + self._log_rest(X)
+        return Evidence(nats, np.zeros(len(nats)), Kind.LOWER)
+
+    def _log_rest(self, X: Any) -> np.ndarray:
+        """What log p(counts) has more than log p(words in order | how many)."""
+        return _log_orders(X) + self.length_law_.log_prob(_lengths(X))
 
     def left_to_right(self, X: Any, n_particles: int = 20, random_state: Any = None) -> Evidence:
-        """log p(counts | their sum) of each document by sampling: closer than `evidence`, and slower.
+        """log p(counts) of each document by sampling: closer than `evidence`, and slower.
 
         The mean of `n_particles` unbiased estimates of p.  Its log is on average too low, by about half
         the squared standard error, which is given; so it is a lower bound on average.  The work grows
@@ -309,7 +363,7 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
                 "The 'n_particles' of LatentDirichletAllocation.left_to_right must be an int in the range "
                 f"[2, inf). Got {n_particles!r} instead."
             )
-        lengths = np.asarray(X.sum(axis=1)).ravel().astype(int)
+        lengths = _lengths(X).astype(int)
         widths = np.array([bucket(int(n)) for n in lengths])
         keys = key_data(random_key(random_state), len(lengths))
         logs = np.empty((len(lengths), n_particles))
@@ -326,10 +380,10 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         mass = np.exp(logs - top)
         mean = mass.mean(axis=1)
         stderr = mass.std(axis=1, ddof=1) / (mean * np.sqrt(n_particles))
-        return Evidence(np.log(mean) + top[:, 0] + _log_orders(X), stderr, Kind.LOWER)
+        return Evidence(np.log(mean) + top[:, 0] + self._log_rest(X), stderr, Kind.LOWER)
 
     def score_samples(self, X: Any) -> np.ndarray:
-        """A lower bound on log p(counts | their sum) of each document, in nats."""
+        """A lower bound on log p(counts) of each document, in nats."""
         return self.evidence(X).nats
 
     def score(self, X: Any, y: Any = None) -> float:
@@ -341,13 +395,16 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         X = self._validated(X)
         return float(np.exp(-_over_documents(_bound, X, self.model_).sum() / X.sum()))
 
-    def sample(self, n: int = 1, random_state: Any = None, *, length: Any = 100) -> np.ndarray:
-        """Counts of `n` documents of `length` words (a number, or one for each)."""
+    def sample(self, n: int = 1, random_state: Any = None, *, length: Any = None) -> np.ndarray:
+        """Counts of `n` documents of `length` words (a number, or one for each; by default drawn too)."""
         check_is_fitted(self, "model_")
+        key = random_key(random_state)
+        if length is None:
+            length = self.length_law_.sample(
+                int(n), np.random.default_rng(np.asarray(jax.random.key_data(key)))
+            )
         lengths = np.broadcast_to(np.asarray(length, float), (int(n),))
-        return map_rows(
-            _draw, (lengths, key_data(random_key(random_state), int(n))), self.model_, block=256
-        )
+        return map_rows(_draw, (lengths, key_data(key, int(n))), self.model_, block=256)
 
     @property
     def components_(self) -> np.ndarray:

@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from .._core import AbstractAlgorithm, Data, Evidence, Kind, bucket, map_rows, row_hashes
 from ..learning import EM, AllRows, CollapsedGibbs, fit
 from ..models import LatentDirichletAllocation as LatentDirichletAllocationModel
-from ._base import Shell, key_data
+from ._base import Shell, key_data, retold
 from ._validation import check_instance, check_int, check_real, check_weight, random_key
 
 # with fewer documents than this cores would wait for each other
@@ -173,8 +173,8 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
     `evidence` is a lower bound on log p(counts); the bound is the one that variational inference raises,
     converged for each document.  How long a document is does not depend on its topics: `length_law_`, a
     negative binomial of the mean and variance of the lengths that were fitted.  The objective in
-    `history_` is, for variational learning, minus the bound on the evidence of the training documents
-    given their lengths, per document.
+    `history_` is, for variational learning, minus the bound on the evidence of the training documents,
+    per document.
 
     Args:
         n_topics: how many topics.
@@ -288,7 +288,9 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
             checkpoint=self._checkpoint(_Corpus(X)),
         )
         self.length_law_ = LengthLaw.of(_lengths(X), weight)
-        self._keep(dataclasses.replace(result, state=None))
+        # the learner knows of words in their order, given how many
+        rest = float(np.average(self._log_rest(X), weights=weight))
+        self._keep(retold(dataclasses.replace(result, state=None), offset=rest))
         return self
 
     def _discrete_columns(self, n_features: int) -> np.ndarray:

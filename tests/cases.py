@@ -94,7 +94,7 @@ CASES = {
     "ICA-laplace": Case(fe.ICA(d.Laplace), slow=True),
     "SparseCoding": Case(fe.SparseCoding(2), density=False, slow=True),
     "SoftmaxRegression": Case(fe.SoftmaxRegression(), density=False),
-    "HMM": Case(fe.HMM(2), sequence=True),
+    "HMM": Case(fe.HMM(2), sequence=True, slow=True),
     "HMM-mixtures": Case(fe.HMM(2, n_components=2), sequence=True, slow=True),
     "HMM-categorical": Case(fe.HMM(2, d.Categorical), sequence=True, symbols=3, slow=True),
     "LinearGaussianSSM": Case(fe.LinearGaussianSSM(1, max_iter=50), sequence=True, slow=True),

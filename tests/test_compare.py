@@ -382,6 +382,7 @@ def test_the_winner_of_several_is_called_optimistic(board):
     assert any("optimistic; final_size=0.2" in note for note in board.notes)
 
 
+@pytest.mark.slow
 def test_the_seed_decides_everything_and_other_models_nothing():
     vae = fe.VAE(1, width=4, max_iter=2, importance_samples=10)
     alone = fe.compare({"vae": vae}, X, test_size=0.5, random_state=3)

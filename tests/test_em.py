@@ -409,6 +409,7 @@ def test_a_mixture_knows_its_joint():
 # ---- gradients
 
 
+@pytest.mark.slow
 def test_gradient_descent_reaches_the_likelihood_of_em(key):
     best = fit(FULL, EM(tol=1e-12), X, key=key, max_iter=500).history["objective"][-1]
     learner = Gradient(optax.adam(5e-2), negative_log_likelihood, batch_size=None)

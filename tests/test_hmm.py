@@ -224,6 +224,7 @@ def test_known_states_are_counts():
     np.testing.assert_allclose(given, model.log_prob(one_series(jnp.asarray(x))) + share, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_viterbi_training_raises_the_best_path():
     series, _, model = gaussian_problem(6)
     result = steps_of_em(model, series, 6, temperature=0.0)
@@ -580,6 +581,7 @@ def test_mixture_emissions():
     assert abs(first.mean() - mean) < 5 * first.std() / np.sqrt(200)
 
 
+@pytest.mark.slow
 def test_sampling_follows_the_joint():
     """All series of three symbols, as often as their probabilities say."""
     n = 20_000
@@ -706,6 +708,7 @@ def test_options_of_the_estimator(options, fitted):
             _ = model.covariances_
 
 
+@pytest.mark.slow
 def test_other_families():
     rng = np.random.default_rng(0)
     z = np.cumsum(rng.random(300) < 0.05) % 2

@@ -119,7 +119,13 @@ def test_samples_have_the_mean_and_covariance_of_the_model():
     assert (np.abs(np.cov(x.T) - cov) < 5 * spread).all()
 
 
-@pytest.mark.parametrize("noise", [Diagonal(jnp.ones(DIM)), Spherical(jnp.array(1.0), dim=DIM)])
+@pytest.mark.parametrize(
+    "noise",
+    [
+        Diagonal(jnp.ones(DIM)),
+        pytest.param(Spherical(jnp.array(1.0), dim=DIM), marks=pytest.mark.slow),
+    ],
+)
 def test_em_lowers_the_free_energy_which_is_minus_the_log_likelihood(noise, key):
     rows = with_holes(draws())
     result = fit(start(noise), EM(tol=0.0), rows, key=key, max_iter=40)

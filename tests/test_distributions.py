@@ -850,3 +850,11 @@ def test_total_of_a_hyperbolic_secant_is_the_sum_of_its_coordinates(size, dtype)
     )
     # nothing overflows where all coordinates are at the mode
     assert sech.standard_total(jnp.zeros(size, dtype)) == pytest.approx(-size * np.log(2), rel=1e-6)
+
+
+@pytest.mark.parametrize(("dim", "rank"), [(1, 1), (2, 2), (2, 5)])
+def test_factors_that_could_explain_everything_give_any_covariance(dim, rank):
+    rows = jnp.asarray(np.random.default_rng(0).normal(size=(50, dim)) @ np.tri(dim))
+    found = fit(fd.Gaussian(jnp.zeros(dim), fd.LowRank(rank=rank)), rows, jnp.ones(50))
+    assert found.covariance.rank == dim
+    np.testing.assert_allclose(found.covariance.matrix(), np.cov(rows.T, bias=True), rtol=1e-6)

@@ -415,7 +415,10 @@ class LowRank(AbstractCovariance):
 def _leading(scatter: Array, rank: int, floor: Array) -> tuple[Array, Array]:
     """F from the leading eigenvectors of the matrix (or stack) `scatter`, d from what is left."""
     values, vectors = jnp.linalg.eigh(scatter)
-    noise = jnp.mean(values[..., : values.shape[-1] - rank], axis=-1, keepdims=True)
+    rank = min(rank, values.shape[-1])
+    left = values[..., : values.shape[-1] - rank]
+    # where the factors could explain everything, half of the least variance is noise all the same
+    noise = jnp.mean(left, axis=-1, keepdims=True) if left.shape[-1] else values[..., :1] / 2
     length = jnp.sqrt(jnp.maximum(values[..., -rank:] - noise, floor))
     f = vectors[..., -rank:] * length[..., None, :]
     rest = jnp.diagonal(scatter, axis1=-2, axis2=-1) - jnp.sum(f**2, axis=-1)

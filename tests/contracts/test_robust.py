@@ -8,6 +8,9 @@ from cases import CASES
 from scipy import sparse
 from sklearn.base import clone, is_classifier, is_clusterer
 
+# few steps do for these questions
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
 
 def names(serves=lambda case: True):
     """The cases that a test is about, as its parameters."""
@@ -48,7 +51,6 @@ def numbers(name, estimator, rows):
     return estimator.transform(rows)
 
 
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("name", names(lambda case: not case.counts))
 @pytest.mark.parametrize(
     "rows",
@@ -69,7 +71,6 @@ def test_survives(name, rows):
         assert np.isfinite(estimator.sample(3, random_state=0)).all()
 
 
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("name", names(lambda case: case.density))
 def test_one_row(name):
     rows = prepare(name, X[:1])
@@ -103,7 +104,6 @@ def test_wrong_width_at_prediction(name):
         numbers(name, estimator, X[:, :2])
 
 
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("name", names())
 def test_frames_and_precision(name):
     rows = prepare(name, X).astype(np.float32)

@@ -291,6 +291,7 @@ def test_hard_data():
         assert np.isfinite(model.score_samples(X)).all()
 
 
+@pytest.mark.slow
 def test_mixture_of_factor_analysers():
     """One low-rank component is a factor analyser; two separate groups are two of them."""
     rng = np.random.default_rng(2)

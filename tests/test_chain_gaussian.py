@@ -153,6 +153,7 @@ def test_filter_at_each_step_conditions_on_the_past():
     np.testing.assert_allclose(filtered.predicted.mean[4], before[4 * N : 5 * N], atol=1e-10)
 
 
+@pytest.mark.slow
 def test_more_outputs_than_states_and_evidence_of_blocks():
     problem = Problem(outputs=7)
     steps = problem.steps()

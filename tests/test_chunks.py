@@ -33,6 +33,7 @@ def test_gaussian_of_chunks_has_the_moments_of_all_rows(small_sample):
     np.testing.assert_allclose(model.history_["objective"][-1], -model.score(X), rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_mixture_of_chunks_ends_where_one_from_memory_ends(small_sample):
     X = _rows()
     X[::17, 1] = np.nan

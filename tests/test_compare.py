@@ -116,6 +116,7 @@ def test_the_picture_parts_of_the_first_fold(board):
     np.testing.assert_array_equal(board.examples, X[board.example_rows])
 
 
+@pytest.mark.slow
 def test_parts_of_models_are_in_units_of_the_columns():
     from freeenergy.comparison._pictures import parts
 
@@ -678,7 +679,7 @@ def test_a_killed_comparison_goes_on_with_nothing_refitted(tmp_path):
     assert fresh["bits"] == report["bits"]
 
 
-@pytest.mark.parametrize("n_jobs", [1, 2])
+@pytest.mark.parametrize("n_jobs", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_ctrl_c_returns_what_is_finished(tmp_path, n_jobs):
     running = _start(tmp_path, "", n_jobs)
     _wait_for(lambda: _fits(tmp_path) >= 5)

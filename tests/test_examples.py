@@ -148,7 +148,7 @@ PAGES = [
     pytest.param("docs/families/hmm.md", marks=pytest.mark.slow),
     pytest.param("docs/families/state_space.md", marks=pytest.mark.slow),
     pytest.param("docs/families/bayesian_mixture.md", marks=pytest.mark.slow),
-    "docs/families/topics.md",
+    pytest.param("docs/families/topics.md", marks=pytest.mark.slow),
     pytest.param("docs/families/sparse_coding.md", marks=pytest.mark.slow),
     pytest.param("docs/extend.md", marks=pytest.mark.slow),
     "docs/files.md",

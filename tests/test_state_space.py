@@ -242,6 +242,7 @@ def test_packed_series_and_inputs():
     assert not np.allclose(result.model.input_emission, D)
 
 
+@pytest.mark.slow
 def test_systems_that_vary_and_are_driven_equal_dense_algebra():
     rng = np.random.default_rng(21)
     length, n, m = 6, 2, 2
@@ -620,7 +621,7 @@ class Interruption(AbstractProgress):
 @pytest.mark.parametrize(
     "estimator",
     [
-        fe.HMM(2, tol=0.0, max_iter=30, random_state=0),
+        pytest.param(fe.HMM(2, tol=0.0, max_iter=30, random_state=0), marks=pytest.mark.slow),
         fe.LinearGaussianSSM(1, max_iter=30, tol=0.0, random_state=0),
         pytest.param(fe.AutoRegression(1, max_iter=30, tol=0.0), marks=pytest.mark.slow),
         pytest.param(fe.StructuralTimeSeries(max_iter=12, tol=0.0), marks=pytest.mark.slow),

@@ -503,6 +503,8 @@ def test_uniform_numbers_are_those_of_jax(dtype, shape):
     assert mine.dtype == dtype
     # JAX keeps one bit less
     np.testing.assert_allclose(mine, reference, rtol=0, atol=float(jnp.finfo(dtype).eps))
+    half = jnp.float16
+    np.testing.assert_array_equal(uniform(key, shape, half), jax.random.uniform(key, shape, half))
     other = jax.random.key(5, impl="rbg")
     np.testing.assert_array_equal(uniform(other, shape, dtype), jax.random.uniform(other, shape, dtype))
 

@@ -253,6 +253,23 @@ def test_cold_em_of_equal_spheres_is_k_means(key):
     assert_falls(clusters.history["objective"])
 
 
+@pytest.mark.parametrize("temperature", [0.0, 0.7, 50.0])
+def test_free_energy_of_clusters_against_the_sum_over_them(temperature):
+    x = np.where(np.random.default_rng(1).random(X[:20].shape) < 0.2, np.nan, X[:20])
+    weight = np.linspace(0.5, 2.0, 20)
+    gaps = np.where(np.isnan(x)[:, None], 0, x[:, None] - np.asarray(MEANS)[None])
+    energies = np.sum(gaps**2, axis=2)
+    each = energies.min(axis=1)
+    if temperature > 0:
+        each = -temperature * np.logaddexp.reduce(-energies / temperature, axis=1)
+    _, free = Clusters(MEANS).expect(
+        jnp.asarray(x), jnp.asarray(weight), temperature=jnp.asarray(temperature), incomplete=True
+    )
+    # where it is warm enough the free energy is below zero
+    assert temperature < 50 or weight @ each < 0
+    np.testing.assert_allclose(free, weight @ each, rtol=1e-10)
+
+
 def test_tempered_clusters_are_gaussians_of_half_the_temperature_as_variance():
     clusters, data = Clusters(MEANS), Data.of(X[:32])
 

@@ -19,12 +19,13 @@ _PARITY = np.uint32(0x1BD11BDA)
 
 def uniform(key: Array, shape: tuple[int, ...], dtype: jnp.dtype) -> Array:
     """Numbers in [0, 1): those of `jax.random.uniform` up to the last bit, up to ten times faster."""
-    if str(jax.random.key_impl(key)) != "threefry2x32":
+    bits = jnp.finfo(dtype).bits
+    if str(jax.random.key_impl(key)) != "threefry2x32" or bits not in (32, 64):
         return jax.random.uniform(key, shape, dtype)
     first, second = jax.random.key_data(key)
     counter = jnp.arange(math.prod(shape), dtype=jnp.uint32).reshape(shape)
     high, low = _threefry(first, second, jnp.zeros_like(counter), counter)
-    if jnp.finfo(dtype).bits == 64:
+    if bits == 64:
         return high.astype(dtype) * 2.0**-32 + (low >> 11).astype(dtype) * 2.0**-53
     return ((high ^ low) >> 8).astype(dtype) * jnp.asarray(2.0**-24, dtype)
 

@@ -23,13 +23,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _get_feature_names, check_consistent_length, column_or_1d
 
 from .._core import Evidence, Kind
-from ..estimators import (
-    AbstractDensity,
-    Dequantised,
-    LatentDirichletAllocation,
-    SoftmaxRegression,
-    Support,
-)
+from ..estimators import AbstractDensity, Dequantised, SoftmaxRegression, Support
+from ..estimators._base import Shell
 from ..estimators._sequence import AbstractSequenceDensity, check_series
 from ..estimators._validation import check_observed, check_rows
 from ..evaluation import pit_ranks
@@ -144,6 +139,22 @@ def _checked_support(support: Support | None, X: np.ndarray) -> Support:
     return support
 
 
+def _has_evidence(density: Any) -> bool:
+    """Whether it is a density of this library, which says of what kind its numbers are."""
+    return isinstance(density, Shell)
+
+
+def _mass_columns(estimator: Any, support: Support) -> np.ndarray:
+    """The columns to which the estimator gives a probability mass, none of which may be continuous."""
+    name, mass = type(estimator).__name__, estimator._discrete_columns(len(support))
+    if len(mass) == len(support) and (mass & support.continuous).any():
+        raise ValueError(
+            f"{name} gives a probability mass to columns that are continuous, which has no common unit "
+            "with the densities of the other models."
+        )
+    return mass
+
+
 def _admitted_density(estimator: AbstractDensity, support: Support, X: np.ndarray) -> AbstractDensity:
     """The estimator with a probability mass where columns are whole, and without constant columns."""
     name = type(estimator).__name__
@@ -160,12 +171,7 @@ def _admitted_density(estimator: AbstractDensity, support: Support, X: np.ndarra
             f"{name} turns X into zeros and ones, of which the evidence is not that of X. "
             "Pass X as zeros and ones to compare it."
         )
-    mass = estimator._discrete_columns(X.shape[1])
-    if len(mass) == len(support) and (mass & support.continuous).any():
-        raise ValueError(
-            f"{name} gives a probability mass to columns that are continuous, which has no common unit "
-            "with the densities of the other models."
-        )
+    mass = _mass_columns(estimator, support)
     if (support.integer & ~mass).any() or support.constant.any():
         return Dequantised(estimator, support)
     return estimator
@@ -201,9 +207,8 @@ class Table(AbstractProblem):
             return _admitted_density(estimator, self.support, self.X)
         if not isinstance(estimator, DensityMixin):
             raise ValueError(f"{name} is no density: it gives no probability of X.")
-        if isinstance(estimator, LatentDirichletAllocation):
-            if self.support.continuous.any():
-                raise ValueError(f"{name} gives a probability to counts only, and columns are continuous.")
+        if _has_evidence(estimator):
+            _mass_columns(estimator, self.support)
         elif not self.support.continuous.all():
             raise ValueError(f"{name} can be compared on continuous columns that vary only.")
         return estimator
@@ -218,7 +223,7 @@ class Table(AbstractProblem):
         return _evidence(estimator, self.X[test])
 
     def pictures(self, estimator: Any, test: np.ndarray, seed: int) -> dict[str, Any]:
-        if not isinstance(estimator, (AbstractDensity, LatentDirichletAllocation)):
+        if not _has_evidence(estimator):
             return {}
         rng = np.random.default_rng(seed)
         draws = estimator.sample(_DRAWS, random_state=seed)
@@ -247,7 +252,7 @@ def _named(names: Any, columns: int) -> list[str]:
 
 
 def _evidence(estimator: Any, X: np.ndarray) -> Evidence:
-    if isinstance(estimator, (AbstractDensity, LatentDirichletAllocation)):
+    if _has_evidence(estimator):
         return estimator.evidence(X)
     nats = np.asarray(estimator.score_samples(X), float)
     return Evidence(nats, np.zeros_like(nats), Kind.EXACT)

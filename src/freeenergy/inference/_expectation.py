@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from ..distributions import AbstractDistribution, Diagonal, Gaussian
+from ..distributions import AbstractDistribution, Gaussian
 
 
 class AbstractExpectation(eqx.Module):
@@ -48,9 +48,6 @@ class Quadratic(AbstractExpectation):
     def __call__(self, f: Callable[[Any], Array], q: AbstractDistribution, *, key: Array) -> Array:
         assert isinstance(q, Gaussian)
         curvature = jax.hessian(f)(q.mean)
-        if isinstance(q.covariance, Diagonal):
-            # no matrix for each datum
-            return f(q.mean) + 0.5 * jnp.sum(jnp.diagonal(curvature) * q.covariance.variance)
         return f(q.mean) + 0.5 * jnp.sum(curvature * q.covariance.matrix())
 
 

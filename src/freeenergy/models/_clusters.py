@@ -72,7 +72,9 @@ class Clusters(AbstractExpectationMaximisation[ClusterStatistics]):
         weighted = filled * weight[:, None]
         mass = r @ weight
         counts = r @ (observed * weight[:, None]) if incomplete else mass[:, None]
-        cost = jnp.maximum(weight @ free + jnp.sum(weighted * filled), 0)
+        cost = weight @ free + jnp.sum(weighted * filled)
+        # distances are not negative, but what rounding leaves of them may be; a warm free energy is
+        cost = jnp.where(temperature > 0, cost, jnp.maximum(cost, 0))
         sums = (ClusterStatistics(r @ weighted, counts, mass), cost)
         return jax.tree.map(lambda a: a.astype(self.centroids.dtype), sums)
 

@@ -25,7 +25,7 @@ class Case:
         slow: whether its contract is left to `make test-all`.
         sequence: whether rows are time steps of series.
         symbols: for discrete densities of series, how many values a step can take.
-        counts: whether rows are counts, sparse or not, none of them missing.
+        counts: whether rows are counts, sparse or not.
     """
 
     estimator: Any
@@ -40,7 +40,7 @@ class Case:
         """Rows to fit, where the default of the contract does not serve."""
         rng = np.random.RandomState(0)
         if self.counts:
-            return rng.poisson(2.0, (150, 4)).astype(float)
+            return rng.poisson(1.0, (150, 2)).astype(float)
         if self.points is None:
             return None
         first = rng.rand(150, 1) < 0.4
@@ -50,6 +50,7 @@ class Case:
 
 _BINARY = np.asarray(binary_states(4))
 _CELLS = np.stack(np.meshgrid(np.arange(-6.0, 8.0), np.arange(-6.0, 8.0)), axis=-1).reshape(-1, 2)
+_COUNTS = np.stack(np.meshgrid(np.arange(16.0), np.arange(16.0)), axis=-1).reshape(-1, 2)
 _VAE = {"latent_dim": 2, "width": 16, "max_iter": 60, "batch_size": 64}
 _FLOW = {"layers": 4, "width": 16, "depth": 1, "max_iter": 60, "batch_size": 64}
 
@@ -88,11 +89,11 @@ CASES = {
     "DiscriminantAnalysis": Case(fe.DiscriminantAnalysis(), density=False, slow=True),
     "DiscriminantAnalysis-own": Case(fe.DiscriminantAnalysis(d.Full()), density=False, slow=True),
     "LatentDirichletAllocation": Case(
-        fe.LatentDirichletAllocation(2), density=False, counts=True, slow=True
+        fe.LatentDirichletAllocation(2, importance_samples=500), points=_COUNTS, counts=True, slow=True
     ),
     "ICA": Case(fe.ICA(), slow=True),
     "ICA-laplace": Case(fe.ICA(d.Laplace), slow=True),
-    "SparseCoding": Case(fe.SparseCoding(2), density=False, slow=True),
+    "SparseCoding": Case(fe.SparseCoding(2, importance_samples=500), slow=True),
     "SoftmaxRegression": Case(fe.SoftmaxRegression(), density=False),
     "HMM": Case(fe.HMM(2), sequence=True, slow=True),
     "HMM-mixtures": Case(fe.HMM(2, n_components=2), sequence=True, slow=True),

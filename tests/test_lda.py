@@ -159,6 +159,120 @@ def test_all_documents_together_have_probability_one():
     np.testing.assert_allclose(np.exp(lda.score_samples(every)).sum(), 1.0, rtol=1e-6)
 
 
+GIVEN = np.array(
+    [[3, 1, np.nan], [np.nan, 2, 9], [np.nan, np.nan, 4], [np.nan, 0, 0], [5, 1, 7], [20, np.nan, np.nan]]
+)
+
+
+def two_topics(n=300):
+    """Documents of two topics and three words, of very different lengths."""
+    rng = np.random.default_rng(0)
+    topics = np.array([[0.7, 0.2, 0.1], [0.1, 0.2, 0.7]])
+    lengths = rng.negative_binomial(3, 0.2, n)
+    shares = rng.dirichlet([0.5, 0.5], n)
+    return np.stack([rng.multinomial(k, t @ topics) for k, t in zip(lengths, shares, strict=True)]) * 1.0
+
+
+def exact_incomplete(x, lda):
+    """log p of the observed counts and the means of the others, by quadrature over the share of a topic."""
+    mean, excess = lda.length_law_
+    seen, size = ~np.isnan(x), 1 / excess
+    n = x[seen].sum()
+
+    def integrate_over(function):
+        # in units of the prior's probability, in which its peaks at both ends are flat
+        prior = stats.beta(lda.alpha, lda.alpha)
+        nodes, weights = np.polynomial.legendre.leggauss(400)
+        at = [prior.ppf((u + 1) / 2) for u in nodes]
+        return sum(
+            w / 2 * function(t * lda.components_[0] + (1 - t) * lda.components_[1])
+            for t, w in zip(at, weights, strict=True)
+        )
+
+    def likelihood(p):
+        total = stats.nbinom.pmf(n, size, size / (size + mean * p[seen].sum()))
+        return total * stats.multinomial.pmf(x[seen], n, p[seen] / p[seen].sum())
+
+    def rate(p):
+        return (size + n) * mean / (size + mean * p[seen].sum())
+
+    evidence = integrate_over(likelihood)
+    means = integrate_over(lambda p: likelihood(p) * rate(p) * p) / evidence
+    return np.log(evidence), np.where(seen, x, means)
+
+
+@pytest.fixture(scope="module")
+def incomplete():
+    options = {"alpha": 0.6, "random_state": 0}
+    bound = fe.LatentDirichletAllocation(2, **options).fit(two_topics())
+    sampled = fe.LatentDirichletAllocation(2, importance_samples=2000, **options).fit(two_topics())
+    return bound, sampled, [exact_incomplete(x, bound) for x in GIVEN]
+
+
+def test_missing_counts_are_summed_out(incomplete):
+    lda, sampled, exact = incomplete
+    exact = np.array([evidence for evidence, _ in exact])
+    bound = lda.evidence(GIVEN)
+    assert (bound.nats < exact).all()
+    assert (bound.nats > exact - 0.6).all()
+    found = sampled.evidence(GIVEN)
+    assert found.kind is fe.Kind.LOWER
+    assert (np.abs(found.nats - exact) < 5 * found.stderr).all()
+    assert (found.stderr < 0.1).all()
+    # of a document of which nothing is known all is certain
+    nothing = np.full((1, 3), np.nan)
+    np.testing.assert_allclose(lda.score_samples(nothing), 0.0, atol=1e-9)
+    np.testing.assert_allclose(lda.transform(nothing), 0.5, atol=1e-6)
+    # sparse matrices hold NaN too
+    np.testing.assert_allclose(lda.score_samples(sparse.csr_matrix(GIVEN)), bound.nats, rtol=1e-12)
+
+
+def test_missing_counts_are_filled(incomplete):
+    lda, sampled, exact = incomplete
+    expected = np.stack([mean for _, mean in exact])
+    draws = lda.sample(2000, random_state=0, given=GIVEN)
+    assert draws.shape == (2000, 6, 3)
+    np.testing.assert_array_equal(draws[7][~np.isnan(GIVEN)], GIVEN[~np.isnan(GIVEN)])
+    # resampling of 500 shares is biased by about a 500th of the spread, besides the error of the mean
+    error = draws.std(axis=0) / np.sqrt(2000)
+    assert (np.abs(draws.mean(axis=0) - expected) <= 5 * error + 0.02 * draws.std(axis=0)).all()
+    filled = sampled.impute(GIVEN)
+    assert (np.abs(filled - expected) <= 5 * np.sqrt(2000 / 200) * error).all()
+    np.testing.assert_array_equal(filled[4], GIVEN[4])
+    sparsely = sampled.impute(sparse.csr_matrix(GIVEN))
+    assert sparse.issparse(sparsely)
+    np.testing.assert_allclose(sparsely.toarray(), filled, rtol=1e-12)
+
+
+def test_with_one_topic_missing_counts_have_their_negative_binomial():
+    X = two_topics()
+    lda = fe.LatentDirichletAllocation(1, random_state=0).fit(X)
+    mean, excess = lda.length_law_
+    part = mean * lda.components_[0, 0]
+    law = stats.nbinom(1 / excess, 1 / (1 + excess * part))
+    rows = np.full((9, 3), np.nan)
+    rows[:, 0] = np.arange(9)
+    np.testing.assert_allclose(lda.score_samples(rows), law.logpmf(np.arange(9)), rtol=1e-9)
+
+
+def test_topics_are_learned_from_incomplete_documents():
+    X, topics, _ = planted(90)
+    X = X.toarray().astype(float)
+    holes = np.random.default_rng(1).random(X.shape) < 0.3
+    lda = fe.LatentDirichletAllocation(3, alpha=0.2, eta=0.1, tol=1e-3, random_state=1)
+    lda.fit(np.where(holes, np.nan, X))
+    # the inner iteration ends a little early
+    assert (np.diff(lda.history_["objective"]) < 1e-3).all()
+    order = lda.components_.reshape(3, 3, 4).sum(axis=2).argmax(axis=0)
+    assert sorted(order) == [0, 1, 2]
+    assert np.abs(lda.components_[order] - topics).max() < 0.06
+    # all documents have forty words: a Poisson law, of which nine in ten documents' parts tell the mean
+    assert abs(lda.length_law_.mean - 40) < 5 * np.sqrt(40 / (0.7 * 90))
+    filled = lda.impute(np.where(holes, np.nan, X))
+    naive = np.nanmean(np.where(holes, np.nan, X), axis=0)
+    assert np.abs(filled - X)[holes].mean() < 0.5 * np.abs(naive - X)[holes].mean()
+
+
 def _board(models):
     return fe.compare(models, planted()[0].toarray(), test_size=0.4, random_state=0)
 
@@ -353,6 +467,9 @@ def test_samples_have_the_moments_of_the_model():
         ({"alpha": 0.0}, TOY, r"The 'alpha' parameter .* in the range \(0, inf\) or None"),
         ({}, -TOY, "Negative values in data passed to LatentDirichletAllocation"),
         ({"learner": CollapsedGibbs()}, TOY / 2, "must hold whole numbers"),
+        ({"learner": CollapsedGibbs()}, TOY * np.array([[1, np.nan], [1, 1]]), "all of them observed"),
+        ({}, TOY * np.array([[1, np.nan], [1, np.nan]]), "Column 1 of X has no observed value"),
+        ({"importance_samples": 1}, TOY, "The 'importance_samples' parameter .* must be an int"),
         ({"learner": 3}, TOY, "must be an instance of EM or CollapsedGibbs or None"),
     ],
 )
@@ -376,3 +493,12 @@ def test_wrong_input_of_left_to_right(X, particles, sentence):
     lda = fe.LatentDirichletAllocation(2, random_state=0).fit(TOY)
     with pytest.raises(ValueError, match=sentence):
         lda.left_to_right(X, particles)
+
+
+def test_wrong_input_after_fitting():
+    lda = fe.LatentDirichletAllocation(2, random_state=0).fit(TOY)
+    holes = np.array([[np.nan, 1.0]])
+    with pytest.raises(ValueError, match=r"perplexity takes no NaN: .* Use 'evidence' instead"):
+        lda.perplexity(holes)
+    with pytest.raises(ValueError, match="takes 'length' or 'given', not both"):
+        lda.sample(1, given=holes, length=3)

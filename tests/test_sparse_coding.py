@@ -8,6 +8,7 @@ from scipy import integrate, optimize, stats
 from sklearn.linear_model import Lasso
 
 import freeenergy as fe
+from freeenergy.inference import importance_draws, importance_estimate, self_normalised_mean
 from freeenergy.learning import EM, fit
 from freeenergy.models import AbstractSource, CauchySource, LaplaceSource, LogCoshSource, SparseCoding
 
@@ -30,6 +31,9 @@ class GaussianSource(AbstractSource):
         return jnp.asarray(np.log(2 * np.pi) / 2)
 
     def curvature(self, x):
+        return jnp.ones_like(x)
+
+    def parabola(self, x):
         return jnp.ones_like(x)
 
     def slope(self, x):
@@ -59,6 +63,10 @@ def test_sources(name):
     cdf = [0.5 + integrate.quad(lambda x: density(source, x), 0, e)[0] for e in edges]
     for edge, share in zip(edges, cdf, strict=True):
         assert abs(np.mean(draws <= edge) - share) < 5 * np.sqrt(share * (1 - share) / 2000)
+    # the parabola that touches E at ξ is nowhere below it
+    at, around = jnp.array([[0.3], [2.0]]), jnp.linspace(-6, 6, 400)[None]
+    parabola = source.energy(at) + source.parabola(at) * (around**2 - at**2) / 2
+    assert (parabola >= source.energy(around) - 1e-12).all()
     if name != "laplace":
         x = jnp.array([-0.6, 0.05, 0.5])
         np.testing.assert_allclose(
@@ -215,6 +223,49 @@ def test_missing_entries(planted, fitted):
     assert (np.abs(middle - np.median(X, axis=0)) < 0.15).all()
 
 
+@pytest.mark.parametrize("name", SOURCES)
+def test_importance_sampling_against_quadrature(name):
+    """Evidence, means and draws of two sources, beside a sum over a fine grid of both."""
+    c, mean, precision = np.array([[0.9, 0.5], [0.1, -0.8]]), np.array([0.2, -0.1]), 10.0
+    model = SparseCoding(jnp.asarray(c), jnp.asarray(mean), jnp.array(precision), SOURCES[name])
+    axis = np.linspace(-40, 40, 2001)
+    x = np.stack(np.meshgrid(axis, axis, indexing="ij"), axis=-1).reshape(-1, 2)
+    prior = density(SOURCES[name], x).prod(axis=1) * (axis[1] - axis[0]) ** 2
+    for i, y in enumerate([[1.0, 0.3], [-2.0, np.nan], [0.1, -0.05]]):
+        y = np.array(y)
+        seen = ~np.isnan(y)
+        gap = (x @ c.T + mean)[:, seen] - y[seen]
+        joint = prior * np.prod(stats.norm.pdf(gap, scale=precision**-0.5), axis=1)
+        exact = joint.sum()
+        draws, log_weights = importance_draws(
+            model, model.recognition, jnp.asarray(y), samples=20_000, key=jax.random.key(i)
+        )
+        estimate = importance_estimate(log_weights)
+        # the grid cuts off the tails of a Cauchy, and is coarse at the kink of a Laplace
+        assert abs(float(estimate.log_mean) - np.log(exact)) < 5 * float(estimate.stderr) + 0.01
+        assert float(estimate.effective_sample_size) > 1000
+        found, error = self_normalised_mean(log_weights, draws)
+        if name != "cauchy":
+            assert (np.abs(found - joint @ x / exact) < 5 * error + 0.01).all()
+
+
+def test_importance_sampling_of_the_estimator(planted):
+    X, _ = planted
+    model = fe.SparseCoding(3, importance_samples=400, max_iter=3, tol=10.0, random_state=0).fit(X)
+    found = model.evidence(X[:5])
+    assert found.kind is fe.Kind.LOWER
+    assert (found.stderr > 0).all()
+    rows = X[:3].copy()
+    rows[0, 0] = rows[1, 1] = np.nan
+    rows[2] = np.nan
+    assert model.score_samples(rows)[2] == 0.0
+    filled = model.impute(rows)
+    draws = model.sample(400, random_state=0, given=rows)
+    error = draws.std(axis=0) / 20
+    # both means have an error, that of the weighted one the larger
+    assert (np.abs(draws.mean(axis=0) - filled) <= 10 * error + 1e-12).all()
+
+
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
@@ -223,6 +274,7 @@ def test_missing_entries(planted, fitted):
             {"source": "laplace"},
             "The 'source' parameter of SparseCoding must be an instance of AbstractSource",
         ),
+        ({"importance_samples": 1}, "The 'importance_samples' parameter of SparseCoding must be an int"),
     ],
 )
 def test_wrong_parameters(options, sentence):

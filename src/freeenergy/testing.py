@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import stats
@@ -18,7 +18,11 @@ from ._core import Evidence, Kind
 from .estimators._codec import foreign_parts
 from .io import load
 
-_GRID = {Kind.EXACT: 161, Kind.LOWER: 61, Kind.UPPER: 61, Kind.ESTIMATE: 61}
+_PARTS = 8
+# points along a column, as many in each part
+_GRID = {Kind.EXACT: 160, Kind.LOWER: 64, Kind.UPPER: 64, Kind.ESTIMATE: 64}
+# half the range of draws in units of the distance between their quartiles: 3.3 for a Gaussian
+_LONG_TAILS = 5.0
 
 
 def check_generative_estimator(
@@ -94,37 +98,50 @@ def _tolerance(kind: Kind) -> float:
     return 2e-3 if kind is Kind.EXACT else 6e-2
 
 
-def _grid(
-    fitted: Any, X: np.ndarray, kind: Kind, rng: np.random.RandomState
-) -> tuple[np.ndarray, np.ndarray]:
-    """Two axes that hold nearly all mass of the model."""
-    draws = np.concatenate([fitted.sample(1000, random_state=rng), X])
-    low, high = draws.min(axis=0), draws.max(axis=0)
-    # draws give way to the bulk: a few far draws would make the grid too coarse
-    centre, half = (low + high) / 2, (high - low) / 2
-    size = _GRID[kind]
-    return (
-        np.linspace(centre[0] - 1.4 * half[0], centre[0] + 1.4 * half[0], size),
-        np.linspace(centre[1] - 1.4 * half[1], centre[1] + 1.4 * half[1], size),
-    )
+class _Axis(NamedTuple):
+    """Points along a column, the width that each stands for, and the edges between parts of them."""
+
+    points: np.ndarray
+    widths: np.ndarray
+    edges: np.ndarray
+
+    @classmethod
+    def of(cls, draws: np.ndarray, size: int) -> _Axis:
+        """Points that hold nearly all mass: evenly spaced, or denser in the middle where tails are long."""
+        low, high = draws.min(), draws.max()
+        # draws give way to the bulk: a few far draws would make the grid too coarse
+        half = 1.4 * (high - low) / 2
+        lower, middle, upper = np.quantile(draws, [0.25, 0.5, 0.75])
+        reach = half / max(upper - lower, 1e-9 * half)
+        bend = np.arcsinh(reach) if reach > _LONG_TAILS else 1e-6
+        centre = middle if reach > _LONG_TAILS else (low + high) / 2
+
+        def place(t: np.ndarray) -> np.ndarray:
+            return centre + half * np.sinh(bend * t) / np.sinh(bend)
+
+        # in the middles of cells, so that each cell lies within one part
+        t = (2 * np.arange(size) + 1) / size - 1
+        widths = half * bend * np.cosh(bend * t) / np.sinh(bend) * (t[1] - t[0])
+        return cls(place(t), widths, place(np.linspace(-1, 1, _PARTS + 1)))
 
 
 def _check_continuous(fitted: Any, X: np.ndarray, samples: int, rng: np.random.RandomState) -> None:
     kind = fitted.evidence(X[:1]).kind
-    first, second = _grid(fitted, X, kind, rng)
-    mesh = np.stack(np.meshgrid(first, second, indexing="ij"), axis=-1).reshape(-1, 2)
-    density = np.exp(fitted.score_samples(mesh)).reshape(len(first), len(second))
-    cell = (first[1] - first[0]) * (second[1] - second[0])
-    mass = density.sum() * cell
+    near = np.concatenate([fitted.sample(1000, random_state=rng), X])
+    first, second = (_Axis.of(column, _GRID[kind]) for column in near.T)
+    mesh = np.stack(np.meshgrid(first.points, second.points, indexing="ij"), axis=-1).reshape(-1, 2)
+    density = np.exp(fitted.score_samples(mesh)).reshape(_GRID[kind], _GRID[kind])
+    mass = density * np.outer(first.widths, second.widths)
     _require(
-        abs(mass - 1) < max(_tolerance(kind), 5e-3), f"The density integrates to {mass:.4f}, not to one."
+        abs(mass.sum() - 1) < max(_tolerance(kind), 5e-3),
+        f"The density integrates to {mass.sum():.4f}, not to one.",
     )
 
     draws = fitted.sample(samples, random_state=rng)
     _require(draws.shape == (samples, 2), f"sample({samples}) must have the shape ({samples}, 2).")
-    _compare_counts(draws, first, second, density * cell, samples)
+    _compare_counts(draws, first, second, mass * samples)
 
-    entropy = -np.sum(density * cell * np.log(np.maximum(density, 1e-300)))
+    entropy = -np.sum(mass * np.log(np.maximum(density, 1e-300)))
     scores = fitted.score_samples(draws)
     error = scores.std() / np.sqrt(samples) + _tolerance(kind) * (1 + abs(entropy))
     _require(
@@ -134,12 +151,12 @@ def _check_continuous(fitted: Any, X: np.ndarray, samples: int, rng: np.random.R
 
     # the marginal of each column, by summing the other out
     for column, (axis, other) in enumerate(((first, second), (second, first))):
-        step = other[1] - other[0]
-        marginal = density.sum(axis=1 - column) * step
-        chosen = np.linspace(len(axis) // 5, len(axis) - 1 - len(axis) // 5, 7).astype(int)
+        marginal = np.tensordot(density, other.widths, (1 - column, 0))
+        fifth = len(marginal) // 5
+        chosen = np.linspace(fifth, len(marginal) - 1 - fifth, 7).astype(int)
         chosen = chosen[marginal[chosen] > 1e-3 * marginal.max()]
         rows = np.full((len(chosen), 2), np.nan)
-        rows[:, column] = axis[chosen]
+        rows[:, column] = axis.points[chosen]
         found = fitted.evidence(rows)
         allowed = 5 * found.stderr + 3 * _tolerance(kind)
         gap = np.abs(found.nats - np.log(marginal[chosen]))
@@ -155,23 +172,13 @@ def _check_continuous(fitted: Any, X: np.ndarray, samples: int, rng: np.random.R
     )
 
 
-def _compare_counts(
-    draws: np.ndarray, first: np.ndarray, second: np.ndarray, mass: np.ndarray, samples: int
-) -> None:
-    """A χ² test of draws against probabilities, on a coarse grid."""
-    parts = 8
-    edges = [np.linspace(a[0], a[-1], parts + 1) for a in (first, second)]
-    counts, *_ = np.histogram2d(draws[:, 0], draws[:, 1], bins=edges)
-    which = [
-        np.clip(np.searchsorted(e, a, side="right") - 1, 0, parts - 1)
-        for e, a in zip(edges, (first, second), strict=True)
-    ]
-    expected = np.zeros((parts, parts))
-    np.add.at(expected, (which[0][:, None], which[1][None, :]), mass * samples)
-    # a grid point near an edge stands for a cell on both sides: allow for one step of blur
-    big = expected > 20
-    blur = 0.35 * expected / (len(first) / parts)
-    statistic = ((np.abs(counts - expected)[big] - blur[big]).clip(0) ** 2 / expected[big]).sum()
+def _compare_counts(draws: np.ndarray, first: _Axis, second: _Axis, expected: np.ndarray) -> None:
+    """A χ² test of draws against their expected number at each point of a grid, on a coarser grid."""
+    counts, *_ = np.histogram2d(draws[:, 0], draws[:, 1], bins=[first.edges, second.edges])
+    size = len(expected) // _PARTS
+    coarse = expected.reshape(_PARTS, size, _PARTS, size).sum(axis=(1, 3))
+    big = coarse > 20
+    statistic = ((counts - coarse)[big] ** 2 / coarse[big]).sum()
     p = stats.chi2.sf(statistic, big.sum())
     _require(p > 1e-5, f"Draws do not follow the density (χ² test on a grid, p = {p:.2g}).")
 

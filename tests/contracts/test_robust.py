@@ -51,7 +51,7 @@ def numbers(name, estimator, rows):
     return estimator.transform(rows)
 
 
-@pytest.mark.parametrize("name", names(lambda case: not case.counts))
+@pytest.mark.parametrize("name", names())
 @pytest.mark.parametrize(
     "rows",
     [
@@ -77,7 +77,7 @@ def test_one_row(name):
     assert np.isfinite(fitted(name, rows).score_samples(rows)).all()
 
 
-@pytest.mark.parametrize("name", names(lambda case: not case.counts))
+@pytest.mark.parametrize("name", names())
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
@@ -86,13 +86,15 @@ def test_one_row(name):
         (np.full((5, 2), np.inf), "infinity"),
         ([["a", "b"], ["c", "d"]] * 6, "could not convert string to float"),
         (np.zeros((4, 3, 2)), "dim 3"),
-        (np.column_stack([X, np.full(24, np.nan)]), "Column 3 of X has no observed value. Drop it"),
+        (np.column_stack([X > 0, np.full(24, np.nan)]), "Column 3 of X has no observed value. Drop it"),
         (sparse.csr_matrix(X), "[Ss]parse"),
     ],
 )
 def test_refuses_with_a_sentence(name, rows, message):
     if CASES[name].sequence and np.ndim(rows) == 3:
         pytest.skip("three axes are several series")
+    if CASES[name].counts and sparse.issparse(rows):
+        pytest.skip("counts may be sparse")
     with pytest.raises((ValueError, TypeError), match=message):
         fitted(name, rows)
 

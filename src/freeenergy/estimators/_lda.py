@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import numbers
+from collections.abc import Iterator
 from typing import Any, NamedTuple, Self
 
 import jax
@@ -18,20 +19,40 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from .._core import AbstractAlgorithm, Data, Evidence, Kind, bucket, map_rows, row_hashes
 from ..learning import EM, AllRows, CollapsedGibbs, fit
 from ..models import LatentDirichletAllocation as LatentDirichletAllocationModel
+from ..models._lda import Document
 from ._base import Shell, key_data, retold
-from ._validation import check_instance, check_int, check_real, check_weight, random_key
+from ._importance import importance_evidence, rows_at_once
+from ._networks import seeded
+from ._validation import (
+    check_instance,
+    check_int,
+    check_real,
+    check_weight,
+    random_key,
+    refuse_columns,
+)
 
 # with fewer documents than this cores would wait for each other
 _WORTH_SPREADING = 512
 # below this a negative binomial distribution is a Poisson distribution to rounding
 _LEAST_EXCESS = 1e-12
+_DOCUMENTS_AT_ONCE = 64
+# draws of θ to fill in missing counts
+_CANDIDATES = 500
+# of the shares of columns, where counts are missing
+_SHARE_STEPS = 50
+
+
+def _places(X: Any) -> tuple[np.ndarray, np.ndarray]:
+    """The document of each entry, and its place in it."""
+    lengths = np.diff(X.indptr)
+    row = np.repeat(np.arange(X.shape[0]), lengths)
+    return row, np.arange(len(row)) - np.repeat(X.indptr[:-1], lengths)
 
 
 def _ragged(X: Any, width: int) -> tuple[np.ndarray, np.ndarray]:
     """Words and counts of each document, padded to `width` with counts of zero."""
-    lengths = np.diff(X.indptr)
-    row = np.repeat(np.arange(X.shape[0]), lengths)
-    place = np.arange(len(row)) - np.repeat(X.indptr[:-1], lengths)
+    row, place = _places(X)
     words = np.zeros((X.shape[0], width), np.int32)
     counts = np.zeros((X.shape[0], width))
     words[row, place] = X.indices
@@ -39,14 +60,24 @@ def _ragged(X: Any, width: int) -> tuple[np.ndarray, np.ndarray]:
     return words, counts
 
 
+def _document_hashes(X: Any) -> np.ndarray:
+    """A 64-bit number for each document that depends on its words and counts alone."""
+    entries = row_hashes(np.stack([X.indices.astype(float), X.data], axis=1))
+    # sums that wrap around do not depend on the order of the words
+    sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(entries, dtype=np.uint64)])
+    return sums[X.indptr[1:]] - sums[X.indptr[:-1]]
+
+
+def _document_seeds(X: Any) -> np.ndarray:
+    """A 32-bit seed for each document, to fold into a key."""
+    return (_document_hashes(X) >> np.uint64(32)).astype(np.uint32)
+
+
 def _canonical(X: Any, weight: np.ndarray | None) -> tuple[Any, np.ndarray]:
     """The distinct documents with summed weights, in an order of their own, the shortest first."""
     weight = np.ones(X.shape[0]) if weight is None else weight
     used = np.flatnonzero(weight > 0)
-    entries = row_hashes(np.stack([X.indices.astype(float), X.data], axis=1))
-    # sums that wrap around do not depend on the order of the words
-    sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(entries, dtype=np.uint64)])
-    hashes = (sums[X.indptr[1:]] - sums[X.indptr[:-1]])[used]
+    hashes = _document_hashes(X)[used]
     _, first, which = np.unique(hashes, return_index=True, return_inverse=True)
     merged = np.bincount(which.ravel(), weights=weight[used])
     # documents of one size are worked on together
@@ -70,25 +101,68 @@ def _width(distinct: int) -> int:
     return max(16, 1 << (int(distinct) - 1).bit_length()) if distinct > 1 else 16
 
 
-def _over_documents(function: Any, X: Any, model: Any) -> np.ndarray:
-    """`function(document, model)` for each row, with documents of similar size worked on together."""
+def _incomplete(X: Any) -> np.ndarray:
+    """Which documents have missing counts."""
+    return np.bincount(_places(X)[0], np.isnan(X.data), minlength=X.shape[0]) > 0
+
+
+def _observed(X: Any) -> Any:
+    """`X` with zeros for what is missing."""
+    return sparse.csr_matrix((np.nan_to_num(X.data), X.indices, X.indptr), X.shape)
+
+
+def _groups(X: Any, holes: np.ndarray) -> Iterator[tuple[np.ndarray, int, bool]]:
+    """Documents of similar size, with or without `holes`: their numbers, a width for all, and which."""
     widths = np.array([_width(n) for n in np.diff(X.indptr)], int)
-    out: np.ndarray | None = None
-    for width in np.unique(widths):
-        chosen = np.flatnonzero(widths == width)
-        part = map_rows(function, _ragged(X[chosen], int(width)), model, block=64)
-        out = np.empty((X.shape[0], *part.shape[1:])) if out is None else out
-        out[chosen] = part
-    assert out is not None
-    return out
+    for width, hole in sorted(set(zip(widths.tolist(), holes.tolist(), strict=True))):
+        yield np.flatnonzero((widths == width) & (holes == hole)), width, hole
 
 
-def _concentration(document: tuple[Array, Array], model: LatentDirichletAllocationModel) -> Array:
-    return model.posterior_concentration(document)
+def _over_documents(function: Any, X: Any, model: Any, block: int, *args: Any, each: Any = None) -> Any:
+    """`function(document, model, whether counts are missing, …)` for each row, with `each` of its own."""
+    outs, order = [], []
+    for chosen, width, hole in _groups(X, _incomplete(X)):
+        documents = _ragged(X[chosen], width)
+        rows = documents if each is None else (documents, each[chosen])
+        outs.append(map_rows(function, rows, model, hole, *args, block=block))
+        order.append(chosen)
+    back = np.argsort(np.concatenate(order))
+    return jax.tree.map(lambda *parts: np.concatenate(parts)[back], *outs)
 
 
-def _bound(document: tuple[Array, Array], model: LatentDirichletAllocationModel) -> Array:
-    return model.bound(document)
+def _concentration(document: Document, model: LatentDirichletAllocationModel, incomplete: bool) -> Array:
+    return model.posterior_concentration(document, incomplete=incomplete)
+
+
+def _bound(document: Document, model: LatentDirichletAllocationModel, incomplete: bool) -> Array:
+    return model.bound(document, incomplete=incomplete)
+
+
+def _importance(
+    pair: tuple[Document, Array],
+    model: LatentDirichletAllocationModel,
+    incomplete: bool,
+    samples: int,
+    seed: Array,
+) -> tuple[Array, Array]:
+    document, row_seed = pair
+    return importance_evidence(
+        model, model.recognition(incomplete=incomplete), document, samples, seed, row_seed
+    )
+
+
+def _complete_mean(
+    pair: tuple[Document, Array], model: LatentDirichletAllocationModel, samples: int, seed: Array
+) -> Array:
+    document, row_seed = pair
+    return model.complete_mean(document, samples=samples, key=seeded(seed, row_seed))
+
+
+def _complete_sample(
+    pair: tuple[Document, Array], model: LatentDirichletAllocationModel, samples: int
+) -> Array:
+    document, key = pair
+    return model.complete_sample(document, samples=samples, key=jax.random.wrap_key_data(key))
 
 
 def _draw(pair: tuple[Array, Array], model: LatentDirichletAllocationModel) -> Array:
@@ -124,6 +198,26 @@ class _Corpus:
         return self._name
 
 
+def _observed_share(X: Any, weight: np.ndarray) -> np.ndarray:
+    """Which part of the words of each document one would expect among the columns that were observed.
+
+    The shares of the columns are those of a Poisson distribution for each entry whose mean is a number
+    for the document times a number for the column, iterated to maximum likelihood.
+    """
+    holes = sparse.csr_matrix((np.isnan(X.data).astype(float), X.indices, X.indptr), X.shape)
+    counts = _observed(X)
+    lengths, columns = _lengths(counts), weight @ counts
+    share = np.full(X.shape[1], 1 / X.shape[1])
+    seen = np.ones(X.shape[0])
+    for _ in range(_SHARE_STEPS if holes.nnz else 0):
+        seen = np.clip(1 - holes @ share, np.finfo(float).eps, 1.0)
+        rates = weight * lengths / seen
+        exposure = rates.sum() - rates @ holes
+        share = np.divide(columns, exposure, out=np.zeros_like(columns), where=exposure > 0)
+        share /= max(share.sum(), np.finfo(float).tiny)
+    return seen
+
+
 class LengthLaw(NamedTuple):
     """A negative binomial distribution: a Poisson whose mean varies with variance `excess` · mean².
 
@@ -140,12 +234,16 @@ class LengthLaw(NamedTuple):
     excess: float
 
     @classmethod
-    def of(cls, lengths: np.ndarray, weight: np.ndarray) -> LengthLaw:
-        """The law with the mean and the variance of `lengths`; a Poisson where they vary less."""
+    def of(cls, lengths: np.ndarray, weight: np.ndarray, seen: np.ndarray | float = 1.0) -> LengthLaw:
+        """The law with the mean and the variance of `lengths`; a Poisson where they vary less.
+
+        Where only a part of each document was `seen`, `lengths` are those of the parts.
+        """
         # where there is no word at all, half a word
-        mean = max(float(np.average(lengths, weights=weight)), 0.5 / weight.sum())
-        variance = float(np.average((lengths - mean) ** 2, weights=weight))
-        return cls(mean, max(variance - mean, 0.0) / mean**2)
+        mean = max(float(weight @ lengths), 0.5) / float(np.sum(weight * seen))
+        expected = mean * np.broadcast_to(seen, lengths.shape)
+        excess = weight @ ((lengths - expected) ** 2 - expected) / (weight @ expected**2)
+        return cls(mean, max(float(excess), 0.0))
 
     def log_prob(self, length: np.ndarray) -> np.ndarray:
         """log p of each length."""
@@ -172,7 +270,8 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
     (`transform`, `evidence`, `perplexity`, `sample`) is the model with topics at those means.
     `evidence` is a lower bound on log p(counts); the bound is the one that variational inference raises,
     converged for each document.  How long a document is does not depend on its topics: `length_law_`, a
-    negative binomial of the mean and variance of the lengths that were fitted.  The objective in
+    negative binomial of the mean and variance of the lengths that were fitted.  NaN is a count that was
+    not observed: it is summed out, and `impute` has its mean given the others.  The objective in
     `history_` is, for variational learning, minus the bound on the evidence of the training documents,
     per document.
 
@@ -181,7 +280,9 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         alpha: α, the concentration of topics in a document; 1 / n_topics by default.
         eta: η, the concentration of words in a topic; 1 / n_topics by default.
         learner: `EM()` is batch variational Bayes (the default), `EM(sweep=Stepwise(batch_size=…))`
-            online, `CollapsedGibbs()` samples and needs whole counts.
+            online, `CollapsedGibbs()` samples and needs whole counts, all of them observed.
+        importance_samples: with a number, `evidence` is the log of a mean of so many importance weights
+            instead, with θ drawn from the q of the bound: closer, and with a standard error.
         max_iter, tol: the most passes over the documents, and the improvement in nats per document
             below which variational learning stops.
         random_state: seed.
@@ -202,6 +303,7 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         alpha: float | None = None,
         eta: float | None = None,
         learner: AbstractAlgorithm | None = None,
+        importance_samples: int | None = None,
         max_iter: int = 100,
         tol: float = 1e-2,
         random_state: Any = None,
@@ -212,6 +314,7 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         self.alpha = alpha
         self.eta = eta
         self.learner = learner
+        self.importance_samples = importance_samples
         self.max_iter = max_iter
         self.tol = tol
         self.random_state = random_state
@@ -220,7 +323,6 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = False
         tags.input_tags.sparse = True
         tags.input_tags.positive_only = True
         return tags
@@ -238,18 +340,27 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         check_real(self, "alpha", closed=False, optional=True)
         check_real(self, "eta", closed=False, optional=True)
         check_instance(self, "learner", EM, CollapsedGibbs, optional=True)
+        check_int(self, "importance_samples", 2, optional=True)
         check_int(self, "max_iter")
         check_real(self, "tol")
 
     def _counts(self, X: Any, *, reset: bool) -> Any:
-        X = validate_data(self, X, reset=reset, accept_sparse="csr", dtype=np.float64)
+        X = validate_data(
+            self,
+            X,
+            reset=reset,
+            accept_sparse="csr",
+            dtype=np.float64,
+            ensure_all_finite="allow-nan",
+        )
         X = sparse.csr_matrix(X, copy=True)
         X.sum_duplicates()
         X.eliminate_zeros()
-        if X.nnz and X.data.min() < 0:
+        least = np.nanmin(X.data) if np.isfinite(X.data).any() else 0.0
+        if least < 0:
             raise ValueError(
                 "Negative values in data passed to LatentDirichletAllocation: X must hold counts of words. "
-                f"Got {X.data.min():g}."
+                f"Got {least:g}."
             )
         return X
 
@@ -257,19 +368,27 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         """Learns the topics.
 
         Args:
-            X: counts, a row per document; sparse or dense.
+            X: counts, a row per document; sparse or dense.  NaN means not observed.
             y: ignored.
             sample_weight: a non-negative number per document; two counts as two documents.
         """
         self._check_parameters()
         X = self._counts(X, reset=True)
         X, weight = _canonical(X, check_weight(X, sample_weight))
-        start_key, fit_key = jax.random.split(random_key(self.random_state))
+        holes = np.bincount(X.indices, np.isnan(X.data), minlength=X.shape[1])
+        refuse_columns(holes == X.shape[0], getattr(self, "feature_names_in_", None))
+        key = random_key(self.random_state)
+        self.seed_ = np.asarray(jax.random.bits(key, dtype="uint32"))
+        start_key, fit_key = jax.random.split(key)
         prior = 1 / self.n_topics
+        known = _observed(X)
+        self.length_law_ = LengthLaw.of(_lengths(known), weight, _observed_share(X, weight))
         model = LatentDirichletAllocationModel(
             jnp.full(self.n_topics, float(self.alpha or prior)),
             jnp.asarray(float(self.eta or prior)),
-            _start(X, weight, self.n_topics, start_key),
+            _start(known, weight, self.n_topics, start_key),
+            mean_length=jnp.asarray(self.length_law_.mean),
+            excess=jnp.asarray(self.length_law_.excess),
         )
         learner = EM(tol=self.tol) if self.learner is None else self.learner
         if isinstance(learner, CollapsedGibbs):
@@ -287,7 +406,6 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
             progress=self._progress(),
             checkpoint=self._checkpoint(_Corpus(X)),
         )
-        self.length_law_ = LengthLaw.of(_lengths(X), weight)
         # the learner knows of words in their order, given how many
         rest = float(np.average(self._log_rest(X), weights=weight))
         self._keep(retold(dataclasses.replace(result, state=None), offset=rest))
@@ -309,10 +427,11 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
 
     @staticmethod
     def _words(X: Any, weight: np.ndarray) -> Data:
+        # NaN is no whole number either
         if (weight != np.rint(weight)).any() or (X.data != np.rint(X.data)).any() or not X.nnz:
             raise ValueError(
                 "CollapsedGibbs moves words one by one: X and 'sample_weight' must hold whole numbers, "
-                "and X must not be all zero. Use EM() instead."
+                "all of them observed, and X must not be all zero. Use EM() instead."
             )
         X = X[np.repeat(np.arange(len(weight)), weight.astype(int))]
         coo = X.tocoo()
@@ -329,17 +448,31 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
 
     def transform(self, X: Any) -> np.ndarray:
         """The expected shares of the topics in each document."""
-        gamma = _over_documents(_concentration, self._validated(X), self.model_)
+        gamma = _over_documents(_concentration, self._validated(X), self.model_, _DOCUMENTS_AT_ONCE)
         return gamma / gamma.sum(axis=1, keepdims=True)
 
     def evidence(self, X: Any) -> Evidence:
-        """A lower bound on log p(counts) of each document."""
+        """A lower bound on log p(counts) of each document, missing counts summed out."""
         X = self._validated(X)
-        nats = _over_documents(_bound, X, self.model_) + self._log_rest(X)
-        return Evidence(nats, np.zeros(len(nats)), Kind.LOWER)
+        samples = self.importance_samples
+        if samples is None:
+            nats = _over_documents(_bound, X, self.model_, _DOCUMENTS_AT_ONCE)
+            stderr = np.zeros(len(nats))
+        else:
+            nats, stderr = _over_documents(
+                _importance,
+                X,
+                self.model_,
+                rows_at_once(samples),
+                samples,
+                self.seed_,
+                each=_document_seeds(X),
+            )
+        return Evidence(nats + self._log_rest(X), stderr, Kind.LOWER)
 
     def _log_rest(self, X: Any) -> np.ndarray:
-        """What log p(counts) has more than log p(words in order | how many)."""
+        """What log p(counts) has more than log p(words in order | how many); missing counts as zero."""
+        X = _observed(X)
         return _log_orders(X) + self.length_law_.log_prob(_lengths(X))
 
     def left_to_right(self, X: Any, n_particles: int = 20, random_state: Any = None) -> Evidence:
@@ -395,18 +528,59 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
     def perplexity(self, X: Any) -> float:
         """exp of minus the bound on log p(words in order), per word: not below the true perplexity."""
         X = self._validated(X)
-        return float(np.exp(-_over_documents(_bound, X, self.model_).sum() / X.sum()))
+        if np.isnan(X.data).any():
+            raise ValueError(
+                "LatentDirichletAllocation.perplexity takes no NaN: it is about whole documents. "
+                "Use 'evidence' instead."
+            )
+        bound = _over_documents(_bound, X, self.model_, _DOCUMENTS_AT_ONCE)
+        return float(np.exp(-bound.sum() / X.sum()))
 
-    def sample(self, n: int = 1, random_state: Any = None, *, length: Any = None) -> np.ndarray:
-        """Counts of `n` documents of `length` words (a number, or one for each; by default drawn too)."""
+    def sample(
+        self, n: int = 1, random_state: Any = None, *, length: Any = None, given: Any = None
+    ) -> np.ndarray:
+        """Counts of `n` documents of `length` words (a number, or one for each; by default drawn too).
+
+        With `given`, documents with NaN, the missing counts are drawn given the others, `n` times for each
+        document: the result has shape (n, documents, words), or (documents, words) when n is 1.
+        """
         check_is_fitted(self, "model_")
         key = random_key(random_state)
+        if given is not None:
+            if length is not None:
+                raise ValueError("LatentDirichletAllocation.sample takes 'length' or 'given', not both.")
+            X = self._validated(given)
+            draws: Any = sparse.vstack([X] * int(n), format="csr")
+            keys = key_data(key, draws.shape[0])
+            filled = self._filled(_complete_sample, draws, keys).toarray()
+            return filled if n == 1 else filled.reshape(int(n), *X.shape)
         if length is None:
             length = self.length_law_.sample(
                 int(n), np.random.default_rng(np.asarray(jax.random.key_data(key)))
             )
         lengths = np.broadcast_to(np.asarray(length, float), (int(n),))
         return map_rows(_draw, (lengths, key_data(key, int(n))), self.model_, block=256)
+
+    def impute(self, X: Any) -> Any:
+        """`X` with each missing count replaced by its mean given the others; sparse if `X` is."""
+        X_ = self._validated(X)
+        filled = self._filled(_complete_mean, X_, _document_seeds(X_), self.seed_)
+        return filled if sparse.issparse(X) else filled.toarray()
+
+    def _filled(self, function: Any, X: Any, each: np.ndarray, *args: Any) -> Any:
+        """`X` with `function` of each document that has missing counts, and of `each`, in their place."""
+        row, place = _places(X)
+        samples = self.importance_samples or _CANDIDATES
+        for chosen, width, hole in _groups(X, _incomplete(X)):
+            if not hole:
+                continue
+            rows = _ragged(X[chosen], width), each[chosen]
+            counts = map_rows(function, rows, self.model_, samples, *args, block=rows_at_once(samples))
+            numbers = np.zeros(X.shape[0], int)
+            numbers[chosen] = np.arange(len(chosen))
+            here = np.isnan(X.data) & np.isin(row, chosen)
+            X.data[here] = counts[numbers[row[here]], place[here]]
+        return X
 
     @property
     def components_(self) -> np.ndarray:

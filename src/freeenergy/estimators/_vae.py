@@ -12,29 +12,17 @@ from jax import Array
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from .. import models
-from .._core import AbstractAlgorithm, Evidence, Fit, Kind, map_rows
+from .._core import AbstractAlgorithm, Evidence, Fit, map_rows
 from ..distributions import Gaussian
-from ..inference import importance_estimate, importance_log_weights
 from ..learning import FreeEnergy, Gradient, fit
 from ..models import AbstractEmission, BernoulliEmission, GaussianEmission, mlp_vae
 from ._base import AbstractDensity, draw_rows, key_data
+from ._importance import importance_bound
 from ._networks import adam, cast, seeded, split_rows
 from ._rows import Rows, Scaling
 from ._validation import check_instance, check_int, check_real
 
 _COMPLETION_SAMPLES = 200
-_SAMPLES_AT_ONCE = 32_000
-
-
-def _importance(
-    pair: tuple[Array, Array], model: models.VAE, samples: int, seed: Array
-) -> tuple[Array, Array]:
-    row, row_seed = pair
-    weights = importance_log_weights(
-        model, model.recognition, row, samples=samples, key=seeded(seed, row_seed)
-    )
-    estimate = importance_estimate(weights)
-    return estimate.log_mean, estimate.stderr
 
 
 def _code(row: Array, model: models.VAE) -> Array:
@@ -183,18 +171,7 @@ class VAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AbstractDensity):
         return dataclasses.replace(result, model=cast_model(result.model))
 
     def _evidence(self, z: np.ndarray, seeds: np.ndarray) -> Evidence:
-        nats, stderr = map_rows(
-            _importance,
-            (z, seeds),
-            self.model_,
-            self.importance_samples,
-            self.seed_,
-            # many samples of few rows, or few of many: memory stays the same
-            block=max(_SAMPLES_AT_ONCE // self.importance_samples, 1),
-        )
-        # nothing observed: the bound is exact
-        known = ~np.isnan(z).all(axis=1)
-        return Evidence(np.where(known, nats, 0.0), np.where(known, stderr, 0.0), Kind.LOWER)
+        return importance_bound(z, seeds, self.model_, self.importance_samples, self.seed_)
 
     def _draw(self, n: int, *, key: Array) -> np.ndarray:
         return draw_rows(self.model_, n, key)

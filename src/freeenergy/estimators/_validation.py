@@ -77,7 +77,12 @@ def check_weight(X: np.ndarray, sample_weight: Any) -> np.ndarray | None:
 
 def check_observed(X: np.ndarray, feature_names: Any = None, *, weight: np.ndarray | None = None) -> None:
     """Refuses a column in which nothing was observed (by a row that counts)."""
-    empty = np.isnan(X if weight is None else X[weight > 0]).all(axis=0)
+    missing = np.isnan(X if weight is None else X[weight > 0])
+    refuse_columns(np.all(missing, axis=0, keepdims=True)[0], feature_names)
+
+
+def refuse_columns(empty: np.ndarray, feature_names: Any = None) -> None:
+    """Refuses columns in which nothing was observed, by the name of the first."""
     if empty.any():
         column = int(np.flatnonzero(empty)[0])
         name = repr(str(feature_names[column])) if feature_names is not None else str(column)

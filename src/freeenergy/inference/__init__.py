@@ -84,6 +84,7 @@ from ._recognition import (
     Point,
     PointMass,
     free_energy,
+    importance_draws,
     importance_log_weights,
     importance_weighted_bound,
 )
@@ -147,6 +148,7 @@ __all__ = [
     "filter",
     "free_energy",
     "geometric_path",
+    "importance_draws",
     "importance_estimate",
     "importance_log_weights",
     "importance_weighted_bound",

@@ -68,7 +68,7 @@ class AbstractRecognition(eqx.Module):
     expectation: eqx.AbstractVar[AbstractExpectation]
 
     @abc.abstractmethod
-    def __call__(self, model: Any, x: Array) -> AbstractDistribution:
+    def __call__(self, model: Any, x: Any) -> AbstractDistribution:
         """q(z | x)."""
 
 
@@ -77,7 +77,7 @@ class Exact(AbstractRecognition):
 
     expectation: AbstractExpectation
 
-    def __call__(self, model: Any, x: Array) -> AbstractDistribution:
+    def __call__(self, model: Any, x: Any) -> AbstractDistribution:
         return model.posterior(x)
 
 
@@ -87,7 +87,7 @@ class Point(AbstractRecognition):
     search: Callable[..., Array]
     expectation: AbstractExpectation = eqx.field(default=Pathwise(), kw_only=True)
 
-    def __call__(self, model: Any, x: Array) -> AbstractDistribution:
+    def __call__(self, model: Any, x: Any) -> AbstractDistribution:
         return PointMass(jax.lax.stop_gradient(self.search(lambda z: model.energy(x, z))))
 
 
@@ -118,7 +118,7 @@ class LocalGaussian(AbstractRecognition):
     learning_rate: float = eqx.field(static=True, default=0.05)
     expectation: AbstractExpectation = eqx.field(default=Pathwise(32), kw_only=True)
 
-    def __call__(self, model: Any, x: Array) -> AbstractDistribution:
+    def __call__(self, model: Any, x: Any) -> AbstractDistribution:
         noise = _balanced_noise(self.samples, self.dim)
         schedule = optax.cosine_decay_schedule(self.learning_rate, self.steps)
         optimiser = optax.adam(schedule)
@@ -145,10 +145,10 @@ class LocalGaussian(AbstractRecognition):
 class Amortised(AbstractRecognition):
     """q = what a network makes of x: `network(x)` is a distribution over z."""
 
-    network: Callable[[Array], AbstractDistribution]
+    network: Callable[[Any], AbstractDistribution]
     expectation: AbstractExpectation = eqx.field(default=Pathwise(), kw_only=True)
 
-    def __call__(self, model: Any, x: Array) -> AbstractDistribution:
+    def __call__(self, model: Any, x: Any) -> AbstractDistribution:
         return self.network(x)
 
 
@@ -163,20 +163,27 @@ def free_energy(model: Any, recognition: AbstractRecognition, x: Array, *, key: 
 
 
 def importance_weighted_bound(
-    model: Any, recognition: AbstractRecognition, x: Array, *, samples: int, key: Array
+    model: Any, recognition: AbstractRecognition, x: Any, *, samples: int, key: Array
 ) -> Array:
     """log (1/S) Σ_s p(x, z_s) / q(z_s) ≤ log p(x) in expectation; grows with the samples S."""
     return log_mean_exp(importance_log_weights(model, recognition, x, samples=samples, key=key))
 
 
 def importance_log_weights(
-    model: Any, recognition: AbstractRecognition, x: Array, *, samples: int, key: Array
+    model: Any, recognition: AbstractRecognition, x: Any, *, samples: int, key: Array
 ) -> Array:
     """log p(x, z_s) − log q(z_s) for `samples` draws from q(z | x)."""
+    return importance_draws(model, recognition, x, samples=samples, key=key)[1]
+
+
+def importance_draws(
+    model: Any, recognition: AbstractRecognition, x: Any, *, samples: int, key: Array
+) -> tuple[Array, Array]:
+    """Draws z_s from q(z | x), and the logs of the weights p(x, z_s) / q(z_s) that make them posterior."""
     q = recognition(model, x)
 
-    def weight(k: Array) -> Array:
+    def draw(k: Array) -> tuple[Array, Array]:
         z = q.sample(key=k)
-        return -model.energy(x, z) - q.log_prob(z)
+        return z, -model.energy(x, z) - q.log_prob(z)
 
-    return jax.vmap(weight)(jax.random.split(key, samples))
+    return jax.vmap(draw)(jax.random.split(key, samples))

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import dataclasses
 from functools import partial
 
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.scipy.special import digamma, gammaln
+from jax.scipy.special import digamma, gammaln, polygamma
 
 from .._core import buffer, parameter, positive
+from ..distributions import Dirichlet
+from ..inference import Amortised, importance_draws
 from ._base import AbstractExpectationMaximisation, AbstractRegularised
 
 Document = tuple[Array, Array]
-"""Numbers of distinct words and how often each occurs; a count of zero is padding."""
+"""Numbers of distinct words and how often each occurs; zero is padding, NaN was not observed."""
 
 _MOST_STEPS = 200
 # during learning γ need not stand still: the bound holds for any
 _MOST_STEPS_LEARNING = 30
+# a step of γ this much shortened has come to rest
+_LEAST_SHARE = 1e-4
+_LEAST_EXCESS = 1e-12
 _TOGETHER = 8
 # words per column up to which a product with a dense matrix is faster than a sum at scattered places
 _DENSE = 64
@@ -46,11 +52,21 @@ class LatentDirichletAllocation(AbstractExpectationMaximisation[Array], Abstract
 
     on log p(words).  EM with all documents is batch variational Bayes, EM with `Stepwise` online.
 
+    Which words are missing matters only together with how long documents are: given θ and a rate λ, a
+    Gamma variable with mean μ and variance εμ², counts are independent Poisson variables with means
+    λ Σ_k θ_k φ_kw.  So with n words observed, and the mass s = Σ_k θ_k Σ_{w missing} φ_kw unobserved,
+
+        log p(observed words | θ) = Σ_w n_w log Σ_k θ_k φ_kw − (1/ε + n) log(1 − εμs/(1 + εμ))
+
+    but for what `bound` leaves out anyway: the law of n if all words had been observed.
+
     Attributes:
         alpha: α, a number per topic.
         eta: η.
         counts: S, (topics, words).
         tol: the mean change of γ at which its iteration ends during learning.
+        mean_length: μ.
+        excess: ε, zero if lengths are Poisson variables.
 
     >>> model = LatentDirichletAllocation(jnp.ones(2), jnp.array(0.5), jnp.array([[9.0, 0.0], [0.0, 9.0]]))
     >>> [round(float(p), 2) for p in model.topics()[0]]
@@ -61,6 +77,8 @@ class LatentDirichletAllocation(AbstractExpectationMaximisation[Array], Abstract
     eta: Array = buffer()
     counts: Array = parameter(positive)
     tol: float | Array = buffer(default=1e-3)
+    mean_length: float | Array = buffer(default=1.0)
+    excess: float | Array = buffer(default=0.0)
 
     rows_at_once = 64
 
@@ -69,10 +87,40 @@ class LatentDirichletAllocation(AbstractExpectationMaximisation[Array], Abstract
         total = self.counts + self.eta
         return total / jnp.sum(total, axis=1, keepdims=True)
 
+    def _rate(self, n: Array, unseen: Array) -> Array:
+        """E[λ | n observed words, the mass of the others]: what a missing word counts, per probability."""
+        mean, excess = self.mean_length, self.excess
+        return mean * (1 + excess * n) / (1 + excess * mean * (1 - unseen))
+
+    def _log_unseen(self, n: Array, unseen: Array) -> Array:
+        """−(1/ε + n) log(1 − εμs/(1 + εμ)): what it says of θ that a mass s was not observed."""
+        mean, excess = self.mean_length, self.excess
+        v = excess * mean / (1 + excess * mean) * unseen
+        # −log(1 − v)/ε, which is μs where ε is zero
+        over = jnp.where(v > 0, -jnp.log1p(-v) / jnp.where(v > 0, v, 1), 1)
+        return (over * mean / (1 + excess * mean) * unseen) - n * jnp.log1p(-v)
+
+    def _responses(self, seen: Array, counts: Array, incomplete: bool) -> Array:
+        """n_w / p_w for each word, with what is expected of those that are missing."""
+        if not incomplete:
+            return counts / seen
+        missing = jnp.isnan(counts)
+        rate = self._rate(jnp.nansum(counts), jnp.sum(jnp.where(missing, seen, 0)))
+        return jnp.where(missing, rate, jnp.where(missing, 0, counts) / seen)
+
     def recognise(
-        self, factors: Array, counts: Array, tol: float | Array, most_steps: int = _MOST_STEPS
+        self,
+        factors: Array,
+        counts: Array,
+        tol: float | Array,
+        most_steps: int = _MOST_STEPS,
+        *,
+        incomplete: bool = False,
     ) -> Array:
-        """γ of one document, given exp log φ of its words as (words, topics)."""
+        """γ of one document, given exp log φ of its words as (words, topics).
+
+        Missing words have a q of their own here, which is how learning counts them.
+        """
 
         def proceed(state: tuple[Array, Array, Array]) -> Array:
             return (state[1] > tol) & (state[2] < most_steps)
@@ -80,31 +128,136 @@ class LatentDirichletAllocation(AbstractExpectationMaximisation[Array], Abstract
         def step(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
             gamma, _, i = state
             theta = jnp.exp(expected_log(gamma))
-            new = self.alpha + theta * ((counts / (factors @ theta)) @ factors)
+            new = self.alpha + theta * (self._responses(factors @ theta, counts, incomplete) @ factors)
             return new, jnp.mean(jnp.abs(new - gamma)), i + 1
 
-        start = self.alpha + jnp.sum(counts) / len(self.alpha)
+        start = self.alpha + (jnp.nansum if incomplete else jnp.sum)(counts) / len(self.alpha)
         return jax.lax.while_loop(
             proceed, step, (start, jnp.asarray(jnp.inf, start.dtype), jnp.zeros((), jnp.int32))
         )[0]
 
-    def _bound(self, gamma: Array, factors: Array, counts: Array) -> Array:
+    def _bound(self, gamma: Array, factors: Array, counts: Array, incomplete: bool = False) -> Array:
         """The bound on log p of the words of one document, in the order they came."""
         log_theta = expected_log(gamma)
-        words = jnp.vdot(counts, jnp.log(factors @ jnp.exp(log_theta)))
+        seen = factors @ jnp.exp(log_theta)
         divergence = jnp.vdot(gamma - self.alpha, log_theta) - log_beta(gamma) + log_beta(self.alpha)
-        return words - divergence
+        if not incomplete:
+            return jnp.vdot(counts, jnp.log(seen)) - divergence
+        missing = jnp.isnan(counts)
+        known = jnp.where(missing, 0, counts)
+        unseen = self._log_unseen(jnp.sum(known), jnp.sum(jnp.where(missing, seen, 0)))
+        return jnp.vdot(known, jnp.log(seen)) + unseen - divergence
 
-    def posterior_concentration(self, document: Document, tol: float = 1e-6) -> Array:
-        """γ of a new document, with the topics at their means."""
-        words, counts = document
-        return self.recognise(self.topics().T[words], counts, tol)
+    def _recognise_incomplete(self, factors: Array, counts: Array, tol: float) -> tuple[Array, Array]:
+        """γ and the bound of one document, with its missing words summed out.
 
-    def bound(self, document: Document, tol: float = 1e-6) -> Array:
-        """A lower bound on log p(words in their order), with the topics at their means."""
+        −log(1 − cs) is convex in s, so that its mean is not below its value at E[s]: a bound closer than
+        that of learning.  Its gradient in γ, times the inverse of the Fisher information, joins the update
+        of γ, of which only as much is taken as raises the bound.
+        """
+        missing = jnp.isnan(counts)
+        known = jnp.where(missing, 0, counts)
+        n, mass = jnp.sum(known), jnp.where(missing, 1.0, 0.0) @ factors
+
+        def bound(gamma: Array) -> Array:
+            unseen = jnp.vdot(gamma, mass) / jnp.sum(gamma)
+            return self._bound(gamma, factors, known) + self._log_unseen(n, unseen)
+
+        def update(gamma: Array) -> Array:
+            theta = jnp.exp(expected_log(gamma))
+            total = jnp.sum(gamma)
+            unseen = jnp.vdot(gamma, mass) / total
+            slope = self._rate(n, unseen) * (mass - unseen) / total
+            inverse = 1 / polygamma(1, gamma)
+            shared = jnp.vdot(inverse, slope) / (1 / polygamma(1, total) - jnp.sum(inverse))
+            return self.alpha + theta * ((known / (factors @ theta)) @ factors) + inverse * (slope + shared)
+
+        def proceed(state: tuple[Array, ...]) -> Array:
+            return (state[3] > tol) & (state[2] > _LEAST_SHARE) & (state[4] < _MOST_STEPS)
+
+        def step(state: tuple[Array, ...]) -> tuple[Array, ...]:
+            gamma, value, share, change, i = state
+            new = jnp.maximum(gamma + share * (update(gamma) - gamma), 0.1 * gamma)
+            higher = bound(new)
+            better = higher >= value
+            moved = jnp.where(better, jnp.mean(jnp.abs(new - gamma)) / share, change)
+            return (
+                jnp.where(better, new, gamma),
+                jnp.where(better, higher, value),
+                jnp.where(better, jnp.minimum(2 * share, 1), share / 2),
+                moved,
+                i + 1,
+            )
+
+        # for a document with nothing observed this is where it ends
+        start = self.alpha + n / len(self.alpha)
+        one = jnp.ones((), start.dtype)
+        state = (start, bound(start), one, jnp.inf * one, jnp.zeros((), jnp.int32))
+        gamma, value, *_ = jax.lax.while_loop(proceed, step, state)
+        return gamma, value
+
+    def _judge(self, document: Document, tol: float, incomplete: bool) -> tuple[Array, Array]:
         words, counts = document
         factors = self.topics().T[words]
-        return self._bound(self.recognise(factors, counts, tol), factors, counts)
+        if incomplete:
+            return self._recognise_incomplete(factors, counts, tol)
+        gamma = self.recognise(factors, counts, tol)
+        return gamma, self._bound(gamma, factors, counts)
+
+    def posterior_concentration(
+        self, document: Document, tol: float = 1e-6, *, incomplete: bool = False
+    ) -> Array:
+        """γ of a new document, with the topics at their means."""
+        return self._judge(document, tol, incomplete)[0]
+
+    def bound(self, document: Document, tol: float = 1e-6, *, incomplete: bool = False) -> Array:
+        """A lower bound on log p(words in their order), with the topics at their means."""
+        return self._judge(document, tol, incomplete)[1]
+
+    def energy(self, document: Document, theta: Array) -> Array:
+        """−log p(words in their order, θ), with the topics at their means."""
+        words, counts = document
+        # a draw may be zero to rounding, which has no logarithm
+        theta = jnp.maximum(theta, jnp.finfo(theta.dtype).tiny)
+        missing = jnp.isnan(counts)
+        known = jnp.where(missing, 0, counts)
+        seen = self.topics().T[words] @ theta
+        unseen = self._log_unseen(jnp.sum(known), jnp.sum(jnp.where(missing, seen, 0)))
+        prior = jnp.vdot(self.alpha - 1, jnp.log(theta)) - log_beta(self.alpha)
+        return -jnp.vdot(known, jnp.log(seen)) - unseen - prior
+
+    def recognition(self, *, incomplete: bool) -> Amortised:
+        """What makes q(θ) of a document, for importance sampling."""
+
+        def shares(document: Document) -> Dirichlet:
+            return Dirichlet(self.posterior_concentration(document, incomplete=incomplete))
+
+        return Amortised(shares)
+
+    def complete_mean(self, document: Document, *, samples: int, key: Array) -> Array:
+        """The counts, each missing one replaced by its mean given the others, by importance sampling."""
+        words, counts = document
+        factors = self.topics().T[words]
+        recognition = self.recognition(incomplete=True)
+        thetas, log_weights = importance_draws(self, recognition, document, samples=samples, key=key)
+        means = jax.vmap(lambda seen: seen * self._responses(seen, counts, True))(thetas @ factors.T)
+        return jnp.where(jnp.isnan(counts), jax.nn.softmax(log_weights) @ means, counts)
+
+    def complete_sample(self, document: Document, *, samples: int, key: Array) -> Array:
+        """The counts, the missing ones drawn given the others, with θ by importance resampling."""
+        words, counts = document
+        propose, choose, rate_key, count_key = jax.random.split(key, 4)
+        recognition = self.recognition(incomplete=True)
+        thetas, log_weights = importance_draws(self, recognition, document, samples=samples, key=propose)
+        theta = thetas[jax.random.categorical(choose, log_weights)]
+        missing = jnp.isnan(counts)
+        n, seen = jnp.nansum(counts), self.topics().T[words] @ theta
+        # a Gamma variable of this mean and shape; nearly none of its variance is left where ε is zero
+        shape = 1 / jnp.maximum(self.excess, _LEAST_EXCESS) + n
+        noise = jax.random.gamma(rate_key, shape) / shape
+        rate = self._rate(n, jnp.sum(jnp.where(missing, seen, 0))) * noise
+        drawn = jax.random.poisson(count_key, rate * seen).astype(seen.dtype)
+        return jnp.where(missing, drawn, counts)
 
     def left_to_right(self, words: Array, real: Array, particles: int, *, key: Array) -> Array:
         """Logs of `particles` independent unbiased estimates of p(words in their order).
@@ -167,9 +320,10 @@ class LatentDirichletAllocation(AbstractExpectationMaximisation[Array], Abstract
 
         def one(words: Array, counts: Array) -> tuple[Array, Array, Array]:
             factors = table[words]
-            gamma = self.recognise(factors, counts, self.tol, _MOST_STEPS_LEARNING)
+            gamma = self.recognise(factors, counts, self.tol, _MOST_STEPS_LEARNING, incomplete=incomplete)
             theta = jnp.exp(expected_log(gamma))
-            return counts / (factors @ theta), theta, -self._bound(gamma, factors, counts)
+            responses = self._responses(factors @ theta, counts, incomplete)
+            return responses, theta, -self._bound(gamma, factors, counts, incomplete)
 
         def narrow(width: int) -> tuple[Array, Array]:
             words, counts = x[0][:, :width], x[1][:, :width]
@@ -187,12 +341,12 @@ class LatentDirichletAllocation(AbstractExpectationMaximisation[Array], Abstract
         # counts of zero come last: no more columns than the longest document needs
         widest = x[0].shape[1]
         widths = [w for w in (widest // 8, widest // 4, widest // 2) if w >= _NARROW]
-        longest = jnp.max(jnp.sum(x[1] > 0, axis=1))
+        longest = jnp.max(jnp.sum(x[1] != 0, axis=1))
         which = sum(((longest > w).astype(jnp.int32) for w in widths), jnp.zeros((), jnp.int32))
         return jax.lax.switch(which, [partial(narrow, w) for w in (*widths, widest)])
 
     def maximise(self, statistics: Array) -> LatentDirichletAllocation:
-        return LatentDirichletAllocation(self.alpha, self.eta, statistics, self.tol)
+        return dataclasses.replace(self, counts=statistics)
 
     def log_prior(self) -> Array:
         """−KL(q(φ) ‖ p(φ))."""

@@ -13,7 +13,7 @@ from jax import Array
 
 from .._core import LOG_2PI, parameter, positive
 from ..distributions import AbstractDistribution, Bernoulli, Diagonal, Gaussian
-from ..inference import AbstractExpectation, Amortised, Pathwise, Split, free_energy
+from ..inference import AbstractExpectation, Amortised, Pathwise, Split, free_energy, importance_draws
 from ..nn import mlp
 
 
@@ -182,9 +182,7 @@ class VAE(eqx.Module):
 
     def posterior_samples(self, x: Array, *, samples: int, key: Array) -> tuple[Array, Array]:
         """Draws from q(z | x), and importance weights (of sum one) that correct them to p(z | x)."""
-        q = self.recognise(x)
-        draws = jax.vmap(lambda k: q.sample(key=k))(jax.random.split(key, samples))
-        log_weights = jax.vmap(lambda z: -self.energy(x, z) - q.log_prob(z))(draws)
+        draws, log_weights = importance_draws(self, self.recognition, x, samples=samples, key=key)
         return draws, jax.nn.softmax(log_weights)
 
     def complete_mean(self, x: Array, *, samples: int, key: Array) -> Array:

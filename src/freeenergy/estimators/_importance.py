@@ -1,0 +1,42 @@
+"""Evidence by importance sampling, for every model with an energy and a recognition."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from jax import Array
+
+from .._core import Evidence, Kind, map_rows
+from ..inference import AbstractRecognition, importance_estimate, importance_log_weights
+from ._networks import seeded
+
+_SAMPLES_AT_ONCE = 32_000
+
+
+def rows_at_once(samples: int) -> int:
+    """Many samples of few rows, or few of many: memory stays the same."""
+    return max(_SAMPLES_AT_ONCE // samples, 1)
+
+
+def importance_evidence(
+    model: Any, recognition: AbstractRecognition, row: Any, samples: int, seed: Array, row_seed: Array
+) -> tuple[Array, Array]:
+    """The log of the mean weight of `samples` draws, and its standard error."""
+    weights = importance_log_weights(model, recognition, row, samples=samples, key=seeded(seed, row_seed))
+    estimate = importance_estimate(weights)
+    return estimate.log_mean, estimate.stderr
+
+
+def _importance(pair: tuple[Array, Array], model: Any, samples: int, seed: Array) -> tuple[Array, Array]:
+    return importance_evidence(model, model.recognition, pair[0], samples, seed, pair[1])
+
+
+def importance_bound(
+    z: np.ndarray, seeds: np.ndarray, model: Any, samples: int, seed: np.ndarray
+) -> Evidence:
+    """A lower bound on log p of each row, on average: the log of a mean of `samples` weights."""
+    nats, stderr = map_rows(_importance, (z, seeds), model, samples, seed, block=rows_at_once(samples))
+    # nothing observed: the bound is exact
+    known = ~np.isnan(z).all(axis=1)
+    return Evidence(np.where(known, nats, 0.0), np.where(known, stderr, 0.0), Kind.LOWER)

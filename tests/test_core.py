@@ -26,9 +26,11 @@ from freeenergy._core import (
     constrain,
     count_compilations,
     freeze,
+    has_nan,
     learnable,
     log_det_cholesky,
     log_mean_exp,
+    map_data,
     map_rows,
     parameter,
     parameter_count,
@@ -303,6 +305,25 @@ def test_data_is_padded_with_weight_zero():
         Data.of((np.ones(2), np.ones(3)))
 
 
+def test_data_is_prepared_on_its_way():
+    x = RNG.normal(size=(9000, 3))
+    turn = RNG.normal(size=(3, 2))
+    plain, prepared = Data.of(x @ turn), Data.of(x, prepare=lambda part: part @ turn)
+    np.testing.assert_allclose(prepared.x, plain.x, rtol=1e-12, atol=1e-14)
+    np.testing.assert_array_equal(prepared.weight, plain.weight)
+    there, brought = Data.of(x, spread=True), Data.of(x).spread()
+    assert there.mesh == brought.mesh
+    np.testing.assert_array_equal(there.x, brought.x)
+
+
+def test_nan_is_found_by_a_sum():
+    assert has_nan(np.array([[1.0, 2.0], [np.nan, 1.0]]))
+    assert not has_nan(np.full((2, 3), 1e308))
+    assert not has_nan(np.array([np.inf, -np.inf, 0.0]))
+    assert has_nan(np.array([np.inf, -np.inf, np.nan]))
+    assert not has_nan(np.empty((0, 2)))
+
+
 @pytest.mark.parametrize("n", [1, 7, 8, 9, 16, 17, 23, 24, 25, 31])
 def test_sums_over_blocks_are_plain_sums(n):
     x = RNG.normal(size=(n, 2))
@@ -330,6 +351,10 @@ def test_map_rows_for_any_number_of_rows(n):
     assert squares.shape == (n,)
     np.testing.assert_allclose(squares, (x**2).sum(1) + 1)
     np.testing.assert_array_equal(flipped, x[:, ::-1])
+    for data in (Data.of(x), Data.of(x).spread(least=16)):
+        there = map_data(_length, data, jnp.array(1.0), block=4)
+        np.testing.assert_array_equal(there[1], flipped)
+        np.testing.assert_allclose(there[0], squares, rtol=1e-14)
 
 
 def test_row_hashes_depend_on_values_alone():

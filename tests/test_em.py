@@ -268,6 +268,11 @@ def test_free_energy_of_clusters_against_the_sum_over_them(temperature):
     # where it is warm enough the free energy is below zero
     assert temperature < 50 or weight @ each < 0
     np.testing.assert_allclose(free, weight @ each, rtol=1e-10)
+    # relative to rows at the origin, all else being equal
+    _, less = Clusters(MEANS, relative=True).expect(
+        jnp.asarray(x), jnp.asarray(weight), temperature=jnp.asarray(temperature), incomplete=True
+    )
+    np.testing.assert_allclose(free - less, weight @ np.nansum(x**2, axis=1), rtol=1e-10)
 
 
 def test_tempered_clusters_are_gaussians_of_half_the_temperature_as_variance():

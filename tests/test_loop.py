@@ -142,6 +142,9 @@ def test_progress_is_told(key, capsys):
     shown = capsys.readouterr()
     assert "Descent" in shown.err
     assert "20/20" in shown.err
+    assert f"objective {2.5 * 0.81**20:.5g}" in shown.err
+    run(descent(), 20, key, progress=progress_bar("Descent", offset=3.0))
+    assert f"objective {2.5 * 0.81**20 - 3:.5g}" in capsys.readouterr().err
     assert shown.out == ""
     with silent(3) as nothing:
         nothing.update(1, {})
@@ -329,7 +332,7 @@ def test_an_interrupted_estimator_keeps_its_attributes(make, monkeypatch):
         made.append(total)
         return Recorder(KeyboardInterrupt() if len(made) == 2 else None, after=1)
 
-    monkeypatch.setattr(type(estimator), "_progress", lambda self: progress)
+    monkeypatch.setattr(type(estimator), "_progress", lambda self, **_: progress)
     with pytest.raises(KeyboardInterrupt, match=r"interrupted after \d+ iterations"):
         estimator.fit(ROWS)
     assert len(made) == 2

@@ -12,6 +12,7 @@ from freeenergy import GaussianDensity, GaussianMixture, Kind, KMeans, RandomRow
 from freeenergy._core import count_compilations
 from freeenergy.distributions import Diagonal, Full, LowRank, NormalInverseWishart, Spherical
 from freeenergy.estimators import PPCA, FactorAnalysis, PlusPlus
+from freeenergy.learning import EM
 
 RNG = np.random.default_rng(2)
 LOADING = np.array([[2.0, 0.0], [1.0, 1.0], [0.0, 1.5], [1.0, -1.0], [0.5, 0.5]])
@@ -188,6 +189,21 @@ def test_empty_clusters_are_moved_to_where_rows_are():
     # fewer distinct rows than clusters: some stay empty, and nothing breaks
     few = KMeans(3, random_state=0).fit(np.repeat([[0.0], [1.0]], 5, axis=0))
     assert few.inertia_ == 0.0
+
+
+def test_many_rows_are_first_seen_in_32_bits():
+    """Labels, inertia and a history without a gap, as if all steps had been in 64 bits."""
+    rng = np.random.default_rng(0)
+    x = 4.0 * rng.integers(3, size=(40_000, 1)) + rng.normal(size=(40_000, 2)) + 100.0
+    x[::7, 1] = np.nan
+    init = np.array([[100.0, 100.0], [101.0, 100.0], [102.0, 101.0]])
+    many = KMeans(3, init=init, max_iter=12, tol=1e-12).fit(x)
+    few = KMeans(3, init=init, max_iter=12, tol=1e-12, learner=EM(tol=1e-12, temperature=0.0)).fit(x)
+    assert many.n_iter_ == few.n_iter_
+    np.testing.assert_allclose(many.history_["objective"], few.history_["objective"], rtol=1e-5)
+    np.testing.assert_allclose(many.inertia_, few.inertia_, rtol=1e-9)
+    np.testing.assert_array_equal(many.predict(x), many.labels_)
+    assert np.mean(many.labels_ == few.labels_) > 0.9999
 
 
 @pytest.mark.parametrize(

@@ -634,7 +634,7 @@ def test_a_fit_that_was_stopped_goes_on_from_its_checkpoint(estimator, tmp_path,
     whole = clone(estimator).fit(HOLES)
     kept = clone(estimator).set_params(checkpoint=str(tmp_path / "fit"))
     with monkeypatch.context() as patched:
-        patched.setattr(type(kept), "_progress", lambda self: lambda total: Interruption())
+        patched.setattr(type(kept), "_progress", lambda self, **_: lambda total: Interruption())
         with pytest.raises(KeyboardInterrupt):
             kept.fit(HOLES)
     assert 0 < kept.n_iter_ < whole.n_iter_

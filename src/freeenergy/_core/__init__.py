@@ -1,6 +1,6 @@
 """The core: parameters, numerics, records, rows and the one loop."""
 
-from ._arrays import Data, bucket, in_blocks, map_padded, map_rows, row_hashes
+from ._arrays import Data, bucket, has_nan, in_blocks, map_data, map_padded, map_rows, row_hashes
 from ._checkpoints import Checkpoint
 from ._compilation import count_compilations
 from ._files import write_whole
@@ -56,11 +56,13 @@ __all__ = [
     "constrain",
     "count_compilations",
     "freeze",
+    "has_nan",
     "in_blocks",
     "iterate",
     "learnable",
     "log_det_cholesky",
     "log_mean_exp",
+    "map_data",
     "map_padded",
     "map_rows",
     "parameter",

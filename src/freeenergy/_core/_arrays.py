@@ -16,6 +16,8 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 _SMALLEST = 16
 # fewer rows than this are not worth the meeting of devices after each pass
 _WORTH_SPREADING = 8192
+# these stay in the cache
+_PREPARED_AT_ONCE = 4096
 
 
 def bucket(rows: int) -> int:
@@ -39,6 +41,17 @@ def _mesh_for(rows: int, least: int = _WORTH_SPREADING) -> Mesh | None:
     return Mesh(np.array(devices), ("rows",))
 
 
+def has_nan(x: np.ndarray) -> bool:
+    """Whether an entry is NaN: a sum tells, and makes no array of answers.
+
+    >>> has_nan(np.array([1.0, np.nan])), has_nan(np.array([np.inf, -np.inf]))
+    (True, False)
+    """
+    with np.errstate(invalid="ignore", over="ignore"):
+        total = np.sum(x)
+    return bool(np.isnan(total)) and bool(np.isnan(x).any())
+
+
 class Data(eqx.Module):
     """Rows for learning: arrays of one leading length, and a weight for each row.
 
@@ -57,10 +70,19 @@ class Data(eqx.Module):
     mesh: Mesh | None = eqx.field(static=True, default=None)
 
     @staticmethod
-    def of(x: Any, weight: Any = None, *, dtype: Any = None) -> Data:
+    def of(
+        x: Any,
+        weight: Any = None,
+        *,
+        dtype: Any = None,
+        prepare: Callable[[np.ndarray], np.ndarray] | None = None,
+        spread: bool = False,
+    ) -> Data:
         """Pads `x` (and weights, one by default) to a bucket size.
 
-        Floating-point arrays are padded with zeros of the same type, and cast to `dtype` if given.
+        Floating-point arrays are padded with zeros of the same type, and cast to `dtype` if given; rows go
+        through `prepare` on their way, a few at a time, if it is given.  With `spread` they go straight to
+        where the method of that name would bring them.
         """
         x = jax.tree.map(np.asarray, x)
         lengths = {len(leaf) for leaf in jax.tree.leaves(x)}
@@ -68,18 +90,27 @@ class Data(eqx.Module):
             raise ValueError(f"The parts of the data must have one length. Got {sorted(lengths)}.")
         (n,) = lengths
         floating = [a for a in jax.tree.leaves(x) if np.issubdtype(a.dtype, np.floating)]
-        incomplete = any(bool(np.isnan(a).any()) for a in floating)
+        incomplete = any(has_nan(a) for a in floating)
         dtype = dtype or (floating[0].dtype if floating else np.dtype(np.float64))
         weight = np.ones(n, dtype) if weight is None else np.asarray(weight, dtype)
         padded = bucket(n)
 
-        def pad(a: np.ndarray) -> Array:
+        def pad(a: np.ndarray, prepare: Callable[[np.ndarray], np.ndarray] | None) -> np.ndarray:
             kind = dtype if np.issubdtype(a.dtype, np.floating) else a.dtype
-            out = np.zeros((padded, *a.shape[1:]), kind)
-            out[:n] = a
-            return jnp.asarray(out)
+            shape = a.shape if prepare is None else prepare(a[:0]).shape
+            out = np.zeros((padded, *shape[1:]), kind)
+            if prepare is None:
+                out[:n] = a
+                return out
+            for start in range(0, n, _PREPARED_AT_ONCE):
+                stop = min(start + _PREPARED_AT_ONCE, n)
+                out[start:stop] = prepare(a[start:stop])
+            return out
 
-        return Data(jax.tree.map(pad, x), pad(weight), jnp.asarray(n, jnp.int32), incomplete)
+        mesh = _mesh_for(padded) if spread else None
+        arrays = jax.tree.map(lambda a: pad(a, prepare), x), pad(weight, None)
+        rows, mass = jax.tree.map(jnp.asarray, arrays) if mesh is None else _divided(arrays, mesh)
+        return Data(rows, mass, jnp.asarray(n, jnp.int32), incomplete, mesh)
 
     @property
     def size(self) -> int:
@@ -100,8 +131,7 @@ class Data(eqx.Module):
         if self.mesh is not None or mesh is None:
             return self
         # from the host, where parts of an array need no program to be cut
-        arrays = jax.tree.map(np.asarray, (self.x, self.weight))
-        x, weight = jax.device_put(arrays, NamedSharding(mesh, PartitionSpec("rows")))
+        x, weight = _divided(jax.tree.map(np.asarray, (self.x, self.weight)), mesh)
         return Data(x, weight, self.rows, self.incomplete, mesh)
 
 
@@ -121,17 +151,31 @@ def map_rows(function: Callable[..., Any], rows: Any, *args: Any, block: int = 4
             lambda a, p=padded, m=length: np.concatenate([a, np.zeros((p - m, *a.shape[1:]), a.dtype)]),
             part,
         )
-        mesh, given = _mesh_for(padded), args
+        mesh = _mesh_for(padded)
         if mesh is not None:
-            arrays, static = eqx.partition(args, eqx.is_array)
-            filled, arrays = jax.device_put(
-                (filled, arrays),
-                (NamedSharding(mesh, PartitionSpec("rows")), NamedSharding(mesh, PartitionSpec())),
-            )
-            given = eqx.combine(arrays, static)
-        out = jax.device_get(map_padded(function, filled, *given, block=block, mesh=mesh))
-        outs.append(jax.tree.map(lambda a, m=length: a[:m], out))
+            filled = _divided(filled, mesh)
+        out = map_padded(function, filled, *_on_all(mesh, args), block=block, mesh=mesh)
+        outs.append(jax.tree.map(lambda a, m=length: a[:m], jax.device_get(out)))
     return jax.tree.map(lambda *parts: np.concatenate(parts), *outs)
+
+
+def map_data(function: Callable[..., Any], data: Data, *args: Any, block: int = 4096) -> Any:
+    """`function(row, *args)` for each real row of `data`: `map_rows` for rows that are in place."""
+    out = map_padded(function, data.x, *_on_all(data.mesh, args), block=block, mesh=data.mesh)
+    return jax.tree.map(lambda a: a[: int(data.rows)], jax.device_get(out))
+
+
+def _divided(arrays: Any, mesh: Mesh) -> Any:
+    """A part of the rows on each device of `mesh`."""
+    return jax.device_put(arrays, NamedSharding(mesh, PartitionSpec("rows")))
+
+
+def _on_all(mesh: Mesh | None, args: Any) -> Any:
+    """`args` with their arrays on every device of `mesh`."""
+    if mesh is None:
+        return args
+    arrays, static = eqx.partition(args, eqx.is_array)
+    return eqx.combine(jax.device_put(arrays, NamedSharding(mesh, PartitionSpec())), static)
 
 
 @eqx.filter_jit

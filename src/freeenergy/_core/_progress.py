@@ -42,7 +42,7 @@ class _Silent(AbstractProgress):
 
 
 class _Bar(AbstractProgress):
-    def __init__(self, total: int, label: str) -> None:
+    def __init__(self, total: int, label: str, offset: float) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -54,13 +54,18 @@ class _Bar(AbstractProgress):
             TextColumn("{task.fields[metrics]}"),
             console=Console(stderr=True),
         )
+        self._offset = offset
         self._task = self._rich.add_task(label, total=total, metrics="")
 
     def start(self) -> None:
         self._rich.start()
 
     def update(self, n_iter: int, metrics: dict[str, float]) -> None:
-        text = "  ".join(f"{name} {value:.5g}" for name, value in metrics.items())
+        shown = {
+            name: value - self._offset * (name in ("objective", "validation"))
+            for name, value in metrics.items()
+        }
+        text = "  ".join(f"{name} {value:.5g}" for name, value in shown.items())
         self._rich.update(self._task, completed=n_iter, metrics=text)
 
     def stop(self) -> None:
@@ -72,6 +77,6 @@ def silent(total: int) -> AbstractProgress:
     return _Silent()
 
 
-def progress_bar(label: str) -> Callable[[int], AbstractProgress]:
-    """Makes a progress bar with `label` for `iterate(progress=…)`."""
-    return lambda total: _Bar(total, label)
+def progress_bar(label: str, *, offset: float = 0.0) -> Callable[[int], AbstractProgress]:
+    """Makes a progress bar with `label` for `iterate(progress=…)`; objectives are shown less `offset`."""
+    return lambda total: _Bar(total, label, offset)

@@ -57,8 +57,10 @@ class Shell(BaseEstimator, metaclass=abc.ABCMeta):
 
         save(self, path)
 
-    def _progress(self):
-        return progress_bar(type(self).__name__) if getattr(self, "verbose", 0) else silent
+    def _progress(self, *, offset: float = 0.0):
+        if not getattr(self, "verbose", 0):
+            return silent
+        return progress_bar(type(self).__name__, offset=offset)
 
     def _checkpoint(self, rows: Any, part: int | str = 0, what: str = "") -> Checkpoint | None:
         """A file for a fit to `rows`; an estimator of several fits names them and says `what` each is."""

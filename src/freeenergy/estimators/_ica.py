@@ -109,9 +109,10 @@ class ICA(AbstractFlowDensity):
         rank = int(np.sum(values > _LEAST_VARIANCE))
         values = np.maximum(values, _LEAST_VARIANCE)
         whitening = vectors.T / np.sqrt(values)[:, None]
-        u = centred @ whitening.T
         sources = self._sources(dim)
-        result = self._separate(u[:, :rank], weight, _part(sources, slice(0, rank)), turn_key, fit_key)
+        result = self._separate(
+            centred, whitening[:rank], weight, _part(sources, slice(0, rank)), turn_key, fit_key
+        )
         layer = result.model.bijection.bijection
         unmixing = np.eye(dim)
         unmixing[:rank, :rank] = layer.matrix
@@ -123,26 +124,40 @@ class ICA(AbstractFlowDensity):
         offset = sign * np.append(layer.shift, np.zeros(dim - rank)) - unmixing @ mean
         model = independent_components(sources, jnp.asarray(unmixing), jnp.asarray(offset))
         # the objective was that of the whitened directions that vary
-        rest = map_rows(log_prob_of, u[:, rank:], _part(sources, slice(rank, dim))) if rank < dim else 0.0
-        gap = 0.5 * np.sum(np.log(values)) - np.average(rest * np.ones(len(u)), weights=weight)
+        gap = 0.5 * np.sum(np.log(values))
+        if rank < dim:
+            flat = centred @ whitening[rank:].T
+            rest = map_rows(log_prob_of, flat, _part(sources, slice(rank, dim)))
+            gap -= np.average(rest, weights=weight)
         flow = FlowWithMissing(model, _proposal(mean, vectors * np.sqrt(values)))
         return retold(dataclasses.replace(result, model=flow), offset=-gap)
 
     def _separate(
-        self, u: np.ndarray, weight: np.ndarray, sources: AbstractLocationScale, turn_key: Array, key: Array
+        self,
+        centred: np.ndarray,
+        whitening: np.ndarray,
+        weight: np.ndarray,
+        sources: AbstractLocationScale,
+        turn_key: Array,
+        key: Array,
     ) -> Fit:
         """Fits whitened rows, a part of them first where there are many."""
-        rank = u.shape[1]
+        rank = len(whitening)
         turn = np.linalg.qr(np.asarray(jax.random.normal(turn_key, (rank, rank))))[0]
         model = independent_components(sources, jnp.asarray(turn), jnp.zeros(rank))
         if rank == 0:
             return Fit(model, {"objective": np.zeros(0)}, 0, True, "no direction varies")
+
+        def whitened(n: int, *, spread: bool) -> Data:
+            return Data.of(centred[:n], weight[:n], prepare=lambda part: part @ whitening.T, spread=spread)
+
         options = {"key": key, "max_iter": self.max_iter}
-        if self.learner is None and len(u) > 8 * _FIRST_ROWS:
-            some = Data.of(u[:_FIRST_ROWS], weight[:_FIRST_ROWS])
+        if self.learner is None and len(centred) > 8 * _FIRST_ROWS:
+            some = whitened(_FIRST_ROWS, spread=False)
             model = fit(model, RelativeNewton(tol=5e-3), some, **options).model
         learner = RelativeNewton(tol=self.tol) if self.learner is None else self.learner
-        return fit(model, learner, Data.of(u, weight), progress=self._progress(), **options)
+        data = whitened(len(centred), spread=self.learner is None)
+        return fit(model, learner, data, progress=self._progress(), **options)
 
     @property
     def components_(self) -> np.ndarray:

@@ -13,11 +13,11 @@ from jax import Array
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from .._core import AbstractAlgorithm, Data, Fit, map_rows
+from .._core import AbstractAlgorithm, Data, Fit, has_nan, map_data, map_rows, sum_over_blocks
 from ..learning import EM, expect_all, fit
 from ..models import Clusters
 from ..models._clusters import ClusterStatistics
-from ._base import Shell, best_of
+from ._base import Shell, best_of, retold
 from ._rows import Rows, Scaling, canonical_rows
 from ._starts import AbstractStart, PlusPlus
 from ._validation import (
@@ -39,13 +39,26 @@ def _energies(row: Array, model: Clusters) -> Array:
     return model.energies(row)
 
 
-def _nearest(row: Array, model: Clusters) -> tuple[Array, Array]:
+def _nearest(row: Array, model: Clusters, incomplete: bool) -> tuple[Array, Array]:
     """The number of the nearest centroid and the squared distance to it."""
-    known = ~jnp.isnan(row)
-    filled = jnp.where(known, row, 0)
-    squares = model.centroids**2 @ known.astype(row.dtype)
-    k = jnp.argmin(squares - 2 * model.centroids @ filled)
-    return k, jnp.sum(jnp.where(known, filled - model.centroids[k], 0) ** 2)
+    filled = row
+    if incomplete:
+        known = ~jnp.isnan(row)
+        filled = jnp.where(known, row, 0)
+        squares = model.centroids**2 @ known.astype(row.dtype)
+    else:
+        squares = jnp.sum(model.centroids**2, axis=1)
+    relative = squares - 2 * model.centroids @ filled
+    # the first of the least: two plain minima are faster than one that carries its place
+    places = jnp.arange(len(relative), dtype=jnp.int32)
+    k = jnp.min(jnp.where(relative <= jnp.min(relative), places, len(relative) - 1))
+    gap = filled - model.centroids[k]
+    return k, jnp.sum((jnp.where(known, gap, 0) if incomplete else gap) ** 2)
+
+
+@eqx.filter_jit
+def _in_32_bits(data: Data) -> Data:
+    return dataclasses.replace(data, x=data.x.astype(jnp.float32), weight=data.weight.astype(jnp.float32))
 
 
 @eqx.filter_jit
@@ -121,20 +134,21 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Sh
             rows = Rows(X, np.ones(len(X)) if weight is None else weight)
         else:
             rows = canonical_rows(X, weight, self.scaling_)
-        rows = Rows(self.scaling_.apply(rows.x), rows.weight)
-        result = self._fit_rows(rows, key=random_key(self.random_state))
-        self._keep(result)
-        self.labels_, cost = self._nearest(X)
+        in_order = rows.x is X
+        data = Data.of(rows.x, rows.weight, prepare=self.scaling_.apply, spread=in_order)
+        self._keep(self._fit_rows(rows, data, key=random_key(self.random_state)))
+        self.labels_, cost = self._nearest(X, data if in_order else None)
         self.inertia_ = float(cost.sum() if weight is None else weight @ cost)
         return self
 
-    def _fit_rows(self, rows: Rows, *, key: Array) -> Fit:
-        data = Data.of(rows.x, rows.weight)
+    def _fit_rows(self, rows: Rows, data: Data, *, key: Array) -> Fit:
+        """Fits `data`, which are the rescaled `rows`."""
         # at temperature zero the objective is the mean squared distance in units of the variance
         learner = EM(tol=self.tol, temperature=0.0) if self.learner is None else self.learner
         # many rows are first seen in 32 bits, which takes half the time; the last steps are in 64
         brief = self.learner is None and len(rows.x) >= _MANY_ROWS and self.max_iter > 1
-        coarse = Data.of(rows.x, rows.weight, dtype=np.float32) if brief else None
+        coarse = _in_32_bits(data.spread()) if brief else None
+        power = float(_power(coarse)) if coarse is not None else 0.0
         results, part = [], 0
         for restart in jax.random.split(key, self.n_init):
             start_key, fit_key = jax.random.split(restart)
@@ -143,20 +157,22 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Sh
             left, seen = self.max_iter, coarse if _apart(start) else None
             while model is not None and left > 0:
                 result = fit(
-                    model,
+                    model if seen is None else Clusters(model.centroids, relative=True),
                     learner,
                     data if seen is None else seen,
                     key=fit_key,
                     max_iter=left if seen is None else left - 1,
-                    progress=self._progress(),
+                    progress=self._progress(offset=0.0 if seen is None else -power),
                     checkpoint=self._checkpoint(rows, part, f"part {part}"),
                 )
+                if seen is not None:
+                    result = _absolute(result, power)
                 rounds.append(result)
                 part, left = part + 1, left - result.n_iter
                 if result.interrupted:
                     break
                 if seen is None:
-                    model = _relocate_empty(result, rows, data)
+                    model = _relocate_empty(result, data)
                 elif _apart(result.model):
                     model = result.model
                 else:
@@ -180,8 +196,12 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Sh
         start = PlusPlus() if self.init is None else self.init
         return start(data, self.n_clusters, key=key)
 
-    def _nearest(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        labels, cost = map_rows(_nearest, self.scaling_.apply(X), self.model_)
+    def _nearest(self, X: np.ndarray, data: Data | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """The clusters of rows and their squared distances, from `data` if those are the rows rescaled."""
+        if data is None:
+            labels, cost = map_rows(_nearest, self.scaling_.apply(X), self.model_, has_nan(X))
+        else:
+            labels, cost = map_data(_nearest, data, self.model_, data.incomplete)
         return labels, cost * self.scaling_.scale[0] ** 2
 
     def _validated(self, X: Any) -> np.ndarray:
@@ -218,6 +238,21 @@ def _apart(model: Clusters) -> bool:
     return bool((gaps[~np.eye(len(centroids), dtype=bool)] > _FAR**2).all())
 
 
+@eqx.filter_jit
+def _power(data: Data) -> Array:
+    """The mean of ‖x‖²."""
+
+    def block(x: Array, weight: Array) -> Array:
+        return jnp.sum(weight @ jnp.where(jnp.isnan(x), 0, x) ** 2).astype(jnp.float64)
+
+    return sum_over_blocks(block, data) / data.total.astype(jnp.float64)
+
+
+def _absolute(result: Fit, power: float) -> Fit:
+    """A fit of relative clusters, as if those had not been relative."""
+    return retold(dataclasses.replace(result, model=Clusters(result.model.centroids)), offset=-power)
+
+
 def _joined(rounds: list[Fit]) -> Fit:
     """Fits that each went on from the former, as one."""
     history = {
@@ -227,7 +262,7 @@ def _joined(rounds: list[Fit]) -> Fit:
     return dataclasses.replace(rounds[-1], history=history, n_iter=sum(r.n_iter for r in rounds))
 
 
-def _relocate_empty(result: Fit, rows: Rows, data: Data) -> Clusters | None:
+def _relocate_empty(result: Fit, data: Data) -> Clusters | None:
     """Puts centres without rows on the rows farthest from theirs; None if there are no such centres."""
     model = result.model
     # EM over all rows ends with the statistics of its model
@@ -236,11 +271,11 @@ def _relocate_empty(result: Fit, rows: Rows, data: Data) -> Clusters | None:
     empty = np.flatnonzero(np.asarray(mass) <= 0)
     if not len(empty):
         return None
-    cost = map_rows(_nearest, rows.x, model)[1] * rows.weight
+    cost = map_data(_nearest, data, model, data.incomplete)[1] * np.asarray(data.weight)[: int(data.rows)]
     far = np.argsort(cost)[::-1][: len(empty)]
     far = far[cost[far] > 0]
     if not len(far):
         return None
     centroids = np.array(model.centroids)
-    centroids[empty[: len(far)]] = np.where(np.isnan(rows.x[far]), 0.0, rows.x[far])
+    centroids[empty[: len(far)]] = np.nan_to_num(np.asarray(data.x)[far])
     return Clusters(jnp.asarray(centroids))

@@ -273,7 +273,7 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
     negative binomial of the mean and variance of the lengths that were fitted.  NaN is a count that was
     not observed: it is summed out, and `impute` has its mean given the others.  The objective in
     `history_` is, for variational learning, minus the bound on the evidence of the training documents,
-    per document.
+    per document, and for Gibbs sampling −log p(words, topics) per word.
 
     Args:
         n_topics: how many topics.
@@ -397,17 +397,18 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
             data = self._documents_for_all_cores(X, weight)
         else:
             data = self._documents(X, weight)
+        # variational learning knows of words in their order, given how many
+        told = not isinstance(learner, CollapsedGibbs)
+        rest = float(np.average(self._log_rest(X), weights=weight)) if told else 0.0
         result = fit(
             model,
             learner,
             data,
             key=fit_key,
             max_iter=self.max_iter,
-            progress=self._progress(),
+            progress=self._progress(offset=rest),
             checkpoint=self._checkpoint(_Corpus(X)),
         )
-        # the learner knows of words in their order, given how many
-        rest = float(np.average(self._log_rest(X), weights=weight))
         self._keep(retold(dataclasses.replace(result, state=None), offset=rest))
         return self
 

@@ -6,9 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .._core import row_hashes
+from .._core import has_nan, row_hashes
 
 _PART = 4096
+# squares between these are computed without regard to their size
+_SMALL_SQUARE, _LARGE_SQUARE = 1e-200, 1e200
 
 
 class Rows(NamedTuple):
@@ -60,10 +62,9 @@ def canonical_rows(
     else:
         merged = weight[order]
     X = X[order]
-    incomplete = np.isnan(X).any(axis=1)
-    if incomplete.any():
+    if has_nan(X):
         # blocks without NaN take the faster path
-        last = np.argsort(incomplete, kind="stable")
+        last = np.argsort(np.isnan(X).any(axis=1), kind="stable")
         X, merged = X[last], merged[last]
     return Rows(X, merged)
 
@@ -71,9 +72,7 @@ def canonical_rows(
 def unit_free_hashes(X: np.ndarray, scaling: Scaling) -> np.ndarray:
     """A 64-bit number for each row that is the same in whichever units the row is given."""
     hashes = np.empty(len(X), np.uint64)
-    # part by part, so that what is in work stays in the cache
-    for start in range(0, len(X), _PART):
-        part = slice(start, start + _PART)
+    for part in _parts(X):
         z = scaling.apply(X[part])
         z *= 1024
         hashes[part] = row_hashes(np.rint(z, out=z))
@@ -83,6 +82,46 @@ def unit_free_hashes(X: np.ndarray, scaling: Scaling) -> np.ndarray:
 def row_seeds(X: np.ndarray, scaling: Scaling) -> np.ndarray:
     """A 32-bit seed for each row, to fold into a key: noise that other rows cannot change."""
     return (unit_free_hashes(X, scaling) >> np.uint64(32)).astype(np.uint32)
+
+
+def _parts(x: np.ndarray) -> list[slice]:
+    """Rows part by part, so that what is in work stays in the cache."""
+    return [slice(start, start + _PART) for start in range(0, len(x), _PART)]
+
+
+def _moments(
+    x: np.ndarray,
+    weight: np.ndarray | None,
+    observed: np.ndarray | None,
+    anchor: np.ndarray,
+    size: np.ndarray | None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Weighted mean and variance of (x − anchor) / size, column by column, over the observed entries."""
+    total, offset, squares = (np.zeros(x.shape[1]) for _ in range(3))
+    room = np.empty((min(len(x), _PART), x.shape[1]))
+    ones = np.ones(len(room))
+    for part in _parts(x):
+        rows = x[part]
+        w = ones[: len(rows)] if weight is None else weight[part]
+        gap = np.subtract(rows, anchor, out=room[: len(rows)])
+        if size is not None:
+            gap /= size
+        if observed is None:
+            mass = np.full(x.shape[1], w.sum())
+        else:
+            gap[~observed[part]] = 0.0
+            mass = w @ observed[part]
+        seen = mass > 0
+        mean = np.divide(w @ gap, mass, out=np.zeros_like(mass), where=seen)
+        gap -= mean
+        if observed is not None:
+            gap[~observed[part]] = 0.0
+        step = mean - offset
+        share = np.divide(mass, total + mass, out=np.zeros_like(mass), where=seen)
+        squares += w @ np.square(gap, out=gap) + step**2 * total * share
+        offset += step * share
+        total += mass
+    return offset, np.divide(squares, total, out=np.zeros_like(total), where=total > 0)
 
 
 class Scaling(NamedTuple):
@@ -106,35 +145,19 @@ class Scaling(NamedTuple):
         A column that never varies gets the size of its value as scale.  With `common` one scale
         serves all columns, which keeps distances as they are.
         """
-        observed = ~np.isnan(x)
-        complete = bool(observed.all())
-        anchor = x[0] if complete else x[np.argmax(observed, axis=0), np.arange(x.shape[1])]
-        # large entries would overflow when squared, small ones vanish
-        size = np.maximum(np.nanmax(x, axis=0) - anchor, anchor - np.nanmin(x, axis=0))
-        size = np.maximum(size, np.finfo(float).tiny)
-        total, offset, squares = (np.zeros(x.shape[1]) for _ in range(3))
-        # part by part, so that what is in work stays in the cache
-        for start in range(0, len(x), _PART):
-            part = slice(start, start + _PART)
-            w = np.ones(len(x[part])) if weight is None else weight[part]
-            gap = (x[part] - anchor) / size
-            if complete:
-                mass = np.full(x.shape[1], w.sum())
-            else:
-                gap[~observed[part]] = 0.0
-                mass = w @ observed[part]
-            seen = mass > 0
-            mean = np.divide(w @ gap, mass, out=np.zeros_like(mass), where=seen)
-            gap -= mean
-            if not complete:
-                gap[~observed[part]] = 0.0
-            step = mean - offset
-            share = np.divide(mass, total + mass, out=np.zeros_like(mass), where=seen)
-            squares += w @ np.square(gap, out=gap) + step**2 * total * share
-            offset += step * share
-            total += mass
+        observed = ~np.isnan(x) if has_nan(x) else None
+        anchor = x[0] if observed is None else x[np.argmax(observed, axis=0), np.arange(x.shape[1])]
+        with np.errstate(over="ignore", invalid="ignore"):
+            offset, square = _moments(x, weight, observed, anchor, None)
+        size = np.ones(x.shape[1])
+        if not ((square > _SMALL_SQUARE) & (square < _LARGE_SQUARE)).all():
+            # large gaps overflow when squared, small ones vanish
+            high = np.fmax.reduce([np.fmax.reduce(x[part]) for part in _parts(x)])
+            low = np.fmin.reduce([np.fmin.reduce(x[part]) for part in _parts(x)])
+            size = np.maximum(np.maximum(high - anchor, anchor - low), np.finfo(float).tiny)
+            offset, square = _moments(x, weight, observed, anchor, size)
         shift = anchor + offset * size
-        spread = size * np.sqrt(np.divide(squares, total, out=np.zeros_like(total), where=total > 0))
+        spread = size * np.sqrt(square)
         flat = spread <= 1e-13 * np.abs(shift)
         magnitude = np.where(shift == 0, 1.0, np.abs(shift))
         scale = np.where(flat | (spread <= np.finfo(float).tiny), magnitude, spread)
@@ -154,6 +177,5 @@ class Scaling(NamedTuple):
     def log_det(self, x: np.ndarray) -> np.ndarray:
         """log |dz/dx| of each row, over its observed entries."""
         logs = np.log(self.scale)
-        missing = np.isnan(x)
         whole = np.full(len(x), -logs.sum())
-        return whole + missing @ logs if missing.any() else whole
+        return whole + np.isnan(x) @ logs if has_nan(x) else whole

@@ -12,6 +12,8 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
+from .._core import has_nan
+
 
 def _refuse(owner: BaseEstimator, name: str, expected: str, value: Any) -> None:
     kind = type(owner).__name__
@@ -77,6 +79,8 @@ def check_weight(X: np.ndarray, sample_weight: Any) -> np.ndarray | None:
 
 def check_observed(X: np.ndarray, feature_names: Any = None, *, weight: np.ndarray | None = None) -> None:
     """Refuses a column in which nothing was observed (by a row that counts)."""
+    if not has_nan(X):
+        return
     missing = np.isnan(X if weight is None else X[weight > 0])
     refuse_columns(np.all(missing, axis=0, keepdims=True)[0], feature_names)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import Array
@@ -31,12 +32,18 @@ class Clusters(AbstractExpectationMaximisation[ClusterStatistics]):
     Under EM at temperature zero this is k-means; at a positive temperature T its responsibilities are
     those of a mixture of equally likely Gaussians of variance T/2.
 
+    Attributes:
+        centroids: μ, a row each.
+        relative: whether `expect` leaves ‖x‖² out of free energies: it is the same for every μ, and need
+            not be summed in each of many passes over the same rows.
+
     >>> model = Clusters(jnp.array([[0.0], [4.0]]))
     >>> model.energies(jnp.array([1.0])).tolist()
     [1.0, 9.0]
     """
 
     centroids: Array = parameter()
+    relative: bool = eqx.field(static=True, default=False)
 
     # so few stay in the cache with their distances to some tens of centroids
     rows_at_once: ClassVar[int] = 512
@@ -67,18 +74,30 @@ class Clusters(AbstractExpectationMaximisation[ClusterStatistics]):
             relative = relative + _by_rows(centroids**2, observed)
         else:
             relative = relative + jnp.sum(centroids**2, axis=1)[:, None]
-        free, r = boltzmann(relative, temperature, axis=0)
-        # weights go to the coordinates, which are fewer than the clusters or not many more
-        weighted = filled * weight[:, None]
-        mass = r @ weight
-        counts = r @ (observed * weight[:, None]) if incomplete else mass[:, None]
-        cost = weight @ free + jnp.sum(weighted * filled)
-        # distances are not negative, but what rounding leaves of them may be; a warm free energy is
-        cost = jnp.where(temperature > 0, cost, jnp.maximum(cost, 0))
-        sums = (ClusterStatistics(r @ weighted, counts, mass), cost)
+
+        def warm(relative: Array) -> tuple[Array, Array, Array]:
+            return *boltzmann(relative, temperature, axis=0), weight
+
+        def cold(relative: Array) -> tuple[Array, Array, Array]:
+            # what divides ties goes to the weights, of which there are fewer
+            low = jnp.min(relative, axis=0)
+            ties = (relative <= low[None]).astype(x.dtype)
+            return low, ties, weight / jnp.maximum(jnp.sum(ties, axis=0), 1)
+
+        free, r, share = jax.lax.cond(temperature > 0, warm, cold, relative)
+        # and these to the coordinates, which are fewer than the clusters or not many more
+        shared = filled * share[:, None]
+        mass = r @ share
+        counts = r @ (observed * share[:, None]) if incomplete else mass[:, None]
+        cost = weight @ free
+        if not self.relative:
+            cost = cost + jnp.sum(filled * filled * weight[:, None])
+            # distances are not negative, but what rounding leaves of them may be; a warm free energy is
+            cost = jnp.where(temperature > 0, cost, jnp.maximum(cost, 0))
+        sums = (ClusterStatistics(r @ shared, counts, mass), cost)
         return jax.tree.map(lambda a: a.astype(self.centroids.dtype), sums)
 
     def maximise(self, statistics: ClusterStatistics) -> Clusters:
         seen = statistics.counts > 0
         means = statistics.totals / jnp.where(seen, statistics.counts, 1)
-        return Clusters(jnp.where(seen, means, self.centroids))
+        return Clusters(jnp.where(seen, means, self.centroids), self.relative)

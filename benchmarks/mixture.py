@@ -10,7 +10,7 @@ from sklearn.mixture import GaussianMixture
 import freeenergy as fe
 from freeenergy._core import Data
 from freeenergy.distributions import Full, Gaussian
-from freeenergy.estimators._mixture import _start_model
+from freeenergy.estimators._mixture import start_model
 from freeenergy.estimators._rows import Scaling, canonical_rows
 
 from ._race import Outcome, Workload, race
@@ -35,7 +35,7 @@ def start(X: np.ndarray, centres: np.ndarray) -> dict[str, np.ndarray]:
     rows = canonical_rows(X, None, scaling)
     z = scaling.apply(rows.x)
     near = Scaling.identity(DIM)
-    model = _start_model(
+    model = start_model(
         Gaussian(jnp.zeros(DIM), Full()),
         Data.of(z, rows.weight),
         jnp.asarray(near.apply(scaling.apply(centres))),

@@ -1,6 +1,17 @@
 """The core: parameters, numerics, records, rows and the one loop."""
 
-from ._arrays import Data, bucket, has_nan, in_blocks, map_data, map_padded, map_rows, row_hashes
+from ._arrays import (
+    Data,
+    bucket,
+    has_nan,
+    in_blocks,
+    map_data,
+    map_padded,
+    map_rows,
+    on_all,
+    on_one,
+    row_hashes,
+)
 from ._checkpoints import Checkpoint
 from ._compilation import count_compilations
 from ._files import write_whole
@@ -65,6 +76,8 @@ __all__ = [
     "map_data",
     "map_padded",
     "map_rows",
+    "on_all",
+    "on_one",
     "parameter",
     "parameter_count",
     "positive",

@@ -154,14 +154,14 @@ def map_rows(function: Callable[..., Any], rows: Any, *args: Any, block: int = 4
         mesh = _mesh_for(padded)
         if mesh is not None:
             filled = _divided(filled, mesh)
-        out = map_padded(function, filled, *_on_all(mesh, args), block=block, mesh=mesh)
+        out = map_padded(function, filled, *on_all(mesh, args), block=block, mesh=mesh)
         outs.append(jax.tree.map(lambda a, m=length: a[:m], jax.device_get(out)))
     return jax.tree.map(lambda *parts: np.concatenate(parts), *outs)
 
 
 def map_data(function: Callable[..., Any], data: Data, *args: Any, block: int = 4096) -> Any:
     """`function(row, *args)` for each real row of `data`: `map_rows` for rows that are in place."""
-    out = map_padded(function, data.x, *_on_all(data.mesh, args), block=block, mesh=data.mesh)
+    out = map_padded(function, data.x, *on_all(data.mesh, args), block=block, mesh=data.mesh)
     return jax.tree.map(lambda a: a[: int(data.rows)], jax.device_get(out))
 
 
@@ -170,12 +170,18 @@ def _divided(arrays: Any, mesh: Mesh) -> Any:
     return jax.device_put(arrays, NamedSharding(mesh, PartitionSpec("rows")))
 
 
-def _on_all(mesh: Mesh | None, args: Any) -> Any:
-    """`args` with their arrays on every device of `mesh`."""
+def on_all(mesh: Mesh | None, tree: Any) -> Any:
+    """`tree` with its arrays on every device of `mesh`."""
     if mesh is None:
-        return args
-    arrays, static = eqx.partition(args, eqx.is_array)
+        return tree
+    arrays, static = eqx.partition(tree, eqx.is_array)
     return eqx.combine(jax.device_put(arrays, NamedSharding(mesh, PartitionSpec())), static)
+
+
+def on_one(tree: Any) -> Any:
+    """`tree` with its arrays on the first device."""
+    arrays, static = eqx.partition(tree, eqx.is_array)
+    return eqx.combine(jax.device_put(arrays, jax.devices()[0]), static)
 
 
 @eqx.filter_jit

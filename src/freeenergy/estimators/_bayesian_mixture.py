@@ -17,7 +17,7 @@ from ..learning._em import expect_all
 from ..models import BayesianMixture as BayesianMixtureModel
 from ..models._mixture import MixtureStatistics
 from ._base import best_of
-from ._mixture import AbstractMixture, _start_model
+from ._mixture import AbstractMixture, start_model
 from ._rows import Rows, Scaling
 from ._starts import AbstractStart
 from ._validation import check_instance, check_int, check_real
@@ -135,7 +135,7 @@ class BayesianMixture(AbstractMixture):
             start_key, fit_key = jax.random.split(restart)
             centres = self._centres(rows, data, near, start_key)
             shift, scale = jnp.asarray(near.shift), jnp.asarray(near.scale)
-            begin = _start_model(family, data, centres, shift, scale, steps)
+            begin = start_model(family, data, centres, shift, scale, steps)
             result = fit(
                 BayesianMixtureModel(concentration, prior, family, *_start_statistics(begin, data)),
                 learner,

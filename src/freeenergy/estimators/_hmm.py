@@ -33,7 +33,7 @@ from ..models import (
 )
 from ._base import best_of, key_data
 from ._markov import concentration
-from ._mixture import _LLOYD_STEPS, _start_model
+from ._mixture import _LLOYD_STEPS, start_model
 from ._rows import Scaling, canonical_rows
 from ._sequence import AbstractSequenceDensity, Sequences
 from ._starts import AbstractStart, PlusPlus, at_known
@@ -286,7 +286,7 @@ class HMM(AbstractSequenceDensity):
         for restart in jax.random.split(key, self.n_init):
             start_key, fit_key = jax.random.split(restart)
             centres = self._centres(flat, near, data, start_key)
-            mixture = _start_model(prototype, flat, centres, *units, lloyd)
+            mixture = start_model(prototype, flat, centres, *units, lloyd)
             emissions: AbstractEmissions = FamilyEmissions(mixture.components, self.emission_prior)
             if self.n_components > 1:
                 emissions = self._mixtures(mixture, prototype, flat, near, start_key)
@@ -377,7 +377,7 @@ class HMM(AbstractSequenceDensity):
             )
             own = Data(flat.x, weight, flat.rows, flat.incomplete)
             lloyd = jnp.asarray(_LLOYD_STEPS, jnp.int32)
-            parts.append(_start_model(prototype, own, centres, *units, lloyd))
+            parts.append(start_model(prototype, own, centres, *units, lloyd))
         stacked = jax.tree.map(
             lambda *leaves: jnp.stack(leaves) if np.ndim(leaves[0]) else leaves[0], *parts
         )

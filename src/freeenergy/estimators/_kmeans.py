@@ -201,7 +201,9 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Sh
         if data is None:
             labels, cost = map_rows(_nearest, self.scaling_.apply(X), self.model_, has_nan(X))
         else:
-            labels, cost = map_data(_nearest, data, self.model_, data.incomplete)
+            labels, cost = map_data(
+                _nearest, data, self.model_, data.incomplete, block=Clusters.rows_at_once
+            )
         return labels, cost * self.scaling_.scale[0] ** 2
 
     def _validated(self, X: Any) -> np.ndarray:
@@ -245,7 +247,7 @@ def _power(data: Data) -> Array:
     def block(x: Array, weight: Array) -> Array:
         return jnp.sum(weight @ jnp.where(jnp.isnan(x), 0, x) ** 2).astype(jnp.float64)
 
-    return sum_over_blocks(block, data) / data.total.astype(jnp.float64)
+    return sum_over_blocks(block, data, block=Clusters.rows_at_once) / data.total.astype(jnp.float64)
 
 
 def _absolute(result: Fit, power: float) -> Fit:

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from .._core import AbstractAlgorithm, Data, Fit, boltzmann, learnable, sum_over_blocks
+from .._core import AbstractAlgorithm, Data, Fit, boltzmann, learnable, on_all, on_one, sum_over_blocks
 from ..distributions import (
     AbstractConjugatePrior,
     AbstractCovariance,
@@ -41,8 +41,7 @@ _REPAIRS = 3
 _LEAST_ROWS = 1.5
 
 
-@eqx.filter_jit
-def _start_model(
+def start_model(
     prototype: AbstractExponentialFamily,
     data: Data,
     centres: Array,
@@ -54,26 +53,50 @@ def _start_model(
 
     Distances are taken between rows rescaled by `shift` and `scale`.
     """
+    rows = data.spread()
+    given = on_all(rows.mesh, (prototype, centres, shift, scale, lloyd_steps))
+    return on_one(_start_model(rows, *given))
+
+
+@eqx.filter_jit
+def _start_model(
+    data: Data,
+    prototype: AbstractExponentialFamily,
+    centres: Array,
+    shift: Array,
+    scale: Array,
+    lloyd_steps: Array,
+) -> MixtureModel:
+
+    units = shift[None], scale[None]
 
     def lloyd(_: int, clusters: Clusters) -> Clusters:
-        def block(x: Array | Supervised, w: Array) -> Any:
-            z = (rows_and_shares(x)[0] - shift[None]) / scale[None]
+        def block(x: Array | Supervised, w: Array, clusters: Clusters, shift: Array, scale: Array) -> Any:
+            z = (rows_and_shares(x)[0] - shift) / scale
             cold = jnp.zeros(())
             return clusters.expect(z, w, temperature=cold, incomplete=data.incomplete)[0]
 
-        return clusters.maximise(sum_over_blocks(block, data, block=Clusters.rows_at_once))
+        sums = sum_over_blocks(block, data, clusters, *units, block=Clusters.rows_at_once)
+        return clusters.maximise(sums)
 
     clusters = jax.lax.fori_loop(0, lloyd_steps, lloyd, Clusters(centres))
 
-    def block(x: Array | Supervised, w: Array) -> MixtureStatistics:
+    def block(
+        x: Array | Supervised,
+        w: Array,
+        prototype: AbstractExponentialFamily,
+        clusters: Clusters,
+        shift: Array,
+        scale: Array,
+    ) -> MixtureStatistics:
         rows, shares = rows_and_shares(x)
-        energies = jax.vmap(lambda row: clusters.energies((row - shift) / scale), out_axes=1)(rows)
+        energies = clusters.relative_energies((rows - shift) / scale, incomplete=data.incomplete)
         r = infer(energies, None if shares is None else shares.T, 0.0, axis=0)[1] * w[None]
-        filled = rows if prototype.masks_missing else jnp.where(jnp.isnan(rows), shift[None], rows)
+        filled = rows if prototype.masks_missing else jnp.where(jnp.isnan(rows), shift, rows)
         features = jax.vmap(prototype.features, out_axes=1)(filled)
         return MixtureStatistics(jnp.sum(r, axis=1), r @ features.T)
 
-    counts, features = sum_over_blocks(block, data)
+    counts, features = sum_over_blocks(block, data, prototype, clusters, *units)
     everything = jnp.sum(features, axis=0)
     # a little of the whole in every part keeps lone or empty clusters regular
     share = 1e-3 * counts.sum() / len(counts)
@@ -275,7 +298,7 @@ class AbstractMixture(AbstractExactDensity):
             else:
                 centres = self._centres(rows, data, near, start_key)
                 units = jnp.asarray(near.shift), jnp.asarray(near.scale)
-                start = _start_model(prototype, data, centres, *units, steps)
+                start = start_model(prototype, data, centres, *units, steps)
             start = MixtureModel(start.weights, start.components, self.weight_prior, self.component_prior)
             for attempt in range(1 + _REPAIRS):
                 result = fit(

@@ -5,12 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-import equinox as eqx
-import jax
 from jax import Array
-from jax.sharding import NamedSharding, PartitionSpec
 
-from .._core import AbstractAlgorithm, AbstractProgress, Checkpoint, Data, Fit, Stream, iterate, silent
+from .._core import (
+    AbstractAlgorithm,
+    AbstractProgress,
+    Checkpoint,
+    Data,
+    Fit,
+    Stream,
+    iterate,
+    on_all,
+    on_one,
+    silent,
+)
 from ._em import EM, AllRows, ClosedForm
 from ._gradient import Gradient
 from ._relative import RelativeNewton
@@ -58,11 +66,8 @@ def fit(
     rows = data if isinstance(data, Data | Stream) else Data.of(data, weight)
     if _sums_rows(learner):
         rows = rows.spread() if isinstance(rows, Data) else rows
-        if rows.mesh is not None:
-            # what an earlier fit brought to one device is given to all
-            arrays, static = eqx.partition(model, eqx.is_array)
-            everywhere = NamedSharding(rows.mesh, PartitionSpec())
-            model = eqx.combine(jax.device_put(arrays, everywhere), static)
+        # what an earlier fit brought to one device is given to all
+        model = on_all(rows.mesh, model)
     if validation is not None:
         held = validation if isinstance(validation, Data) else Data.of(validation)
         rows = (rows, held)
@@ -70,9 +75,8 @@ def fit(
         learner, model, rows, key=key, max_iter=max_iter, progress=progress, checkpoint=checkpoint
     )
     # what was learned on several devices is brought to one
-    arrays, static = eqx.partition(learner.model(outcome.state), eqx.is_array)
     return Fit(
-        eqx.combine(jax.device_put(arrays, jax.devices()[0]), static),
+        on_one(learner.model(outcome.state)),
         outcome.history,
         outcome.n_iter,
         outcome.converged,

@@ -57,6 +57,18 @@ class Clusters(AbstractExpectationMaximisation[ClusterStatistics]):
         """‖x − μ_z‖²."""
         return self.energies(x)[jnp.asarray(z, int)]
 
+    def relative_energies(self, x: Array, *, incomplete: bool) -> Array:
+        """‖x − μ_k‖² − ‖x‖² of many rows: a row for each k, a column for each row of `x`, by one product.
+
+        So the least of them is found along contiguous numbers.
+        """
+        centroids = self.centroids.astype(x.dtype)
+        filled = jnp.where(jnp.isnan(x), 0, x) if incomplete else x
+        relative = _by_rows(-2 * centroids, filled)
+        if incomplete:
+            return relative + _by_rows(centroids**2, (~jnp.isnan(x)).astype(x.dtype))
+        return relative + jnp.sum(centroids**2, axis=1)[:, None]
+
     def prepare(self) -> None:
         return None
 
@@ -64,16 +76,8 @@ class Clusters(AbstractExpectationMaximisation[ClusterStatistics]):
         self, prepared: None, x: Array, weight: Array, *, temperature: Array, incomplete: bool
     ) -> tuple[ClusterStatistics, Array]:
         """`expect`; rows may have fewer bits than the centroids, in whose bits their blocks are summed."""
-        centroids = self.centroids.astype(x.dtype)
         filled = jnp.where(jnp.isnan(x), 0, x) if incomplete else x
-        # ‖x − μ‖² − ‖x‖² needs one product; the part that is the same for every k is added at the end.
-        # One row for each k, so that the least of them is found along contiguous numbers.
-        relative = _by_rows(-2 * centroids, filled)
-        if incomplete:
-            observed = (~jnp.isnan(x)).astype(x.dtype)
-            relative = relative + _by_rows(centroids**2, observed)
-        else:
-            relative = relative + jnp.sum(centroids**2, axis=1)[:, None]
+        relative = self.relative_energies(x, incomplete=incomplete)
 
         def warm(relative: Array) -> tuple[Array, Array, Array]:
             return *boltzmann(relative, temperature, axis=0), weight
@@ -88,7 +92,7 @@ class Clusters(AbstractExpectationMaximisation[ClusterStatistics]):
         # and these to the coordinates, which are fewer than the clusters or not many more
         shared = filled * share[:, None]
         mass = r @ share
-        counts = r @ (observed * share[:, None]) if incomplete else mass[:, None]
+        counts = r @ jnp.where(jnp.isnan(x), 0, share[:, None]) if incomplete else mass[:, None]
         cost = weight @ free
         if not self.relative:
             cost = cost + jnp.sum(filled * filled * weight[:, None])

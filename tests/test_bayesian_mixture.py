@@ -292,6 +292,7 @@ def test_hard_data():
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 def test_mixture_of_factor_analysers():
     """One low-rank component is a factor analyser; two separate groups are two of them."""
     rng = np.random.default_rng(2)

@@ -175,7 +175,7 @@ def test_pointwise_decoding_can_be_impossible_but_viterbi_is_not():
     np.testing.assert_allclose(np.exp(best.log_prob[0]), 0.4)
 
 
-@pytest.mark.parametrize("forward", [filter, parallel_filter])
+@pytest.mark.parametrize("forward", [filter, pytest.param(parallel_filter, marks=pytest.mark.slow)])
 def test_underflow_and_impossible_observations(forward):
     """Tiny likelihoods are not zero, and states that cannot be reached do not set the scale."""
     initial = jnp.array([1.0, 0.0])

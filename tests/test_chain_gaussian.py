@@ -154,6 +154,7 @@ def test_filter_at_each_step_conditions_on_the_past():
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 def test_more_outputs_than_states_and_evidence_of_blocks():
     problem = Problem(outputs=7)
     steps = problem.steps()

@@ -34,6 +34,7 @@ def test_gaussian_of_chunks_has_the_moments_of_all_rows(small_sample):
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 def test_mixture_of_chunks_ends_where_one_from_memory_ends(small_sample):
     X = _rows()
     X[::17, 1] = np.nan

@@ -117,6 +117,7 @@ def test_the_picture_parts_of_the_first_fold(board):
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 def test_parts_of_models_are_in_units_of_the_columns():
     from freeenergy.comparison._pictures import parts
 
@@ -662,6 +663,7 @@ def _wait_for(condition):
         time.sleep(0.02)
 
 
+@pytest.mark.slow
 def test_a_killed_comparison_goes_on_with_nothing_refitted(tmp_path):
     folder = tmp_path / "kept"
     killed = _start(tmp_path, str(folder))

@@ -508,6 +508,7 @@ print(score, fe.GaussianMixture(2, init=np.nan_to_num(X[:2]), max_iter=2, tol=0.
 """
 
 
+@pytest.mark.slow
 def test_rows_spread_over_devices_give_the_same_sums_and_the_same_fit():
     scores = []
     for devices in ("4", "1"):

@@ -227,6 +227,7 @@ def test_missing_counts_are_summed_out(incomplete):
     np.testing.assert_allclose(lda.score_samples(sparse.csr_matrix(GIVEN)), bound.nats, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_missing_counts_are_filled(incomplete):
     lda, sampled, exact = incomplete
     expected = np.stack([mean for _, mean in exact])
@@ -255,6 +256,7 @@ def test_with_one_topic_missing_counts_have_their_negative_binomial():
     np.testing.assert_allclose(lda.score_samples(rows), law.logpmf(np.arange(9)), rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_topics_are_learned_from_incomplete_documents():
     X, topics, _ = planted(90)
     X = X.toarray().astype(float)
@@ -280,6 +282,7 @@ def _board(models):
 TOPICS = fe.LatentDirichletAllocation(3, random_state=0, max_iter=30, tol=1.0)
 
 
+@pytest.mark.slow
 def test_topics_are_compared_with_other_models_of_counts():
     board = _board({"independent": fe.Mixture(1, fe.distributions.Poisson), "topics": TOPICS})
     lines = {line.model: line for line in board.table()}

@@ -344,6 +344,7 @@ def test_standard_errors_of_a_mixture_are_those_of_a_numerical_hessian(labels):
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 def test_standard_errors_with_a_prior():
     """With a Dirichlet prior the weight of labelled rows is a Beta posterior at its mode."""
     model = fe.GaussianMixture(

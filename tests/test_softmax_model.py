@@ -85,6 +85,7 @@ def _log_prior(model):
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 def test_cross_entropy_with_a_gaussian_prior_is_logistic_regression(key):
     x, y = load_iris(return_X_y=True)
     peer = LogisticRegression(C=0.7, tol=1e-9, max_iter=2000).fit(x, y)

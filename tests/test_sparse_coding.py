@@ -223,12 +223,14 @@ def test_missing_entries(planted, fitted):
     assert (np.abs(middle - np.median(X, axis=0)) < 0.15).all()
 
 
-@pytest.mark.parametrize("name", SOURCES)
+@pytest.mark.parametrize(
+    "name", ["laplace", *(pytest.param(n, marks=pytest.mark.slow) for n in SOURCES if n != "laplace")]
+)
 def test_importance_sampling_against_quadrature(name):
     """Evidence, means and draws of two sources, beside a sum over a fine grid of both."""
     c, mean, precision = np.array([[0.9, 0.5], [0.1, -0.8]]), np.array([0.2, -0.1]), 10.0
     model = SparseCoding(jnp.asarray(c), jnp.asarray(mean), jnp.array(precision), SOURCES[name])
-    axis = np.linspace(-40, 40, 2001)
+    axis = np.linspace(-40, 40, 1601)
     x = np.stack(np.meshgrid(axis, axis, indexing="ij"), axis=-1).reshape(-1, 2)
     prior = density(SOURCES[name], x).prod(axis=1) * (axis[1] - axis[0]) ** 2
     for i, y in enumerate([[1.0, 0.3], [-2.0, np.nan], [0.1, -0.05]]):
@@ -249,6 +251,7 @@ def test_importance_sampling_against_quadrature(name):
             assert (np.abs(found - joint @ x / exact) < 5 * error + 0.01).all()
 
 
+@pytest.mark.slow
 def test_importance_sampling_of_the_estimator(planted):
     X, _ = planted
     model = fe.SparseCoding(3, importance_samples=400, max_iter=3, tol=10.0, random_state=0).fit(X)

@@ -12,7 +12,7 @@ from sklearn.decomposition import LatentDirichletAllocation as Peer
 
 import freeenergy as fe
 from freeenergy._core import Data
-from freeenergy.estimators._lda import LengthLaw, _ragged
+from freeenergy.estimators._documents import LengthLaw, ragged
 from freeenergy.learning import EM, CollapsedGibbs, Stepwise
 from freeenergy.models import LatentDirichletAllocation
 
@@ -268,7 +268,7 @@ def test_topics_are_learned_from_incomplete_documents():
     order = lda.components_.reshape(3, 3, 4).sum(axis=2).argmax(axis=0)
     assert sorted(order) == [0, 1, 2]
     assert np.abs(lda.components_[order] - topics).max() < 0.06
-    # all documents have forty words: a Poisson law, of which nine in ten documents' parts tell the mean
+    # all documents have forty words: a Poisson law, whose mean is that of 90 documents of which 0.7 is seen
     assert abs(lda.length_law_.mean - 40) < 5 * np.sqrt(40 / (0.7 * 90))
     filled = lda.impute(np.where(holes, np.nan, X))
     naive = np.nanmean(np.where(holes, np.nan, X), axis=0)
@@ -359,7 +359,7 @@ def test_documents_of_different_sizes_are_learned_as_if_of_one():
     settings = {"temperature": jnp.ones(()), "incomplete": False}
     table = np.asarray(model.prepare())
     for part in (X[:70], X[70:80], X):
-        words, counts = _ragged(part, 256)
+        words, counts = ragged(part, 256)
         weight = rng.random(len(words))
         statistics, free = model.expect(
             (jnp.asarray(words), jnp.asarray(counts)), jnp.asarray(weight), **settings
@@ -389,7 +389,7 @@ def test_same_bound_and_posterior_as_scikit_learn():
         jnp.full(3, 0.3), jnp.array(0.2), jnp.asarray(peer.components_ - 0.2), 1e-9
     )
     shares = peer._unnormalized_transform(X)
-    words, counts = _ragged(X, 16)
+    words, counts = ragged(X, 16)
     table = model.prepare()
     ours = jax.vmap(lambda w, c: model.recognise(table[w], c, 1e-10))(words, counts)
     np.testing.assert_allclose(ours, shares, rtol=1e-4, atol=1e-4)

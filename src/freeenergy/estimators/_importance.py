@@ -12,11 +12,12 @@ from ..inference import AbstractRecognition, importance_estimate, importance_log
 from ._networks import seeded
 
 _SAMPLES_AT_ONCE = 32_000
+_NUMBERS_AT_ONCE = 4_000_000
 
 
-def rows_at_once(samples: int) -> int:
-    """Many samples of few rows, or few of many: memory stays the same."""
-    return max(_SAMPLES_AT_ONCE // samples, 1)
+def rows_at_once(samples: int, width: int = 1) -> int:
+    """Many samples of few rows, or few of many: memory stays the same, also for rows of great `width`."""
+    return max(min(_SAMPLES_AT_ONCE // samples, _NUMBERS_AT_ONCE // (samples * width)), 1)
 
 
 def importance_evidence(

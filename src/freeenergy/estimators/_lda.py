@@ -4,23 +4,35 @@ from __future__ import annotations
 
 import dataclasses
 import numbers
-from collections.abc import Iterator
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from scipy import sparse
-from scipy.special import gammaln, xlogy
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, DensityMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .._core import AbstractAlgorithm, Data, Evidence, Kind, bucket, map_rows, row_hashes
+from .._core import AbstractAlgorithm, Data, Evidence, Kind, bucket, map_rows
 from ..learning import EM, AllRows, CollapsedGibbs, fit
 from ..models import LatentDirichletAllocation as LatentDirichletAllocationModel
 from ..models._lda import Document
 from ._base import Shell, key_data, retold
+from ._documents import (
+    Corpus,
+    LengthLaw,
+    alike,
+    canonical_documents,
+    document_seeds,
+    entry_places,
+    incomplete_documents,
+    lengths_of,
+    log_orders,
+    observed,
+    observed_share,
+    ragged,
+)
 from ._importance import importance_evidence, rows_at_once
 from ._networks import seeded
 from ._validation import (
@@ -34,55 +46,9 @@ from ._validation import (
 
 # with fewer documents than this cores would wait for each other
 _WORTH_SPREADING = 512
-# below this a negative binomial distribution is a Poisson distribution to rounding
-_LEAST_EXCESS = 1e-12
 _DOCUMENTS_AT_ONCE = 64
 # draws of θ to fill in missing counts
 _CANDIDATES = 500
-# of the shares of columns, where counts are missing
-_SHARE_STEPS = 50
-
-
-def _places(X: Any) -> tuple[np.ndarray, np.ndarray]:
-    """The document of each entry, and its place in it."""
-    lengths = np.diff(X.indptr)
-    row = np.repeat(np.arange(X.shape[0]), lengths)
-    return row, np.arange(len(row)) - np.repeat(X.indptr[:-1], lengths)
-
-
-def _ragged(X: Any, width: int) -> tuple[np.ndarray, np.ndarray]:
-    """Words and counts of each document, padded to `width` with counts of zero."""
-    row, place = _places(X)
-    words = np.zeros((X.shape[0], width), np.int32)
-    counts = np.zeros((X.shape[0], width))
-    words[row, place] = X.indices
-    counts[row, place] = X.data
-    return words, counts
-
-
-def _document_hashes(X: Any) -> np.ndarray:
-    """A 64-bit number for each document that depends on its words and counts alone."""
-    entries = row_hashes(np.stack([X.indices.astype(float), X.data], axis=1))
-    # sums that wrap around do not depend on the order of the words
-    sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(entries, dtype=np.uint64)])
-    return sums[X.indptr[1:]] - sums[X.indptr[:-1]]
-
-
-def _document_seeds(X: Any) -> np.ndarray:
-    """A 32-bit seed for each document, to fold into a key."""
-    return (_document_hashes(X) >> np.uint64(32)).astype(np.uint32)
-
-
-def _canonical(X: Any, weight: np.ndarray | None) -> tuple[Any, np.ndarray]:
-    """The distinct documents with summed weights, in an order of their own, the shortest first."""
-    weight = np.ones(X.shape[0]) if weight is None else weight
-    used = np.flatnonzero(weight > 0)
-    hashes = _document_hashes(X)[used]
-    _, first, which = np.unique(hashes, return_index=True, return_inverse=True)
-    merged = np.bincount(which.ravel(), weights=weight[used])
-    # documents of one size are worked on together
-    order = np.argsort(np.diff(X.indptr)[used[first]], kind="stable")
-    return X[used[first[order]]], merged[order]
 
 
 def _start(X: Any, weight: np.ndarray, topics: int, key: Array) -> Array:
@@ -96,38 +62,29 @@ def _start(X: Any, weight: np.ndarray, topics: int, key: Array) -> Array:
     return jnp.asarray(X.shape[1] * (share * noise + 0.25 * chosen / length))
 
 
-def _width(distinct: int) -> int:
-    """A few sizes for the number of distinct words of a document, a factor of two apart."""
-    return max(16, 1 << (int(distinct) - 1).bit_length()) if distinct > 1 else 16
+def _over_documents(
+    function: Any, X: Any, model: Any, *args: Any, each: Any = None, samples: int | None = None
+) -> Any:
+    """`function(document, model, whether counts are missing, …)` for each row, with `each` of its own.
 
-
-def _incomplete(X: Any) -> np.ndarray:
-    """Which documents have missing counts."""
-    return np.bincount(_places(X)[0], np.isnan(X.data), minlength=X.shape[0]) > 0
-
-
-def _observed(X: Any) -> Any:
-    """`X` with zeros for what is missing."""
-    return sparse.csr_matrix((np.nan_to_num(X.data), X.indices, X.indptr), X.shape)
-
-
-def _groups(X: Any, holes: np.ndarray) -> Iterator[tuple[np.ndarray, int, bool]]:
-    """Documents of similar size, with or without `holes`: their numbers, a width for all, and which."""
-    widths = np.array([_width(n) for n in np.diff(X.indptr)], int)
-    for width, hole in sorted(set(zip(widths.tolist(), holes.tolist(), strict=True))):
-        yield np.flatnonzero((widths == width) & (holes == hole)), width, hole
-
-
-def _over_documents(function: Any, X: Any, model: Any, block: int, *args: Any, each: Any = None) -> Any:
-    """`function(document, model, whether counts are missing, …)` for each row, with `each` of its own."""
+    With `samples`, that many draws a document are held at once, and are the next argument.
+    """
     outs, order = [], []
-    for chosen, width, hole in _groups(X, _incomplete(X)):
-        documents = _ragged(X[chosen], width)
+    for chosen, width, hole in alike(X, incomplete_documents(X)):
+        documents = ragged(X[chosen], width)
         rows = documents if each is None else (documents, each[chosen])
-        outs.append(map_rows(function, rows, model, hole, *args, block=block))
+        block = _DOCUMENTS_AT_ONCE if samples is None else rows_at_once(samples, width)
+        more = args if samples is None else (samples, *args)
+        outs.append(map_rows(function, rows, model, hole, *more, block=block))
         order.append(chosen)
     back = np.argsort(np.concatenate(order))
     return jax.tree.map(lambda *parts: np.concatenate(parts)[back], *outs)
+
+
+def _log_rest(X: Any, law: LengthLaw) -> np.ndarray:
+    """What log p(counts) has more than log p(words in order | how many); missing counts as zero."""
+    X = observed(X)
+    return log_orders(X) + law.log_prob(lengths_of(X))
 
 
 def _concentration(document: Document, model: LatentDirichletAllocationModel, incomplete: bool) -> Array:
@@ -175,89 +132,6 @@ def _left_to_right(
 ) -> Array:
     words, real, key = document
     return model.left_to_right(words, real, particles, key=jax.random.wrap_key_data(key))
-
-
-def _lengths(X: Any) -> np.ndarray:
-    return np.asarray(X.sum(axis=1)).ravel()
-
-
-def _log_orders(X: Any) -> np.ndarray:
-    """log of the number of orders in which the words of each document could have come."""
-    ways = sparse.csr_matrix((gammaln(X.data + 1), X.indices, X.indptr), X.shape).sum(axis=1)
-    return gammaln(_lengths(X) + 1) - np.asarray(ways).ravel()
-
-
-class _Corpus:
-    """Names a matrix of counts, for a checkpoint."""
-
-    def __init__(self, X: Any) -> None:
-        entries = np.stack([X.indices.astype(float), X.data], axis=1)
-        self._name = f"{X.shape} {np.bitwise_xor.reduce(row_hashes(entries), initial=np.uint64(0)):016x}"
-
-    def identity(self) -> str:
-        return self._name
-
-
-def _observed_share(X: Any, weight: np.ndarray) -> np.ndarray:
-    """Which part of the words of each document one would expect among the columns that were observed.
-
-    The shares of the columns are those of a Poisson distribution for each entry whose mean is a number
-    for the document times a number for the column, iterated to maximum likelihood.
-    """
-    holes = sparse.csr_matrix((np.isnan(X.data).astype(float), X.indices, X.indptr), X.shape)
-    counts = _observed(X)
-    lengths, columns = _lengths(counts), weight @ counts
-    share = np.full(X.shape[1], 1 / X.shape[1])
-    seen = np.ones(X.shape[0])
-    for _ in range(_SHARE_STEPS if holes.nnz else 0):
-        seen = np.clip(1 - holes @ share, np.finfo(float).eps, 1.0)
-        rates = weight * lengths / seen
-        exposure = rates.sum() - rates @ holes
-        share = np.divide(columns, exposure, out=np.zeros_like(columns), where=exposure > 0)
-        share /= max(share.sum(), np.finfo(float).tiny)
-    return seen
-
-
-class LengthLaw(NamedTuple):
-    """A negative binomial distribution: a Poisson whose mean varies with variance `excess` · mean².
-
-    Attributes:
-        mean: of the lengths.
-        excess: zero for a Poisson distribution.
-
-    >>> law = LengthLaw(2.0, 0.5)
-    >>> round(float(np.exp(law.log_prob(np.arange(200))).sum()), 6)
-    1.0
-    """
-
-    mean: float
-    excess: float
-
-    @classmethod
-    def of(cls, lengths: np.ndarray, weight: np.ndarray, seen: np.ndarray | float = 1.0) -> LengthLaw:
-        """The law with the mean and the variance of `lengths`; a Poisson where they vary less.
-
-        Where only a part of each document was `seen`, `lengths` are those of the parts.
-        """
-        # where there is no word at all, half a word
-        mean = max(float(weight @ lengths), 0.5) / float(np.sum(weight * seen))
-        expected = mean * np.broadcast_to(seen, lengths.shape)
-        excess = weight @ ((lengths - expected) ** 2 - expected) / (weight @ expected**2)
-        return cls(mean, max(float(excess), 0.0))
-
-    def log_prob(self, length: np.ndarray) -> np.ndarray:
-        """log p of each length."""
-        if self.excess < _LEAST_EXCESS:
-            return xlogy(length, self.mean) - self.mean - gammaln(length + 1)
-        size, share = 1 / self.excess, 1 / (1 + self.excess * self.mean)
-        ways = gammaln(length + size) - gammaln(size) - gammaln(length + 1)
-        return ways + size * np.log(share) + length * np.log1p(-share)
-
-    def sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
-        """`n` lengths."""
-        if self.excess < _LEAST_EXCESS:
-            return rng.poisson(self.mean, n)
-        return rng.poisson(self.mean * self.excess * rng.gamma(1 / self.excess, size=n))
 
 
 class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, Shell):
@@ -374,21 +248,21 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         """
         self._check_parameters()
         X = self._counts(X, reset=True)
-        X, weight = _canonical(X, check_weight(X, sample_weight))
+        X, weight = canonical_documents(X, check_weight(X, sample_weight))
         holes = np.bincount(X.indices, np.isnan(X.data), minlength=X.shape[1])
         refuse_columns(holes == X.shape[0], getattr(self, "feature_names_in_", None))
         key = random_key(self.random_state)
         self.seed_ = np.asarray(jax.random.bits(key, dtype="uint32"))
         start_key, fit_key = jax.random.split(key)
         prior = 1 / self.n_topics
-        known = _observed(X)
-        self.length_law_ = LengthLaw.of(_lengths(known), weight, _observed_share(X, weight))
+        known = observed(X)
+        law = LengthLaw.of(lengths_of(known), weight, observed_share(X, weight))
         model = LatentDirichletAllocationModel(
             jnp.full(self.n_topics, float(self.alpha or prior)),
             jnp.asarray(float(self.eta or prior)),
             _start(known, weight, self.n_topics, start_key),
-            mean_length=jnp.asarray(self.length_law_.mean),
-            excess=jnp.asarray(self.length_law_.excess),
+            mean_length=jnp.asarray(law.mean),
+            excess=jnp.asarray(law.excess),
         )
         learner = EM(tol=self.tol) if self.learner is None else self.learner
         if isinstance(learner, CollapsedGibbs):
@@ -399,7 +273,7 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
             data = self._documents(X, weight)
         # variational learning knows of words in their order, given how many
         told = not isinstance(learner, CollapsedGibbs)
-        rest = float(np.average(self._log_rest(X), weights=weight)) if told else 0.0
+        rest = float(np.average(_log_rest(X, law), weights=weight)) if told else 0.0
         result = fit(
             model,
             learner,
@@ -407,7 +281,7 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
             key=fit_key,
             max_iter=self.max_iter,
             progress=self._progress(offset=rest),
-            checkpoint=self._checkpoint(_Corpus(X)),
+            checkpoint=self._checkpoint(Corpus(X)),
         )
         self._keep(retold(dataclasses.replace(result, state=None), offset=rest))
         return self
@@ -418,7 +292,7 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
     @staticmethod
     def _documents(X: Any, weight: np.ndarray) -> Data:
         width = bucket(int(np.diff(X.indptr).max(initial=1)))
-        return Data.of(_ragged(X, width), weight)
+        return Data.of(ragged(X, width), weight)
 
     def _documents_for_all_cores(self, X: Any, weight: np.ndarray) -> Data:
         # each core gets documents of every size
@@ -449,7 +323,7 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
 
     def transform(self, X: Any) -> np.ndarray:
         """The expected shares of the topics in each document."""
-        gamma = _over_documents(_concentration, self._validated(X), self.model_, _DOCUMENTS_AT_ONCE)
+        gamma = _over_documents(_concentration, self._validated(X), self.model_)
         return gamma / gamma.sum(axis=1, keepdims=True)
 
     def evidence(self, X: Any) -> Evidence:
@@ -457,24 +331,13 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         X = self._validated(X)
         samples = self.importance_samples
         if samples is None:
-            nats = _over_documents(_bound, X, self.model_, _DOCUMENTS_AT_ONCE)
+            nats = _over_documents(_bound, X, self.model_)
             stderr = np.zeros(len(nats))
         else:
             nats, stderr = _over_documents(
-                _importance,
-                X,
-                self.model_,
-                rows_at_once(samples),
-                samples,
-                self.seed_,
-                each=_document_seeds(X),
+                _importance, X, self.model_, self.seed_, each=document_seeds(X), samples=samples
             )
-        return Evidence(nats + self._log_rest(X), stderr, Kind.LOWER)
-
-    def _log_rest(self, X: Any) -> np.ndarray:
-        """What log p(counts) has more than log p(words in order | how many); missing counts as zero."""
-        X = _observed(X)
-        return _log_orders(X) + self.length_law_.log_prob(_lengths(X))
+        return Evidence(nats + _log_rest(X, self.length_law_), stderr, Kind.LOWER)
 
     def left_to_right(self, X: Any, n_particles: int = 20, random_state: Any = None) -> Evidence:
         """log p(counts) of each document by sampling: closer than `evidence`, and slower.
@@ -499,7 +362,7 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
                 "The 'n_particles' of LatentDirichletAllocation.left_to_right must be an int in the range "
                 f"[2, inf). Got {n_particles!r} instead."
             )
-        lengths = _lengths(X).astype(int)
+        lengths = lengths_of(X).astype(int)
         widths = np.array([bucket(int(n)) for n in lengths])
         keys = key_data(random_key(random_state), len(lengths))
         logs = np.empty((len(lengths), n_particles))
@@ -516,7 +379,7 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         mass = np.exp(logs - top)
         mean = mass.mean(axis=1)
         stderr = mass.std(axis=1, ddof=1) / (mean * np.sqrt(n_particles))
-        return Evidence(np.log(mean) + top[:, 0] + self._log_rest(X), stderr, Kind.LOWER)
+        return Evidence(np.log(mean) + top[:, 0] + _log_rest(X, self.length_law_), stderr, Kind.LOWER)
 
     def score_samples(self, X: Any) -> np.ndarray:
         """A lower bound on log p(counts) of each document, in nats."""
@@ -534,7 +397,7 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
                 "LatentDirichletAllocation.perplexity takes no NaN: it is about whole documents. "
                 "Use 'evidence' instead."
             )
-        bound = _over_documents(_bound, X, self.model_, _DOCUMENTS_AT_ONCE)
+        bound = _over_documents(_bound, X, self.model_)
         return float(np.exp(-bound.sum() / X.sum()))
 
     def sample(
@@ -565,23 +428,27 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
     def impute(self, X: Any) -> Any:
         """`X` with each missing count replaced by its mean given the others; sparse if `X` is."""
         X_ = self._validated(X)
-        filled = self._filled(_complete_mean, X_, _document_seeds(X_), self.seed_)
+        filled = self._filled(_complete_mean, X_, document_seeds(X_), self.seed_)
         return filled if sparse.issparse(X) else filled.toarray()
 
     def _filled(self, function: Any, X: Any, each: np.ndarray, *args: Any) -> Any:
         """`X` with `function` of each document that has missing counts, and of `each`, in their place."""
-        row, place = _places(X)
+        row, place = entry_places(X)
         samples = self.importance_samples or _CANDIDATES
-        for chosen, width, hole in _groups(X, _incomplete(X)):
+        for chosen, width, hole in alike(X, incomplete_documents(X)):
             if not hole:
                 continue
-            rows = _ragged(X[chosen], width), each[chosen]
-            counts = map_rows(function, rows, self.model_, samples, *args, block=rows_at_once(samples))
-            numbers = np.zeros(X.shape[0], int)
-            numbers[chosen] = np.arange(len(chosen))
+            rows = ragged(X[chosen], width), each[chosen]
+            block = rows_at_once(samples, width)
+            counts = map_rows(function, rows, self.model_, samples, *args, block=block)
             here = np.isnan(X.data) & np.isin(row, chosen)
-            X.data[here] = counts[numbers[row[here]], place[here]]
+            X.data[here] = counts[np.searchsorted(chosen, row[here]), place[here]]
         return X
+
+    @property
+    def length_law_(self) -> LengthLaw:
+        """How long documents are."""
+        return LengthLaw(float(self.model_.mean_length), float(self.model_.excess))
 
     @property
     def components_(self) -> np.ndarray:

@@ -23,7 +23,8 @@ _MOST_STEPS = 200
 _MOST_STEPS_LEARNING = 30
 # a step of γ this much shortened has come to rest
 _LEAST_SHARE = 1e-4
-_LEAST_EXCESS = 1e-12
+# below this a negative binomial distribution is a Poisson distribution to rounding
+LEAST_EXCESS = 1e-12
 _TOGETHER = 8
 # words per column up to which a product with a dense matrix is faster than a sum at scattered places
 _DENSE = 64
@@ -253,7 +254,7 @@ class LatentDirichletAllocation(AbstractExpectationMaximisation[Array], Abstract
         missing = jnp.isnan(counts)
         n, seen = jnp.nansum(counts), self.topics().T[words] @ theta
         # a Gamma variable of this mean and shape; nearly none of its variance is left where ε is zero
-        shape = 1 / jnp.maximum(self.excess, _LEAST_EXCESS) + n
+        shape = 1 / jnp.maximum(self.excess, LEAST_EXCESS) + n
         noise = jax.random.gamma(rate_key, shape) / shape
         rate = self._rate(n, jnp.sum(jnp.where(missing, seen, 0))) * noise
         drawn = jax.random.poisson(count_key, rate * seen).astype(seen.dtype)

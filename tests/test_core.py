@@ -432,6 +432,18 @@ def test_no_home_directory_is_no_error(monkeypatch, platform):
         jax.config.update("jax_compilation_cache_dir", chosen)
 
 
+@pytest.mark.parametrize(("version", "threads"), [("0.10.2", "4"), ("0.11.0", "4"), ("0.11.1", None)])
+def test_old_jax_gets_threads_to_spare(monkeypatch, version, threads):
+    monkeypatch.setattr(_settings.metadata, "version", lambda name: version)
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    monkeypatch.delenv("NPROC", raising=False)
+    _settings.configure()
+    assert os.environ.get("NPROC") == threads
+    monkeypatch.setenv("NPROC", "3")
+    _settings.configure()
+    assert os.environ["NPROC"] == "3"
+
+
 def test_cache_directory(monkeypatch, tmp_path):
     monkeypatch.setattr(Path, "home", lambda: tmp_path)
     monkeypatch.setattr(sys, "platform", "linux")

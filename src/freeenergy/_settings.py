@@ -8,10 +8,13 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 _LEAST_THREADS = 4
+# of jaxlib, from which on batched LAPACK calls do not wait for other threads
+_NO_WAITING = (0, 11, 1)
 # as devices; a pass over blocks of rows gains little from more
 _MOST_CORES = 8
 # variables of the environment that were set for JAX, with what they were before
@@ -27,11 +30,12 @@ def configure() -> None:
     Each core becomes a device (a power of two of them, at most eight), among which `Data.spread` divides
     rows: XLA itself shares only operations that are large.
 
-    JAX's batched LAPACK calls wait inside a thread of XLA's pool for other threads of that pool: where
-    as many of them run at once as there are threads, all wait for ever.  On machines with few cores
-    the pool is therefore made larger (XLA reads its size from NPROC when it starts).
+    In older JAX batched LAPACK calls wait inside a thread of XLA's pool for other threads of that pool:
+    where as many of them run at once as there are threads, all wait for ever.  On machines with few
+    cores the pool is therefore made larger (XLA reads its size from NPROC when it starts).
     """
-    os.environ.setdefault("NPROC", str(max(_LEAST_THREADS, os.cpu_count() or 1)))
+    if _version_of_jaxlib() < _NO_WAITING:
+        os.environ.setdefault("NPROC", str(max(_LEAST_THREADS, os.cpu_count() or 1)))
     settings: dict[str, Any] = {"jax_enable_x64": True}
     several = "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", "")
     if not several and not _chosen("jax_num_cpu_devices", -1):
@@ -69,6 +73,11 @@ def _chosen(name: str, default: Any) -> bool:
     """Whether the user has set it: in the environment, or in JAX itself."""
     jax = sys.modules.get("jax")
     return name.upper() in os.environ if jax is None else jax.config.values[name] != default
+
+
+def _version_of_jaxlib() -> tuple[int, ...]:
+    """The first three numbers of the version that is installed; nothing is imported."""
+    return tuple(int(part) for part in metadata.version("jaxlib").split(".")[:3] if part.isdigit())
 
 
 def _cache_directory() -> Path:

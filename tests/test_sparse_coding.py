@@ -8,7 +8,12 @@ from scipy import integrate, optimize, stats
 from sklearn.linear_model import Lasso
 
 import freeenergy as fe
-from freeenergy.inference import importance_draws, importance_estimate, self_normalised_mean
+from freeenergy.inference import (
+    importance_draws,
+    importance_estimate,
+    importance_resample,
+    self_normalised_mean,
+)
 from freeenergy.learning import EM, fit
 from freeenergy.models import AbstractSource, CauchySource, LaplaceSource, LogCoshSource, SparseCoding
 
@@ -249,6 +254,28 @@ def test_importance_sampling_against_quadrature(name):
         found, error = self_normalised_mean(log_weights, draws)
         if name != "cauchy":
             assert (np.abs(found - joint @ x / exact) < 5 * error + 0.01).all()
+
+
+def test_importance_resampling_draws_from_the_posterior():
+    """Of a source of two dimensions seen through one: means and shares beside a sum over a grid."""
+    c, mean, precision = np.array([[0.9, 0.5]]), np.array([0.2]), 10.0
+    model = SparseCoding(jnp.asarray(c), jnp.asarray(mean), jnp.array(precision), SOURCES["laplace"])
+    axis = np.linspace(-12, 12, 601)
+    x = np.stack(np.meshgrid(axis, axis, indexing="ij"), axis=-1).reshape(-1, 2)
+    y = np.array([1.5])
+    joint = density(SOURCES["laplace"], x).prod(axis=1)
+    joint = joint * stats.norm.pdf((x @ c.T + mean - y)[:, 0], scale=precision**-0.5)
+    posterior = joint / joint.sum()
+    draw = jax.jit(
+        jax.vmap(
+            lambda k: importance_resample(model, model.recognition, jnp.asarray(y), samples=200, key=k)
+        )
+    )
+    draws = np.asarray(draw(jax.random.split(jax.random.key(0), 4000)))
+    for value in (lambda z: z[:, 0], lambda z: z[:, 1], lambda z: 1.0 * (z[:, 0] > z[:, 1])):
+        error = value(draws).std() / np.sqrt(len(draws))
+        # resampling is biased by about a part in 200 of the spread
+        assert abs(value(draws).mean() - posterior @ value(x)) < 5 * error + 0.01
 
 
 @pytest.mark.slow

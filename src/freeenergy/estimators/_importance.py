@@ -1,9 +1,10 @@
-"""Evidence by importance sampling, for every model with an energy and a recognition."""
+"""Evidence and missing entries by importance sampling, for every model with an energy and a recognition."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import jax
 import numpy as np
 from jax import Array
 
@@ -27,6 +28,18 @@ def importance_evidence(
     weights = importance_log_weights(model, recognition, row, samples=samples, key=seeded(seed, row_seed))
     estimate = importance_estimate(weights)
     return estimate.log_mean, estimate.stderr
+
+
+def complete_mean(pair: tuple[Any, Array], model: Any, samples: int, seed: Array) -> Array:
+    """A row with the means of what is missing, by `samples` draws."""
+    row, row_seed = pair
+    return model.complete_mean(row, samples=samples, key=seeded(seed, row_seed))
+
+
+def complete_sample(pair: tuple[Any, Array], model: Any, samples: int) -> Array:
+    """A row with draws of what is missing, each one of `samples`."""
+    row, key = pair
+    return model.complete_sample(row, samples=samples, key=jax.random.wrap_key_data(key))
 
 
 def _importance(pair: tuple[Array, Array], model: Any, samples: int, seed: Array) -> tuple[Array, Array]:

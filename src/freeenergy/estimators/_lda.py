@@ -33,8 +33,7 @@ from ._documents import (
     observed_share,
     ragged,
 )
-from ._importance import importance_evidence, rows_at_once
-from ._networks import seeded
+from ._importance import complete_mean, complete_sample, importance_evidence, rows_at_once
 from ._validation import (
     check_instance,
     check_int,
@@ -106,20 +105,6 @@ def _importance(
     return importance_evidence(
         model, model.recognition(incomplete=incomplete), document, samples, seed, row_seed
     )
-
-
-def _complete_mean(
-    pair: tuple[Document, Array], model: LatentDirichletAllocationModel, samples: int, seed: Array
-) -> Array:
-    document, row_seed = pair
-    return model.complete_mean(document, samples=samples, key=seeded(seed, row_seed))
-
-
-def _complete_sample(
-    pair: tuple[Document, Array], model: LatentDirichletAllocationModel, samples: int
-) -> Array:
-    document, key = pair
-    return model.complete_sample(document, samples=samples, key=jax.random.wrap_key_data(key))
 
 
 def _draw(pair: tuple[Array, Array], model: LatentDirichletAllocationModel) -> Array:
@@ -416,7 +401,7 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
             X = self._validated(given)
             draws: Any = sparse.vstack([X] * int(n), format="csr")
             keys = key_data(key, draws.shape[0])
-            filled = self._filled(_complete_sample, draws, keys).toarray()
+            filled = self._filled(complete_sample, draws, keys).toarray()
             return filled if n == 1 else filled.reshape(int(n), *X.shape)
         if length is None:
             length = self.length_law_.sample(
@@ -428,7 +413,7 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
     def impute(self, X: Any) -> Any:
         """`X` with each missing count replaced by its mean given the others; sparse if `X` is."""
         X_ = self._validated(X)
-        filled = self._filled(_complete_mean, X_, document_seeds(X_), self.seed_)
+        filled = self._filled(complete_mean, X_, document_seeds(X_), self.seed_)
         return filled if sparse.issparse(X) else filled.toarray()
 
     def _filled(self, function: Any, X: Any, each: np.ndarray, *args: Any) -> Any:

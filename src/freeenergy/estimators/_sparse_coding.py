@@ -15,8 +15,7 @@ from ..learning import EM, fit
 from ..models import AbstractSource, LaplaceSource
 from ..models import SparseCoding as SparseCodingModel
 from ._base import AbstractDensity, _complete_mean, _complete_sample, draw_rows, key_data
-from ._importance import importance_bound, rows_at_once
-from ._networks import seeded
+from ._importance import complete_mean, complete_sample, importance_bound, rows_at_once
 from ._rows import Rows
 from ._starts import RandomRows
 from ._validation import check_instance, check_int, check_real
@@ -26,18 +25,6 @@ _START_PRECISION = 10.0
 
 def _log_evidence(row: Array, model: SparseCodingModel) -> Array:
     return model.log_evidence(row)
-
-
-def _importance_mean(
-    pair: tuple[Array, Array], model: SparseCodingModel, samples: int, seed: Array
-) -> Array:
-    row, row_seed = pair
-    return model.importance_mean(row, samples=samples, key=seeded(seed, row_seed))
-
-
-def _importance_sample(pair: tuple[Array, Array], model: SparseCodingModel, samples: int) -> Array:
-    row, key = pair
-    return model.importance_sample(row, samples=samples, key=jax.random.wrap_key_data(key))
 
 
 def _mode(row: Array, model: SparseCodingModel) -> Array:
@@ -138,13 +125,13 @@ class SparseCoding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AbstractDe
         if samples is None:
             return map_rows(_complete_mean, z, self.model_, block=256)
         block = rows_at_once(samples)
-        return map_rows(_importance_mean, (z, seeds), self.model_, samples, self.seed_, block=block)
+        return map_rows(complete_mean, (z, seeds), self.model_, samples, self.seed_, block=block)
 
     def _fill_sample(self, z: np.ndarray, *, key: Array) -> np.ndarray:
         rows, samples = (z, key_data(key, len(z))), self.importance_samples
         if samples is None:
             return map_rows(_complete_sample, rows, self.model_, block=256)
-        return map_rows(_importance_sample, rows, self.model_, samples, block=rows_at_once(samples))
+        return map_rows(complete_sample, rows, self.model_, samples, block=rows_at_once(samples))
 
     def transform(self, X: Any) -> np.ndarray:
         """The most probable sources of each row: the sparse code."""

@@ -17,8 +17,8 @@ from ..distributions import Gaussian
 from ..learning import FreeEnergy, Gradient, fit
 from ..models import AbstractEmission, BernoulliEmission, GaussianEmission, mlp_vae
 from ._base import AbstractDensity, draw_rows, key_data
-from ._importance import importance_bound
-from ._networks import adam, cast, seeded, split_rows
+from ._importance import complete_mean, complete_sample, importance_bound
+from ._networks import adam, cast, split_rows
 from ._rows import Rows, Scaling
 from ._validation import check_instance, check_int, check_real
 
@@ -29,16 +29,6 @@ def _code(row: Array, model: models.VAE) -> Array:
     q = model.recognise(row)
     assert isinstance(q, Gaussian)
     return q.mean
-
-
-def _complete_mean(pair: tuple[Array, Array], model: models.VAE, seed: Array) -> Array:
-    row, row_seed = pair
-    return model.complete_mean(row, samples=_COMPLETION_SAMPLES, key=seeded(seed, row_seed))
-
-
-def _complete_sample(pair: tuple[Array, Array], model: models.VAE) -> Array:
-    row, key = pair
-    return model.complete_sample(row, samples=_COMPLETION_SAMPLES, key=jax.random.wrap_key_data(key))
 
 
 class VAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AbstractDensity):
@@ -177,10 +167,12 @@ class VAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AbstractDensity):
         return draw_rows(self.model_, n, key)
 
     def _fill_mean(self, z: np.ndarray, seeds: np.ndarray) -> np.ndarray:
-        return map_rows(_complete_mean, (z, seeds), self.model_, self.seed_, block=64)
+        return map_rows(complete_mean, (z, seeds), self.model_, _COMPLETION_SAMPLES, self.seed_, block=64)
 
     def _fill_sample(self, z: np.ndarray, *, key: Array) -> np.ndarray:
-        return map_rows(_complete_sample, (z, key_data(key, len(z))), self.model_, block=64)
+        return map_rows(
+            complete_sample, (z, key_data(key, len(z))), self.model_, _COMPLETION_SAMPLES, block=64
+        )
 
     def transform(self, X: Any) -> np.ndarray:
         """The mean of q(z | x)."""

@@ -86,6 +86,7 @@ from ._recognition import (
     free_energy,
     importance_draws,
     importance_log_weights,
+    importance_resample,
     importance_weighted_bound,
 )
 
@@ -151,6 +152,7 @@ __all__ = [
     "importance_draws",
     "importance_estimate",
     "importance_log_weights",
+    "importance_resample",
     "importance_weighted_bound",
     "linear_schedule",
     "log_partition_by_enumeration",

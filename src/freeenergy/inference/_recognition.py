@@ -187,3 +187,12 @@ def importance_draws(
         return z, -model.energy(x, z) - q.log_prob(z)
 
     return jax.vmap(draw)(jax.random.split(key, samples))
+
+
+def importance_resample(
+    model: Any, recognition: AbstractRecognition, x: Any, *, samples: int, key: Array
+) -> Array:
+    """A draw from about p(z | x): one of `samples` draws from q(z | x), chosen by its weight."""
+    propose, choose = jax.random.split(key)
+    draws, log_weights = importance_draws(model, recognition, x, samples=samples, key=propose)
+    return draws[jax.random.categorical(choose, log_weights)]

@@ -12,7 +12,7 @@ from jax.scipy.special import digamma, gammaln, polygamma
 
 from .._core import buffer, parameter, positive
 from ..distributions import Dirichlet
-from ..inference import Amortised, importance_draws
+from ..inference import Amortised, importance_draws, importance_resample, self_normalised_mean
 from ._base import AbstractExpectationMaximisation, AbstractRegularised
 
 Document = tuple[Array, Array]
@@ -242,15 +242,14 @@ class LatentDirichletAllocation(AbstractExpectationMaximisation[Array], Abstract
         recognition = self.recognition(incomplete=True)
         thetas, log_weights = importance_draws(self, recognition, document, samples=samples, key=key)
         means = jax.vmap(lambda seen: seen * self._responses(seen, counts, True))(thetas @ factors.T)
-        return jnp.where(jnp.isnan(counts), jax.nn.softmax(log_weights) @ means, counts)
+        return jnp.where(jnp.isnan(counts), self_normalised_mean(log_weights, means)[0], counts)
 
     def complete_sample(self, document: Document, *, samples: int, key: Array) -> Array:
         """The counts, the missing ones drawn given the others, with θ by importance resampling."""
         words, counts = document
-        propose, choose, rate_key, count_key = jax.random.split(key, 4)
+        share_key, rate_key, count_key = jax.random.split(key, 3)
         recognition = self.recognition(incomplete=True)
-        thetas, log_weights = importance_draws(self, recognition, document, samples=samples, key=propose)
-        theta = thetas[jax.random.categorical(choose, log_weights)]
+        theta = importance_resample(self, recognition, document, samples=samples, key=share_key)
         missing = jnp.isnan(counts)
         n, seen = jnp.nansum(counts), self.topics().T[words] @ theta
         # a Gamma variable of this mean and shape; nearly none of its variance is left where ε is zero

@@ -14,7 +14,7 @@ from jax.scipy.special import gammaln
 
 from .._core import LOG_2PI, buffer, cholesky, log_det_cholesky, parameter, positive
 from ..distributions import AbstractDistribution, Full, Gaussian
-from ..inference import Amortised, importance_draws
+from ..inference import Amortised, importance_draws, importance_resample, self_normalised_mean
 from ._base import AbstractExpectationMaximisation
 
 _MOST_STEPS = 2000
@@ -382,29 +382,30 @@ class SparseCoding(AbstractExpectationMaximisation[SparseStatistics]):
         noise = jax.random.normal(noise_key, self.mean.shape) / jnp.sqrt(self.precision)
         return self.dictionary @ x + self.mean + noise
 
-    def complete_mean(self, y: Array) -> Array:
-        """`y` with each NaN replaced by what the most probable sources say."""
-        return jnp.where(jnp.isnan(y), self.dictionary @ self.mode(y) + self.mean, y)
+    def complete_mean(self, y: Array, *, samples: int | None = None, key: Array | None = None) -> Array:
+        """`y` with each NaN replaced by what the most probable sources say.
 
-    def complete_sample(self, y: Array, *, key: Array) -> Array:
-        """`y` with the NaN entries drawn, with sources from the approximate posterior."""
+        With `samples` and a `key`, by its mean given what is observed, by importance sampling.
+        """
+        if samples is None or key is None:
+            x = self.mode(y)
+        else:
+            draws, log_weights = importance_draws(self, self.recognition, y, samples=samples, key=key)
+            x, _ = self_normalised_mean(log_weights, draws)
+        return jnp.where(jnp.isnan(y), self.dictionary @ x + self.mean, y)
+
+    def complete_sample(self, y: Array, *, samples: int | None = None, key: Array) -> Array:
+        """`y` with the NaN entries drawn, with sources from the approximate posterior.
+
+        With `samples`, sources are drawn by importance resampling.
+        """
         source_key, noise_key = jax.random.split(key)
-        x = self.posterior(y).sample(key=source_key)
+        if samples is None:
+            x = self.posterior(y).sample(key=source_key)
+        else:
+            x = importance_resample(self, self.recognition, y, samples=samples, key=source_key)
         noise = jax.random.normal(noise_key, y.shape) / jnp.sqrt(self.precision)
         return jnp.where(jnp.isnan(y), self.dictionary @ x + self.mean + noise, y)
-
-    def importance_mean(self, y: Array, *, samples: int, key: Array) -> Array:
-        """`y` with each NaN replaced by its mean given what is observed, by importance sampling."""
-        x, log_weights = importance_draws(self, self.recognition, y, samples=samples, key=key)
-        return jnp.where(jnp.isnan(y), self.dictionary @ (jax.nn.softmax(log_weights) @ x) + self.mean, y)
-
-    def importance_sample(self, y: Array, *, samples: int, key: Array) -> Array:
-        """`y` with the NaN entries drawn, with sources by importance resampling."""
-        propose, choose, emit = jax.random.split(key, 3)
-        x, log_weights = importance_draws(self, self.recognition, y, samples=samples, key=propose)
-        chosen = x[jax.random.categorical(choose, log_weights)]
-        noise = jax.random.normal(emit, y.shape) / jnp.sqrt(self.precision)
-        return jnp.where(jnp.isnan(y), self.dictionary @ chosen + self.mean + noise, y)
 
 
 def _inverse(factor: Array) -> Array:

@@ -13,7 +13,16 @@ from jax import Array
 
 from .._core import LOG_2PI, parameter, positive
 from ..distributions import AbstractDistribution, Bernoulli, Diagonal, Gaussian
-from ..inference import AbstractExpectation, Amortised, Pathwise, Split, free_energy, importance_draws
+from ..inference import (
+    AbstractExpectation,
+    Amortised,
+    Pathwise,
+    Split,
+    free_energy,
+    importance_draws,
+    importance_resample,
+    self_normalised_mean,
+)
 from ..nn import mlp
 
 
@@ -180,21 +189,16 @@ class VAE(eqx.Module):
         latent, emit = jax.random.split(key)
         return self.emission.sample(self.decoder(self.prior.sample(key=latent)), key=emit)
 
-    def posterior_samples(self, x: Array, *, samples: int, key: Array) -> tuple[Array, Array]:
-        """Draws from q(z | x), and importance weights (of sum one) that correct them to p(z | x)."""
-        draws, log_weights = importance_draws(self, self.recognition, x, samples=samples, key=key)
-        return draws, jax.nn.softmax(log_weights)
-
     def complete_mean(self, x: Array, *, samples: int, key: Array) -> Array:
         """`x` with each NaN replaced by its mean given what is observed, by importance sampling."""
-        codes, weights = self.posterior_samples(x, samples=samples, key=key)
-        return jnp.where(jnp.isnan(x), weights @ jax.vmap(self.reconstruct)(codes), x)
+        codes, log_weights = importance_draws(self, self.recognition, x, samples=samples, key=key)
+        mean, _ = self_normalised_mean(log_weights, jax.vmap(self.reconstruct)(codes))
+        return jnp.where(jnp.isnan(x), mean, x)
 
     def complete_sample(self, x: Array, *, samples: int, key: Array) -> Array:
         """`x` with the NaN entries drawn given the observed ones, by importance resampling."""
-        propose, choose, emit = jax.random.split(key, 3)
-        codes, weights = self.posterior_samples(x, samples=samples, key=propose)
-        z = codes[jax.random.categorical(choose, jnp.log(weights))]
+        latent, emit = jax.random.split(key)
+        z = importance_resample(self, self.recognition, x, samples=samples, key=latent)
         return jnp.where(jnp.isnan(x), self.emission.sample(self.decoder(z), key=emit), x)
 
 

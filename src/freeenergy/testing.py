@@ -109,10 +109,10 @@ class _Axis(NamedTuple):
     def of(cls, draws: np.ndarray, size: int) -> _Axis:
         """Points that hold nearly all mass: evenly spaced, or denser in the middle where tails are long."""
         low, high = draws.min(), draws.max()
-        # draws give way to the bulk: a few far draws would make the grid too coarse
         half = 1.4 * (high - low) / 2
         lower, middle, upper = np.quantile(draws, [0.25, 0.5, 0.75])
         reach = half / max(upper - lower, 1e-9 * half)
+        # a few far draws would make an even grid too coarse for the bulk
         bend = np.arcsinh(reach) if reach > _LONG_TAILS else 1e-6
         centre = middle if reach > _LONG_TAILS else (low + high) / 2
 

@@ -40,7 +40,7 @@ from ._parameters import (
     unconstrain,
     unit_interval,
 )
-from ._progress import AbstractProgress, progress_bar, silent
+from ._progress import OBJECTIVES, AbstractProgress, progress_bar, silent
 from ._random import uniform
 from ._records import Evidence, Fit, Kind
 from ._stream import Stream, streaming
@@ -48,6 +48,7 @@ from ._sums import sum_over_blocks
 
 __all__ = [
     "LOG_2PI",
+    "OBJECTIVES",
     "AbstractAlgorithm",
     "AbstractProgress",
     "Checkpoint",

@@ -7,6 +7,9 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
+# measures of a fit that are told in other units where data are rescaled
+OBJECTIVES = ("objective", "validation")
+
 
 class AbstractProgress(abc.ABC):
     """Shows how far the loop is; a context manager."""
@@ -61,10 +64,7 @@ class _Bar(AbstractProgress):
         self._rich.start()
 
     def update(self, n_iter: int, metrics: dict[str, float]) -> None:
-        shown = {
-            name: value - self._offset * (name in ("objective", "validation"))
-            for name, value in metrics.items()
-        }
+        shown = {name: value - self._offset * (name in OBJECTIVES) for name, value in metrics.items()}
         text = "  ".join(f"{name} {value:.5g}" for name, value in shown.items())
         self._rich.update(self._task, completed=n_iter, metrics=text)
 

@@ -18,6 +18,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from .._core import (
+    OBJECTIVES,
     AbstractAlgorithm,
     Checkpoint,
     Evidence,
@@ -94,7 +95,7 @@ def final_objective(result: Fit) -> float:
 def retold(result: Fit, *, share: float = 1.0, offset: float = 0.0) -> Fit:
     """A fit whose objectives are told in other units: `share` times what they were, less `offset`."""
     history = {
-        name: values * share - offset if name in ("objective", "validation") else values
+        name: values * share - offset if name in OBJECTIVES else values
         for name, values in result.history.items()
     }
     return dataclasses.replace(result, history=history)

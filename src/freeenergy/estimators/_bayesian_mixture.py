@@ -17,9 +17,9 @@ from ..learning._em import expect_all
 from ..models import BayesianMixture as BayesianMixtureModel
 from ..models._mixture import MixtureStatistics
 from ._base import best_of
-from ._mixture import AbstractMixture, start_model
+from ._mixture import AbstractMixture
 from ._rows import Rows, Scaling
-from ._starts import AbstractStart
+from ._starts import AbstractStart, start_model
 from ._validation import check_instance, check_int, check_real
 
 

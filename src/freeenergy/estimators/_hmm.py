@@ -33,10 +33,9 @@ from ..models import (
 )
 from ._base import best_of, key_data
 from ._markov import concentration
-from ._mixture import _LLOYD_STEPS, start_model
 from ._rows import Scaling, canonical_rows
 from ._sequence import AbstractSequenceDensity, Sequences
-from ._starts import AbstractStart, PlusPlus, at_known
+from ._starts import LLOYD_STEPS, AbstractStart, PlusPlus, at_known, start_model
 from ._support import discrete_columns
 from ._validation import check_instance, check_int, check_real, random_key
 
@@ -282,7 +281,7 @@ class HMM(AbstractSequenceDensity):
         units = (jnp.asarray(near.shift), jnp.asarray(near.scale))
         prototype = self.family.prototype(rows.x) if isinstance(self.family, type) else self.family
         # centres that the user gives are where the fit begins
-        lloyd = jnp.asarray(0 if isinstance(self.init, np.ndarray) else _LLOYD_STEPS, jnp.int32)
+        lloyd = jnp.asarray(0 if isinstance(self.init, np.ndarray) else LLOYD_STEPS, jnp.int32)
         for restart in jax.random.split(key, self.n_init):
             start_key, fit_key = jax.random.split(restart)
             centres = self._centres(flat, near, data, start_key)
@@ -376,7 +375,7 @@ class HMM(AbstractSequenceDensity):
                 key=jax.random.fold_in(key, number),
             )
             own = Data(flat.x, weight, flat.rows, flat.incomplete)
-            lloyd = jnp.asarray(_LLOYD_STEPS, jnp.int32)
+            lloyd = jnp.asarray(LLOYD_STEPS, jnp.int32)
             parts.append(start_model(prototype, own, centres, *units, lloyd))
         stacked = jax.tree.map(
             lambda *leaves: jnp.stack(leaves) if np.ndim(leaves[0]) else leaves[0], *parts
@@ -496,7 +495,7 @@ def _regressions(
         fresh = _least_squares(y[part], z[part], weight[part], whole, 1.0)
         W = np.concatenate([W, fresh[None]])
         gaps = _misfits(y, z, W).min(axis=1)
-    for _ in range(_LLOYD_STEPS):
+    for _ in range(LLOYD_STEPS):
         owner = _misfits(y, z, W).argmin(axis=1)
         W = np.stack([_least_squares(y, z, weight * (owner == k), W[k], 1e-3) for k in range(size)])
     return W, _misfits(y, z, W).argmin(axis=1)

@@ -273,7 +273,9 @@ def _relocate_empty(result: Fit, data: Data) -> Clusters | None:
     empty = np.flatnonzero(np.asarray(mass) <= 0)
     if not len(empty):
         return None
-    cost = map_data(_nearest, data, model, data.incomplete)[1] * np.asarray(data.weight)[: int(data.rows)]
+    block = Clusters.rows_at_once
+    cost = map_data(_nearest, data, model, data.incomplete, block=block)[1]
+    cost = cost * np.asarray(data.weight)[: int(data.rows)]
     far = np.argsort(cost)[::-1][: len(empty)]
     far = far[cost[far] > 0]
     if not len(far):

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from .._core import AbstractAlgorithm, Data, Fit, boltzmann, learnable, on_all, on_one, sum_over_blocks
+from .._core import AbstractAlgorithm, Data, Fit, boltzmann, learnable, sum_over_blocks
 from ..distributions import (
     AbstractConjugatePrior,
     AbstractCovariance,
@@ -25,90 +25,19 @@ from ..distributions import (
     component_axes,
 )
 from ..learning import EM, LBFGS, Gradient, fit
-from ..models import Clusters, Supervised
 from ..models import Mixture as MixtureModel
-from ..models._mixture import MixtureStatistics, infer, rows_and_shares
+from ..models import Supervised
+from ..models._mixture import rows_and_shares
 from ._base import AbstractExactDensity, best_of, by_completeness, log_prob_complete_of, log_prob_of
 from ._information import standard_errors
 from ._rows import Rows, Scaling, canonical_rows
-from ._starts import AbstractStart, PlusPlus, at_known
+from ._starts import LLOYD_STEPS, AbstractStart, PlusPlus, at_known, start_model
 from ._support import discrete_columns
 from ._validation import check_instance, check_int, check_real, check_weight
 
-_LLOYD_STEPS = 10
 # how often components that hold less than a row and a half are given something else to explain
 _REPAIRS = 3
 _LEAST_ROWS = 1.5
-
-
-def start_model(
-    prototype: AbstractExponentialFamily,
-    data: Data,
-    centres: Array,
-    shift: Array,
-    scale: Array,
-    lloyd_steps: Array,
-) -> MixtureModel:
-    """One M step from the nearest centre of each row (or what is known), after some k-means steps.
-
-    Distances are taken between rows rescaled by `shift` and `scale`.
-    """
-    rows = data.spread()
-    given = on_all(rows.mesh, (prototype, centres, shift, scale, lloyd_steps))
-    return on_one(_start_model(rows, *given))
-
-
-@eqx.filter_jit
-def _start_model(
-    data: Data,
-    prototype: AbstractExponentialFamily,
-    centres: Array,
-    shift: Array,
-    scale: Array,
-    lloyd_steps: Array,
-) -> MixtureModel:
-
-    units = shift[None], scale[None]
-
-    def lloyd(_: int, clusters: Clusters) -> Clusters:
-        def block(x: Array | Supervised, w: Array, clusters: Clusters, shift: Array, scale: Array) -> Any:
-            z = (rows_and_shares(x)[0] - shift) / scale
-            cold = jnp.zeros(())
-            return clusters.expect(z, w, temperature=cold, incomplete=data.incomplete)[0]
-
-        sums = sum_over_blocks(block, data, clusters, *units, block=Clusters.rows_at_once)
-        return clusters.maximise(sums)
-
-    clusters = jax.lax.fori_loop(0, lloyd_steps, lloyd, Clusters(centres))
-
-    def block(
-        x: Array | Supervised,
-        w: Array,
-        prototype: AbstractExponentialFamily,
-        clusters: Clusters,
-        shift: Array,
-        scale: Array,
-    ) -> MixtureStatistics:
-        rows, shares = rows_and_shares(x)
-        energies = clusters.relative_energies((rows - shift) / scale, incomplete=data.incomplete)
-        r = infer(energies, None if shares is None else shares.T, 0.0, axis=0)[1] * w[None]
-        filled = rows if prototype.masks_missing else jnp.where(jnp.isnan(rows), shift, rows)
-        features = jax.vmap(prototype.features, out_axes=1)(filled)
-        return MixtureStatistics(jnp.sum(r, axis=1), r @ features.T)
-
-    counts, features = sum_over_blocks(block, data, prototype, clusters, *units)
-    everything = jnp.sum(features, axis=0)
-    # a little of the whole in every part keeps lone or empty clusters regular
-    share = 1e-3 * counts.sum() / len(counts)
-    features = features + share / counts.sum() * everything[None]
-    weights = (counts + share) / jnp.sum(counts + share)
-    stack = jax.tree.map(
-        lambda axis, a: a if axis is None else jnp.broadcast_to(a, (len(counts), *a.shape)),
-        component_axes(prototype),
-        prototype,
-        is_leaf=lambda a: a is None,
-    )
-    return MixtureModel(weights, stack.from_features(features))
 
 
 @eqx.filter_jit
@@ -282,7 +211,7 @@ class AbstractMixture(AbstractExactDensity):
     def _lloyd_steps(self, rows: Rows) -> Array:
         # centres that the user gives, or that labels give, are where the fit begins
         given = isinstance(self.init, np.ndarray) or rows.known is not None
-        return jnp.asarray(0 if given else _LLOYD_STEPS, jnp.int32)
+        return jnp.asarray(0 if given else LLOYD_STEPS, jnp.int32)
 
     def _fit_rows(self, rows: Rows, *, key: Array) -> Fit:
         data = self._data(rows)

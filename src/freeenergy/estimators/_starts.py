@@ -1,13 +1,14 @@
 """Starts for models with clusters or components: where the first centres are.
 
 A start is an object passed as `init=`; it gives centres for rescaled rows, from which the estimator
-makes its first model.
+makes its first model: for mixtures by `start_model`.
 """
 
 from __future__ import annotations
 
 import abc
 import math
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -15,7 +16,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from .._core import Data
+from .._core import Data, on_all, on_one, sum_over_blocks
+from ..distributions import AbstractExponentialFamily, component_axes
+from ..models import Clusters, Mixture, Supervised
+from ..models._mixture import MixtureStatistics, infer, rows_and_shares
+
+LLOYD_STEPS = 10
 
 
 class AbstractStart(eqx.Module):
@@ -117,3 +123,72 @@ def at_known(centres: np.ndarray, x: np.ndarray, share: np.ndarray) -> np.ndarra
         centres[np.argmin(gaps)] = centres[k]
         centres[k], free[k] = means[k], False
     return centres
+
+
+def start_model(
+    prototype: AbstractExponentialFamily,
+    data: Data,
+    centres: Array,
+    shift: Array,
+    scale: Array,
+    lloyd_steps: Array,
+) -> Mixture:
+    """One M step from the nearest centre of each row (or what is known), after some k-means steps.
+
+    Distances are taken between rows rescaled by `shift` and `scale`.
+    """
+    rows = data.spread()
+    given = on_all(rows.mesh, (prototype, centres, shift, scale, lloyd_steps))
+    return on_one(_start_model(rows, *given))
+
+
+@eqx.filter_jit
+def _start_model(
+    data: Data,
+    prototype: AbstractExponentialFamily,
+    centres: Array,
+    shift: Array,
+    scale: Array,
+    lloyd_steps: Array,
+) -> Mixture:
+    units = shift[None], scale[None]
+
+    def lloyd(_: int, clusters: Clusters) -> Clusters:
+        def block(x: Array | Supervised, w: Array, clusters: Clusters, shift: Array, scale: Array) -> Any:
+            z = (rows_and_shares(x)[0] - shift) / scale
+            cold = jnp.zeros(())
+            return clusters.expect(z, w, temperature=cold, incomplete=data.incomplete)[0]
+
+        sums = sum_over_blocks(block, data, clusters, *units, block=Clusters.rows_at_once)
+        return clusters.maximise(sums)
+
+    clusters = jax.lax.fori_loop(0, lloyd_steps, lloyd, Clusters(centres))
+
+    def block(
+        x: Array | Supervised,
+        w: Array,
+        prototype: AbstractExponentialFamily,
+        clusters: Clusters,
+        shift: Array,
+        scale: Array,
+    ) -> MixtureStatistics:
+        rows, shares = rows_and_shares(x)
+        energies = clusters.relative_energies((rows - shift) / scale, incomplete=data.incomplete)
+        r = infer(energies, None if shares is None else shares.T, 0.0, axis=0)[1] * w[None]
+        filled = rows if prototype.masks_missing else jnp.where(jnp.isnan(rows), shift, rows)
+        features = jax.vmap(prototype.features, out_axes=1)(filled)
+        return MixtureStatistics(jnp.sum(r, axis=1), r @ features.T)
+
+    counts, features = sum_over_blocks(block, data, prototype, clusters, *units)
+    everything = jnp.sum(features, axis=0)
+    # a little of the whole in every part keeps lone or empty clusters regular
+    share = 1e-3 * counts.sum() / len(counts)
+    features = features + share / counts.sum() * everything[None]
+    weights = (counts + share) / jnp.sum(counts + share)
+    stack = jax.tree.map(
+        lambda axis, a: a if axis is None else jnp.broadcast_to(a, (len(counts), *a.shape)),
+        component_axes(prototype),
+        prototype,
+        is_leaf=lambda a: a is None,
+    )
+    return Mixture(weights, stack.from_features(features))

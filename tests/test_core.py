@@ -432,9 +432,17 @@ def test_no_home_directory_is_no_error(monkeypatch, platform):
         jax.config.update("jax_compilation_cache_dir", chosen)
 
 
-@pytest.mark.parametrize(("version", "threads"), [("0.10.2", "4"), ("0.11.0", "4"), ("0.11.1", None)])
+@pytest.mark.parametrize(
+    ("version", "threads"),
+    [("0.10.2", "4"), ("0.11.0", "4"), ("0.11.1", None), ("0.12.0.1", None), (None, "4")],
+)
 def test_old_jax_gets_threads_to_spare(monkeypatch, version, threads):
-    monkeypatch.setattr(_settings.metadata, "version", lambda name: version)
+    def installed(name):
+        if version is None:
+            raise _settings.metadata.PackageNotFoundError(name)
+        return version
+
+    monkeypatch.setattr(_settings.metadata, "version", installed)
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     monkeypatch.delenv("NPROC", raising=False)
     _settings.configure()

@@ -278,6 +278,12 @@ def test_importance_resampling_draws_from_the_posterior():
         assert abs(value(draws).mean() - posterior @ value(x)) < 5 * error + 0.01
 
 
+def test_samples_need_a_key():
+    model = SparseCoding(jnp.eye(2), jnp.zeros(2), jnp.array(1.0), SOURCES["laplace"])
+    with pytest.raises(ValueError, match="needs a 'key' to draw 'samples'"):
+        model.complete_mean(jnp.array([1.0, jnp.nan]), samples=10)
+
+
 @pytest.mark.slow
 def test_importance_sampling_of_the_estimator(planted):
     X, _ = planted

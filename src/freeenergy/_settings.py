@@ -76,8 +76,12 @@ def _chosen(name: str, default: Any) -> bool:
 
 
 def _version_of_jaxlib() -> tuple[int, ...]:
-    """The first three numbers of the version that is installed; nothing is imported."""
-    return tuple(int(part) for part in metadata.version("jaxlib").split(".")[:3] if part.isdigit())
+    """The first three numbers of the version that is installed, none if unknown; nothing is imported."""
+    try:
+        version = metadata.version("jaxlib")
+    except metadata.PackageNotFoundError:
+        return ()
+    return tuple(int(part) for part in version.split(".")[:3] if part.isdigit())
 
 
 def _cache_directory() -> Path:

@@ -387,8 +387,10 @@ class SparseCoding(AbstractExpectationMaximisation[SparseStatistics]):
 
         With `samples` and a `key`, by its mean given what is observed, by importance sampling.
         """
-        if samples is None or key is None:
+        if samples is None:
             x = self.mode(y)
+        elif key is None:
+            raise ValueError("SparseCoding.complete_mean needs a 'key' to draw 'samples'. Got None.")
         else:
             draws, log_weights = importance_draws(self, self.recognition, y, samples=samples, key=key)
             x, _ = self_normalised_mean(log_weights, draws)

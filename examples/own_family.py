@@ -3,11 +3,13 @@
     python examples/own_family.py
 
 The geometric distribution counts failures before the first success.  It says only what is its own:
-statistics, natural parameter, log-partition, base measure, fit and draw.  Missing values, EM, evidence,
-imputation and the scikit-learn protocol come with `fe.Mixture`.
+support, statistics, natural parameter, log-partition, base measure, fit and draw.  Missing values, EM,
+evidence, imputation and the scikit-learn protocol come with `fe.Mixture`.
 """
 
 from __future__ import annotations
+
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -16,11 +18,13 @@ from jax import Array
 
 import freeenergy as fe
 from freeenergy import parameter, unit_interval
-from freeenergy.distributions import AbstractFactorised
+from freeenergy.distributions import AbstractFactorised, AbstractSpace, Counts
 
 
 class Geometric(AbstractFactorised):
     """Failures before a success of probability s:  p(x) = (1 − s)ˣ s."""
+
+    support: ClassVar[AbstractSpace] = Counts()
 
     success: Array = parameter(unit_interval)
 

@@ -65,6 +65,21 @@ def test_own_family(root, capsys):
     assert "exact" in capsys.readouterr().out
 
 
+def test_own_family_is_compared_by_its_mass(root):
+    Geometric = load(root, "own_family")["Geometric"]
+    counts = np.random.default_rng(1).geometric([[0.2]] * 80) - 1.0
+    models = [fe.Mixture(1, family=Geometric), fe.Mixture(1, family=fe.distributions.Poisson)]
+    board = fe.compare(models, counts, cv=2)
+    assert {row.kind for row in board.table()} == {fe.Kind.EXACT}
+    assert isinstance(board.best_estimator, fe.Mixture)
+    # (1 − s)ˣ s with the maximum-likelihood s, by hand
+    success = 1 / (1 + counts.mean())
+    mass = counts[:, 0] * np.log1p(-success) + np.log(success)
+    np.testing.assert_allclose(board.best_estimator.evidence(counts).nats, mass, rtol=1e-6)
+    every = np.arange(400.0)[:, None]
+    np.testing.assert_allclose(np.exp(board.best_estimator.score_samples(every)).sum(), 1, rtol=1e-9)
+
+
 @pytest.mark.slow
 def test_rbm_log_z(root, capsys):
     exact, found = load(root, "rbm_log_z")["main"](chains=50, steps=(10, 100))
@@ -160,6 +175,7 @@ PAGES = [
 
 CONTRIBUTING_NAMES = """
 from collections.abc import Callable
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -171,7 +187,8 @@ from jax.scipy.special import gammaln
 from freeenergy._core import Data, parameter, positive
 from freeenergy.bijections import AbstractBijection, AbstractTransformer
 from freeenergy.distributions import (
-    AbstractCovariance, AbstractDistribution, AbstractFactorised, Diagonal, Full, Gaussian
+    AbstractCovariance, AbstractDistribution, AbstractFactorised, AbstractSpace, Counts, Diagonal, Full,
+    Gaussian
 )
 from freeenergy.estimators._base import AbstractExactDensity
 from freeenergy.estimators._rows import Scaling

@@ -59,6 +59,53 @@ def test_a_family_says_which_columns_have_a_mass():
     assert not fe.Dequantised()._discrete_columns(2).any()
 
 
+SPACES = [
+    (d.Reals(), False, [-1.5, 0, 2], [np.inf, -np.inf]),
+    (d.Positive(), False, [1e-300, 2], [0, -1, np.inf]),
+    (d.NonNegative(), False, [0, 2.5], [-1e-300, np.inf]),
+    (d.UnitInterval(), False, [0.5], [0, 1, 2, -1]),
+    (d.Binary(), True, [0, 1], [0.5, 2, -1, np.inf]),
+    (d.Counts(), True, [0, 1, 1e15], [0.5, -1, np.inf]),
+    (d.Categories(), True, [0, 1, 7], [0.5, -1, np.inf]),
+]
+
+
+@pytest.mark.parametrize(("space", "discrete", "inside", "outside"), SPACES)
+def test_a_space_says_what_lies_inside(space, discrete, inside, outside):
+    assert isinstance(space, d.AbstractHomogeneous)
+    assert space == type(space)()
+    assert space.discrete is discrete
+    assert space.has_mass(2).tolist() == [discrete] * 2
+    found = space.contains(np.array([[*inside, np.nan, *outside]]))[0]
+    assert found.tolist() == [True] * (len(inside) + 1) + [False] * len(outside)
+
+
+def test_spaces_of_rows():
+    parts = d.Simplex().contains(
+        np.array([[0.4, 0.6], [0.5, 0.6], [0.0, 1.0], [0.4, np.nan], [1.5, np.nan]])
+    )
+    assert parts.tolist() == [[True] * 2, [False] * 2, [False, True], [True] * 2, [False, True]]
+    assert not d.Simplex().discrete
+    mixed = d.Product((d.Poisson(np.ones(1)), d.Gamma(np.ones(2), np.ones(2))), sizes=(1, 2)).support
+    assert mixed == d.Blocks((d.Counts(), d.Positive()), (1, 2))
+    assert isinstance(mixed, d.AbstractSpace)
+    assert mixed.contains(np.array([[0.5, 0.5, 0.0]])).tolist() == [[False, True, False]]
+    assert mixed.phrase == "non-negative whole numbers in 1 column; positive numbers in 2 columns"
+    with pytest.raises(ValueError, match=r"The blocks have 3 columns. Got 2 instead."):
+        mixed.has_mass(2)
+
+
+def test_a_family_that_does_not_say_its_support_is_refused():
+    with pytest.raises(
+        TypeError, match=r"Silent must say which values it takes: add .* 'support', such as"
+    ):
+
+        class Silent(d.AbstractFactorised):
+            @classmethod
+            def prototype(cls, x):
+                return cls()
+
+
 def test_noise_is_uniform_and_independent_over_rows_draws_and_columns():
     hashes = RNG.integers(2**63, size=2000, dtype=np.uint64)
     first = uniform_noise(hashes, np.zeros(2000, int), 3)

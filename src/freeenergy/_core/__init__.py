@@ -43,6 +43,19 @@ from ._parameters import (
 from ._progress import OBJECTIVES, AbstractProgress, progress_bar, silent
 from ._random import uniform
 from ._records import Evidence, Fit, Kind
+from ._spaces import (
+    AbstractHomogeneous,
+    AbstractSpace,
+    Binary,
+    Blocks,
+    Categories,
+    Counts,
+    NonNegative,
+    Positive,
+    Reals,
+    Simplex,
+    UnitInterval,
+)
 from ._stream import Stream, streaming
 from ._sums import sum_over_blocks
 
@@ -50,16 +63,27 @@ __all__ = [
     "LOG_2PI",
     "OBJECTIVES",
     "AbstractAlgorithm",
+    "AbstractHomogeneous",
     "AbstractProgress",
+    "AbstractSpace",
+    "Binary",
+    "Blocks",
+    "Categories",
     "Checkpoint",
     "Constraint",
+    "Counts",
     "Data",
     "Evidence",
     "Fit",
     "Info",
     "Kind",
+    "NonNegative",
     "Outcome",
+    "Positive",
+    "Reals",
+    "Simplex",
     "Stream",
+    "UnitInterval",
     "boltzmann",
     "bucket",
     "buffer",

@@ -4,10 +4,8 @@ Everything is written for one event (a vector of `dim` numbers) and batched by `
 NaN in an event means *not observed*: the law of the library is that it is marginalised.
 """
 
-from __future__ import annotations
-
 import abc
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import equinox as eqx
 import jax
@@ -15,6 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.flatten_util import ravel_pytree
+
+from .._core import AbstractSpace, Reals
 
 
 class AbstractDistribution(eqx.Module):
@@ -42,7 +42,18 @@ class AbstractPartial(eqx.Module):
 
 
 class AbstractShaped(eqx.Module):
-    """A family that knows which shape its members need for given rows."""
+    """A family that knows which values it is about, and which shape its members need for given rows."""
+
+    support: eqx.AbstractClassVar[AbstractSpace]
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        # whoever has a prototype is a family, and not a further abstract class
+        if "prototype" in vars(cls) and not isinstance(getattr(cls, "support", None), AbstractSpace):
+            raise TypeError(
+                f"{cls.__name__} must say which values it takes: add a class variable 'support', such as "
+                "`support: ClassVar[AbstractSpace] = Counts()`, with a space of freeenergy.distributions."
+            )
 
     @classmethod
     @abc.abstractmethod
@@ -64,6 +75,11 @@ class AbstractExponentialFamily(AbstractDistribution, AbstractPartial):
     product, and so is the sum of features under responsibilities, from which `from_features`
     makes the maximum-likelihood member.
     """
+
+    @property
+    @abc.abstractmethod
+    def support(self) -> AbstractSpace:
+        """Which values an event can take, and so whether p is a mass or a density."""
 
     @abc.abstractmethod
     def statistics(self, x: Array) -> Array:
@@ -114,12 +130,14 @@ class AbstractExponentialFamily(AbstractDistribution, AbstractPartial):
         """Whether `features` of an incomplete event are exact, entry by entry."""
 
 
-def check_support(family: type, expected: str, bad: np.ndarray, x: np.ndarray) -> None:
+def check_support(family: type[AbstractShaped], x: np.ndarray) -> None:
     """Refuses rows `x` with an entry outside the support of `family`; NaN is never outside."""
-    if bad.any():
-        row, column = (int(i) for i in np.argwhere(bad)[0])
+    inside = family.support.contains(x)
+    if not inside.all():
+        row, column = (int(i) for i in np.argwhere(~inside)[0])
         raise ValueError(
-            f"{family.__name__} needs {expected}. Got {x[row, column]:g} in row {row}, column {column}."
+            f"{family.__name__} needs {family.support.phrase}. "
+            f"Got {x[row, column]:g} in row {row}, column {column}."
         )
 
 
@@ -242,6 +260,8 @@ class AbstractLocationScale(AbstractDistribution, AbstractPartial):
     These are no exponential families (the location enters through no finite set of statistics);
     a missing coordinate is left out of the sum, which is exact.
     """
+
+    support: ClassVar[AbstractSpace] = Reals()
 
     loc: eqx.AbstractVar[Array]
     scale: eqx.AbstractVar[Array]

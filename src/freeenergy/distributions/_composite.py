@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from .._core import Blocks
 from ..bijections import AbstractBijection
 from ._base import AbstractDistribution, AbstractExponentialFamily
 
@@ -39,6 +40,10 @@ class Product(AbstractExponentialFamily):
                 f"The 'sizes' of Product must have one entry a part, {len(self.parts)}. "
                 f"Got {len(self.sizes)} instead."
             )
+
+    @property
+    def support(self) -> Blocks:
+        return Blocks(tuple(part.support for part in self.parts), self.sizes)
 
     def _blocks(self, x: Array) -> list[Array]:
         return _split(x, self.sizes)

@@ -10,7 +10,7 @@ import numpy as np
 from jax import Array
 from jax.scipy.special import betaln, digamma, gammaln, logsumexp, polygamma
 
-from .._core import parameter, positive, real
+from .._core import AbstractSpace, NonNegative, Positive, Simplex, UnitInterval, parameter, positive, real
 from ._base import AbstractFactorised, AbstractJoint, AbstractLocationScale, AbstractRate, check_support
 
 LARGEST_SHAPE = 1e8
@@ -34,13 +34,15 @@ class Exponential(AbstractRate):
     0.693147
     """
 
+    support: ClassVar[AbstractSpace] = NonNegative()
+
     rate: Array = parameter(positive)
 
     neutral: ClassVar[float] = 1.0
 
     @classmethod
     def prototype(cls, x: np.ndarray) -> Exponential:
-        check_support(cls, "non-negative numbers", x < 0, x)
+        check_support(cls, x)
         return cls(jnp.ones(x.shape[1]))
 
     def statistics(self, x: Array) -> Array:
@@ -78,6 +80,8 @@ class Gamma(AbstractFactorised):
     -1.306853
     """
 
+    support: ClassVar[AbstractSpace] = Positive()
+
     shape: Array = parameter(positive)
     rate: Array = parameter(positive)
 
@@ -85,7 +89,7 @@ class Gamma(AbstractFactorised):
 
     @classmethod
     def prototype(cls, x: np.ndarray) -> Gamma:
-        check_support(cls, "positive numbers", x <= 0, x)
+        check_support(cls, x)
         return cls(jnp.ones(x.shape[1]), jnp.ones(x.shape[1]))
 
     def statistics(self, x: Array) -> Array:
@@ -145,6 +149,8 @@ class Beta(AbstractFactorised):
     1.098612
     """
 
+    support: ClassVar[AbstractSpace] = UnitInterval()
+
     alpha: Array = parameter(positive)
     beta: Array = parameter(positive)
 
@@ -152,7 +158,7 @@ class Beta(AbstractFactorised):
 
     @classmethod
     def prototype(cls, x: np.ndarray) -> Beta:
-        check_support(cls, "numbers strictly between 0 and 1", (x <= 0) | (x >= 1), x)
+        check_support(cls, x)
         return cls(jnp.ones(x.shape[1]), jnp.ones(x.shape[1]))
 
     def statistics(self, x: Array) -> Array:
@@ -191,12 +197,13 @@ class Dirichlet(AbstractJoint):
     0.693147
     """
 
+    support: ClassVar[AbstractSpace] = Simplex()
+
     concentration: Array = parameter(positive)
 
     @classmethod
     def prototype(cls, x: np.ndarray) -> Dirichlet:
-        off = np.abs(np.nansum(x, axis=1, keepdims=True) - 1) > 1e-6
-        check_support(cls, "positive rows that sum to one", (x <= 0) | (off & ~np.isnan(x)), x)
+        check_support(cls, x)
         return cls(jnp.ones(x.shape[1]))
 
     def statistics(self, x: Array) -> Array:

@@ -11,7 +11,17 @@ import numpy as np
 from jax import Array
 from jax.scipy.special import gammaln
 
-from .._core import parameter, positive, simplex, uniform, unit_interval
+from .._core import (
+    AbstractSpace,
+    Binary,
+    Categories,
+    Counts,
+    parameter,
+    positive,
+    simplex,
+    uniform,
+    unit_interval,
+)
 from ._base import AbstractFactorised, AbstractJoint, AbstractRate, check_support
 
 
@@ -45,13 +55,15 @@ class Bernoulli(AbstractFactorised):
     -1.386294
     """
 
+    support: ClassVar[AbstractSpace] = Binary()
+
     probability: Array = parameter(unit_interval)
 
     trials: ClassVar[int] = 1
 
     @classmethod
     def prototype(cls, x: np.ndarray) -> Bernoulli:
-        check_support(cls, "entries 0 or 1", ~np.isnan(x) & (x != 0) & (x != 1), x)
+        check_support(cls, x)
         return cls(jnp.full(x.shape[1], 0.5))
 
     def statistics(self, x: Array) -> Array:
@@ -92,6 +104,8 @@ class Binomial(AbstractFactorised):
     -0.693147
     """
 
+    support: ClassVar[AbstractSpace] = Counts()
+
     probability: Array = parameter(unit_interval)
     trials: int | tuple[int, ...] = eqx.field(static=True, default=1)
 
@@ -100,7 +114,7 @@ class Binomial(AbstractFactorised):
 
     @classmethod
     def prototype(cls, x: np.ndarray) -> Binomial:
-        check_support(cls, "non-negative whole numbers", (x < 0) | (x % 1 > 0), x)
+        check_support(cls, x)
         return cls(jnp.full(x.shape[1], 0.5), tuple(int(n) for n in np.maximum(np.nanmax(x, axis=0), 1)))
 
     def statistics(self, x: Array) -> Array:
@@ -143,6 +157,8 @@ class Categorical(AbstractFactorised):
     -0.693147
     """
 
+    support: ClassVar[AbstractSpace] = Categories()
+
     probabilities: Array = parameter(simplex)
 
     trials: ClassVar[int] = 1
@@ -152,7 +168,7 @@ class Categorical(AbstractFactorised):
 
     @classmethod
     def prototype(cls, x: np.ndarray) -> Categorical:
-        check_support(cls, "labels 0, 1, 2, …", (x < 0) | (x % 1 > 0), x)
+        check_support(cls, x)
         labels = int(np.nanmax(x)) + 1
         return cls(jnp.full((x.shape[1], max(labels, 2)), 1 / max(labels, 2)))
 
@@ -196,12 +212,14 @@ class Multinomial(AbstractJoint):
     -0.693147
     """
 
+    support: ClassVar[AbstractSpace] = Counts()
+
     probabilities: Array = parameter(simplex)
     trials: int = eqx.field(static=True, default=1)
 
     @classmethod
     def prototype(cls, x: np.ndarray) -> Multinomial:
-        check_support(cls, "non-negative whole numbers", (x < 0) | (x % 1 > 0), x)
+        check_support(cls, x)
         trials = max(int(np.nansum(x, axis=1).max()), 1)
         return cls(jnp.full(x.shape[1], 1 / x.shape[1]), trials)
 
@@ -270,11 +288,13 @@ class Poisson(AbstractRate):
     -1.0
     """
 
+    support: ClassVar[AbstractSpace] = Counts()
+
     rate: Array = parameter(positive)
 
     @classmethod
     def prototype(cls, x: np.ndarray) -> Poisson:
-        check_support(cls, "non-negative whole numbers", (x < 0) | (x % 1 > 0), x)
+        check_support(cls, x)
         return cls(jnp.ones(x.shape[1]))
 
     def statistics(self, x: Array) -> Array:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from .._core import LOG_2PI, cholesky, log_det_cholesky, parameter
-from ._base import AbstractExponentialFamily, AbstractShaped
+from .._core import LOG_2PI, AbstractSpace, Reals, cholesky, log_det_cholesky, parameter
+from ._base import AbstractExponentialFamily, AbstractShaped, check_support
 from ._covariance import (
     AbstractCovariance,
     Full,
@@ -30,11 +32,14 @@ class Gaussian(AbstractExponentialFamily, AbstractShaped):
     -0.918939
     """
 
+    support: ClassVar[AbstractSpace] = Reals()
+
     mean: Array = parameter()
     covariance: AbstractCovariance  # pyright: ignore[reportGeneralTypeIssues]
 
     @classmethod
     def prototype(cls, x: np.ndarray) -> Gaussian:
+        check_support(cls, x)
         return cls(jnp.zeros(x.shape[1]), Full(jnp.eye(x.shape[1])))
 
     def statistics(self, x: Array) -> Array:

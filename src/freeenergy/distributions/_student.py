@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.scipy.special import gammaln
 
-from .._core import cholesky, log_det_cholesky, parameter, positive, positive_definite, real
+from .._core import (
+    AbstractSpace,
+    Reals,
+    cholesky,
+    log_det_cholesky,
+    parameter,
+    positive,
+    positive_definite,
+    real,
+)
 from ._base import AbstractDistribution, AbstractPartial
 from ._covariance import Full
 from ._gaussian import Gaussian, observed_block
@@ -29,6 +40,8 @@ class MultivariateT(AbstractDistribution, AbstractPartial):
     >>> round(float(t.log_prob(jnp.array([1.0, jnp.nan]))), 6)
     -1.837877
     """
+
+    support: ClassVar[AbstractSpace] = Reals()
 
     loc: Array = parameter(real)
     scale: Array = parameter(positive_definite)

@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from ..distributions import Bernoulli, Binomial, Categorical, Multinomial, Poisson, Product
-
 # beyond this a float has too few digits left for noise below one
 _LARGEST_WHOLE = 2.0**42
 
@@ -98,9 +96,4 @@ class Support:
 
 def discrete_columns(family: Any, n_features: int) -> np.ndarray:
     """Which columns `family` (a class or a member) gives a probability mass, not a density."""
-    if isinstance(family, Product):
-        parts = zip(family.parts, family.sizes, strict=True)
-        return np.concatenate([discrete_columns(part, size) for part, size in parts])
-    kind = family if isinstance(family, type) else type(family)
-    mass = issubclass(kind, (Bernoulli, Binomial, Categorical, Multinomial, Poisson))
-    return np.full(n_features, mass)
+    return family.support.has_mass(n_features)

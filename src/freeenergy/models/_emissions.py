@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -16,8 +16,10 @@ from ..distributions import (
     AbstractConjugatePrior,
     AbstractCovariance,
     AbstractExponentialFamily,
+    AbstractSpace,
     Full,
     Gaussian,
+    Reals,
     component_axes,
     stack_size,
 )
@@ -297,6 +299,8 @@ class RegressionEmissions(AbstractEmissions):
     >>> lines.at(jnp.array([3.0])).members.mean.tolist()
     [[3.0], [-3.0]]
     """
+
+    support: ClassVar[AbstractSpace] = Reals()
 
     weights: Array | None = parameter(default=None)
     intercept: Array | None = parameter(default=None)

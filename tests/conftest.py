@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
-import freeenergy  # noqa: F401  (turns 64-bit mode on)
+from freeenergy._core import programs  # turns 64-bit mode on
 
 # the same examples in every run
 settings.register_profile("same", derandomize=True)
@@ -22,34 +22,16 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
 
-_PROGRAMS = {"compiled": 0}
 _STATES: dict[Any, Any] = {}
-# Linux gives a process 65,530 memory maps, and compiled programs take some each
-_MOST_MAPS = 12_000
-
-
-def _count(event: str, duration_secs: float, **kwargs: str | int) -> None:
-    _PROGRAMS["compiled"] += event == "/jax/core/compile/backend_compile_duration"
-
-
-jax.monitoring.register_event_duration_secs_listener(_count)
-
-
-def _maps() -> int:
-    try:
-        return Path("/proc/self/maps").read_bytes().count(b"\n")
-    except OSError:
-        return _MOST_MAPS
 
 
 @pytest.fixture(autouse=True)
 def _few_programs_in_memory():
-    """Forgets compiled programs before the process has as many memory maps as it may."""
+    """Programs are dropped between tests, since some tests count compilations."""
+    programs.most_maps = 30_000
     yield
-    if _PROGRAMS["compiled"] > 300:
-        _PROGRAMS["compiled"] = 0
-        if _maps() >= _MOST_MAPS:
-            jax.clear_caches()
+    programs.most_maps = 12_000
+    programs.make_room()
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ from ._arrays import (
     row_hashes,
 )
 from ._checkpoints import Checkpoint
-from ._compilation import count_compilations
+from ._compilation import count_compilations, programs
 from ._files import write_whole
 from ._loop import AbstractAlgorithm, Info, Outcome, iterate
 from ._numerics import (
@@ -107,6 +107,7 @@ __all__ = [
     "parameter_count",
     "positive",
     "positive_definite",
+    "programs",
     "progress_bar",
     "real",
     "row_hashes",

@@ -13,6 +13,8 @@ import numpy as np
 from jax import Array
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from ._compilation import programs
+
 _SMALLEST = 16
 # fewer rows than this are not worth the meeting of devices after each pass
 _WORTH_SPREADING = 8192
@@ -84,6 +86,7 @@ class Data(eqx.Module):
         through `prepare` on their way, a few at a time, if it is given.  With `spread` they go straight to
         where the method of that name would bring them.
         """
+        programs.check_process()
         x = jax.tree.map(np.asarray, x)
         lengths = {len(leaf) for leaf in jax.tree.leaves(x)}
         if len(lengths) != 1:
@@ -184,11 +187,18 @@ def on_one(tree: Any) -> Any:
     return eqx.combine(jax.device_put(arrays, jax.devices()[0]), static)
 
 
-@eqx.filter_jit
 def map_padded(
     function: Callable[..., Any], rows: Any, *args: Any, block: int, mesh: Mesh | None = None
 ) -> Any:
     """`function(row, *args)` for each row, `block` rows at a time; `map_rows` for rows padded already."""
+    programs.make_room()
+    return _map_compiled(function, rows, *args, block=block, mesh=mesh)
+
+
+@eqx.filter_jit
+def _map_compiled(
+    function: Callable[..., Any], rows: Any, *args: Any, block: int, mesh: Mesh | None
+) -> Any:
     arrays, static = eqx.partition(args, eqx.is_array)
 
     def here(rows: Any, arrays: Any) -> Any:

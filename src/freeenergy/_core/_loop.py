@@ -21,6 +21,7 @@ import numpy as np
 from jax import Array
 
 from ._checkpoints import Checkpoint
+from ._compilation import programs
 from ._progress import AbstractProgress, silent
 
 _CHUNK = 64
@@ -126,6 +127,7 @@ def iterate(
     The iteration number is folded into `key`, so that a resumed run draws the same numbers as an
     uninterrupted one.  Ctrl-C stops at the end of the running chunk and keeps what was done.
     """
+    programs.make_room()
     init_key, loop_key = jax.random.split(key)
     state = _init(algorithm, model, data, init_key)
     n_iter, history = 0, dict[str, np.ndarray]()

@@ -16,7 +16,7 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as to_bytes
 
-from .._core import write_whole
+from .._core import programs, write_whole
 from ._base import Shell
 from ._codec import VERSION, Decoder, Encoder, UnreadableError, as_text
 
@@ -152,6 +152,7 @@ def load(path: str | os.PathLike[str], *, trusted: Iterable[Any] = ()) -> Any:
     >>> again.score([[0.0]]) == model.score([[0.0]])
     True
     """
+    programs.check_process()
     with _explained(path):
         header = _read_header(Path(path))
         with safe_open(path, framework="numpy") as file:

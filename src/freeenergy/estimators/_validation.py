@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
-from .._core import has_nan
+from .._core import has_nan, programs
 
 
 def _refuse(owner: BaseEstimator, name: str, expected: str, value: Any) -> None:
@@ -61,11 +61,13 @@ def check_instance(owner: BaseEstimator, name: str, *kinds: type, optional: bool
 
 def random_key(random_state: Any) -> Array:
     """A JAX key from whatever scikit-learn takes as `random_state`."""
+    programs.check_process()
     return jax.random.key(check_random_state(random_state).randint(np.iinfo(np.int32).max))
 
 
 def check_rows(owner: BaseEstimator, X: Any, *, reset: bool) -> np.ndarray:
     """`X` as a float array; NaN is allowed and means not observed, infinity is refused."""
+    programs.check_process()
     options = {"dtype": np.float64, "ensure_all_finite": "allow-nan", "order": "C"}
     return np.asarray(validate_data(owner, X, reset=reset, **options))
 

@@ -1,0 +1,117 @@
+"""Long and unusual lives of a process: many programs, forks."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+# a fork does not copy the threads of JAX; the warning of JAX is about just that
+_IGNORE = "import warnings; warnings.simplefilter('ignore')\n"
+
+
+def run(code: str, *arguments: str) -> list[str]:
+    """The lines that a script prints in a process of its own."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    command = [sys.executable, "-c", _IGNORE + code, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+_MANY_SHAPES = """
+import sys
+import jax, numpy as np
+from freeenergy._core import count_compilations, map_rows, programs
+from freeenergy._core import _compilation
+
+if sys.argv[1] == "programs":
+    _compilation._memory_maps, programs.most_programs = lambda: None, 30
+else:
+    programs.most_maps = _compilation._memory_maps() + 150
+cleared = []
+clear, jax.clear_caches = jax.clear_caches, lambda: (cleared.append(programs._kept), clear())
+
+def spread(row):
+    return jax.numpy.sort(row) @ row
+
+maps = []
+for width in range(1, 81):
+    rows = np.arange(3.0 * width).reshape(3, width)
+    np.testing.assert_allclose(map_rows(spread, rows), (rows**2).sum(1))
+    maps.append(open("/proc/self/maps").read().count("\\n") - programs.most_maps)
+map_rows(spread, rows)
+with count_compilations() as counter:
+    map_rows(spread, rows)
+print(max(maps), len(cleared), counter.count)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory maps are counted on Linux")
+def test_old_programs_are_dropped_before_there_are_too_many():
+    most, cleared, again = map(int, run(_MANY_SHAPES, "maps")[-1].split())
+    # what sixteen programs add between two looks
+    assert most < 300
+    assert cleared >= 2
+    assert again == 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the script counts memory maps")
+def test_where_maps_are_unknown_programs_are_counted():
+    assert int(run(_MANY_SHAPES, "programs")[-1].split()[1]) >= 2
+
+
+_FORK = """
+import multiprocessing, signal, sys
+import numpy as np
+import freeenergy as fe
+
+def attempts(queue, path, rows, labels):
+    signal.alarm(60)
+    calls = [lambda: fe.load(path), lambda: model.score(rows), lambda: model.sample(2)]
+    calls += [lambda e=case.estimator: e.fit(rows, labels) for case in CASES.values()]
+    said = []
+    for call in calls:
+        try:
+            call()
+            said.append("nothing")
+        except RuntimeError as error:
+            said.append(str(error))
+    queue.put(said)
+
+def score(queue, rows):
+    queue.put(float(fe.GaussianDensity().fit(rows).score(rows)))
+
+def in_process(method, function, *arguments):
+    context = multiprocessing.get_context(method)
+    queue = context.Queue()
+    process = context.Process(target=function, args=(queue, *arguments))
+    process.start()
+    found = queue.get(timeout=120)
+    process.join()
+    return found
+
+rows = np.abs(np.rint(np.random.default_rng(0).normal(size=(30, 3)) * 2))
+print(in_process("fork", score, rows))
+from cases import CASES
+
+model = fe.GaussianDensity().fit(rows)
+print(model.score(rows))
+path = sys.argv[1]
+model.save(path)
+said = in_process("fork", attempts, path, rows, np.arange(30) % 2)
+print(len(said), sorted(set(said)))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_process_that_was_forked_too_late_is_refused_at_once(tmp_path):
+    before, parent, after = run(_FORK, str(tmp_path / "model.safetensors"))
+    # a fork is free to use the library if its parent has not used JAX
+    assert float(before) == pytest.approx(float(parent), rel=1e-12)
+    number, sentences = after.split(" ", 1)
+    assert int(number) > 20
+    assert sentences == (
+        '["This process was forked from one that has used JAX, whose threads a fork does not copy. '
+        "Start it with the method 'spawn' or 'forkserver' of multiprocessing, or with joblib's 'loky'.\"]"
+    )

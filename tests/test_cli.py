@@ -265,6 +265,20 @@ def test_series_go_in_and_come_out(tmp_path, capsys):
     table.write_text("\n".join(["which,x", *rows]))
     assert run(["score", str(model), str(table), "--series", "which", "--json"]) == 0
     np.testing.assert_allclose(json.loads(capsys.readouterr().out)["nats"], expected, rtol=1e-9)
+    # columns are found by name in series, too
+    rows = [f"{x[0]!r},{k},{-x[0]!r}" for k, part in enumerate(series.tolist()) for x in part]
+    table.write_text("\n".join(["x,which,y", *rows]))
+    assert run(["fit", str(table), "-m", "hmm:1", "-o", str(model), "--series", "which", "-q"]) == 0
+    capsys.readouterr()
+    assert run(["score", str(model), str(table), "--series", "which", "--json"]) == 0
+    expected = json.loads(capsys.readouterr().out)["nats"]
+    pl.read_csv(table).select("y", "which", "x").write_csv(table)
+    assert run(["score", str(model), str(table), "--series", "which", "--json"]) == 0
+    out, err = capsys.readouterr()
+    np.testing.assert_allclose(json.loads(out)["nats"], expected)
+    assert "Warning" not in err
+    assert run(["score", str(model), str(table), "--series", "which", "--drop", "x"]) == 2
+    assert "The model needs the column 'x', which the data has not. It has 'y'." in capsys.readouterr().err
     words = ["-m", "hmm:2", "-m", "gaussian-density"]
     assert run(["compare", str(data), *words, "--cv", "2", "--seed", "0", "-q", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["table"][0]["model"] == "hmm:2"
@@ -328,6 +342,128 @@ def test_compare_tells_labels_from_rows(tmp_path, capsys):
     assert [line["model"] for line in lines] == ["softmax-regression", "softmax-regression:C=1e-6"]
     assert lines[0]["bits"] < 0.5
     assert lines[1]["bits"] == pytest.approx(np.log2(3), abs=0.05)
+
+
+@pytest.fixture
+def flowers(tmp_path):
+    """Iris with words for labels."""
+    data = fe.datasets.load("iris")
+    frame = pl.DataFrame(data.X, schema=list("abcd")).with_columns(
+        kind=pl.Series([f"kind {label}" for label in data.y])
+    )
+    path = tmp_path / "flowers.csv"
+    frame.write_csv(path)
+    return path, data.X, np.array([f"kind {label}" for label in data.y])
+
+
+@pytest.mark.parametrize("words", ["softmax-regression", "naive-bayes", "discriminant-analysis"])
+def test_every_classifier_scores_and_predicts_labels(words, flowers, tmp_path, capsys):
+    path, X, y = flowers
+    model, labelled = tmp_path / "m.safetensors", ["--target", "kind"]
+    assert run(["fit", str(path), "-m", words, "-o", str(model), *labelled, "-q"]) == 0
+    fitted = build(words, X).fit(X, y)
+    probabilities = fitted.predict_proba(X)
+    expected = np.log(probabilities[np.arange(150), np.searchsorted(fitted.classes_, y)])
+    capsys.readouterr()
+    assert run(["score", str(model), str(path), *labelled]) == 0
+    out, err = capsys.readouterr()
+    np.testing.assert_allclose(pl.read_csv(io.StringIO(out))["nats"].to_numpy(), expected, rtol=1e-6)
+    assert float(err.split("(")[1].split()[0]) == pytest.approx(-expected.mean() / np.log(2), rel=1e-4)
+    assert run(["predict", str(model), str(path), *labelled]) == 0
+    out, err = capsys.readouterr()
+    found = pl.read_csv(io.StringIO(out))
+    assert found["prediction"].to_list() == fitted.predict(X).tolist()
+    np.testing.assert_allclose(found["p(kind 1)"].to_numpy(), probabilities[:, 1], rtol=1e-6)
+    assert err == f"{np.sum(fitted.predict(X) == y)} of 150 labels are right.\n"
+    # a label that the fit has not seen is impossible, and that is said
+    strange = tmp_path / "strange.csv"
+    strange.write_text("a,b,c,d,kind\n5,3,1,0,4\n5,3,1,0,7\n")
+    assert run(["score", str(model), str(strange), *labelled, "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["nats"] == ["-inf", "-inf"]
+    assert err.startswith("2 labels, such as '4', are none that")
+    assert "2 of 2 rows are impossible under the model: their mean is −∞ nats." in err
+    # without the labels
+    assert run(["score", str(model), str(path), "--drop", "kind"]) == 2 * (words == "softmax-regression")
+    out, err = capsys.readouterr()
+    if words == "softmax-regression":
+        assert "Name the column that has them with --target NAME." in err
+    else:
+        np.testing.assert_allclose(
+            pl.read_csv(io.StringIO(out))["nats"].to_numpy(), fitted.score_samples(X), rtol=1e-9
+        )
+
+
+def test_a_target_that_no_model_tells_is_left_out_and_that_is_said(flowers, tmp_path, capsys):
+    path, X, _ = flowers
+    model = tmp_path / "m.safetensors"
+    command = ["fit", str(path), "-m", "gaussian-density", "-o", str(model), "-y", "kind", "-q"]
+    assert run(command) == 0
+    assert "Column 'kind' is left out: no model here tells it from the others." in capsys.readouterr().err
+    named = pl.DataFrame(X, schema=list("abcd"))
+    assert fe.load(model).score(named) == pytest.approx(fe.GaussianDensity().fit(X).score(X))
+
+
+@pytest.mark.parametrize("cell", ["inf", "-inf", "1e999", "text", "", "  ", "NA", "n/a", "?", "-"])
+def test_every_cell_is_read_refused_or_missing_in_every_command(cell, table, tmp_path, capsys):
+    path, values = table
+    model, other = tmp_path / "m.safetensors", tmp_path / "other.csv"
+    assert run(["fit", str(path), "-m", "gaussian-density", "-o", str(model), "-q"]) == 0
+    values = values.copy()
+    values[5, 1] = np.nan
+    rows = [[repr(v) for v in row] for row in values.tolist()]
+    rows[5][1] = cell
+    other.write_text("\n".join(["a,b,sum", *map(",".join, rows)]))
+    fitting = ["-m", "gaussian-density", "-q"]
+    again = str(tmp_path / "again.safetensors")
+    commands = [
+        ["compare", str(other), *fitting, "--cv", "2", "--seed", "0", "--json"],
+        ["fit", str(other), *fitting, "-o", again],
+        ["score", str(model), str(other), "--json"],
+        ["impute", str(model), str(other), "--json"],
+        ["inspect", str(other), "--json"],
+    ]
+    refused = cell in ("inf", "-inf", "1e999", "text")
+    found = []
+    for command in commands:
+        capsys.readouterr()
+        assert run(command) == 2 * refused
+        out, err = capsys.readouterr()
+        found.append(out)
+        if refused:
+            assert out == ""
+            what = "is no number: 'text'." if cell == "text" else "is infinite."
+            assert err.startswith(f"Row 6 (line 7), column 'b' of '{other}' {what}")
+            assert err.count("\n") == 1
+    if not refused:
+        truth = fe.GaussianDensity().fit(np.loadtxt(path, delimiter=",", skiprows=1, converters=_number))
+        np.testing.assert_allclose(json.loads(found[2])["nats"], truth.score_samples(values), rtol=1e-9)
+        named = pl.DataFrame(values, schema=["a", "b", "sum"])
+        assert fe.load(again).score(named) == pytest.approx(fe.GaussianDensity().fit(values).score(values))
+        assert [c["missing"] for c in json.loads(found[4])["columns"]] == [0, 1, 1]
+
+
+def _number(text: str) -> float:
+    return float(text or "nan")
+
+
+def test_how_a_file_was_read_is_said_and_can_be_changed(tmp_path, capsys):
+    path = tmp_path / "years.csv"
+    path.write_text("2019;2020\n3,5;4\n1,5;2\n")
+    assert run(["inspect", str(path)]) == 2
+    assert "has a comma: '3,5'. Say --decimal ," in capsys.readouterr().err
+    assert run(["inspect", str(path), "--decimal", ",", "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["shape"] == [3, 2]
+    assert err == (
+        f"'{path}' has no header: its first line is of numbers and is taken as a row. "
+        "With --header it has the names.\n"
+    )
+    assert run(["inspect", str(path), "--decimal", ",", "--header", "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert [c["name"] for c in json.loads(out)["columns"]] == ["2019", "2020"]
+    assert [c["mean"] for c in json.loads(out)["columns"]] == [2.5, 3.0]
+    assert err == ""
 
 
 def test_a_model_that_fails_keeps_its_line_and_all_failing_is_an_error(table, capsys):
@@ -410,7 +546,27 @@ def test_standard_input_is_data(monkeypatch, capsys):
         (["compare", "{junk}"], "is not a table"),
         (["compare", "{folder}"], "is a folder. A file is needed."),
         (["compare", "{constant}"], "constant"),
-        (["compare", "{infinite}", "-m", "gaussian-density"], "infinity"),
+        (
+            ["compare", "{infinite}"],
+            "Row 2 (line 3), column 'a' of '{infinite}' is infinite. Write NA where",
+        ),
+        (
+            ["fit", "{infinite}", "-m", "ppca", "-o", "m.safetensors"],
+            "column 'a' of '{infinite}' is infinite.",
+        ),
+        (["inspect", "{infinite}"], "Row 2 (line 3), column 'a' of '{infinite}' is infinite."),
+        (["compare", "iris", "--decimal", ";"], "--decimal must be . or a comma. Got ';' instead."),
+        (
+            ["fit", "iris", "-m", "softmax-regression", "-o", "{folder}/m.safetensors"],
+            "softmax-regression tells labels from the other columns. Name the column that has them",
+        ),
+        (["compare", "iris", "-m", "ppca", "-m", "naive-bayes"], "naive-bayes tells labels from the other"),
+        (["compare", "{text}", "--target", "nobody"], "has no column 'nobody'."),
+        (
+            ["compare", "{unlabelled}", "-y", "kind"],
+            "Column 'kind' has 2 missing labels, the first in row 2 (line 3). Leave such rows out.",
+        ),
+        (["compare", "{infinite}", "-y", "a"], "has no column left to model."),
         (["fit", "iris", "-m", "ppca"], "Missing option '--output' / '-o'."),
         (["fit", "iris", "-o", "m.safetensors"], "Missing option '--model' / '-m'."),
         (["fit", "iris", "-m", "ppca", "-o", "m.pkl"], "The output 'm.pkl' must end in .safetensors."),
@@ -436,6 +592,7 @@ def test_bad_input_gets_one_sentence(arguments, sentence, tmp_path, capsys):
         "junk": bytes(range(256)) * 4,
         "constant": b"a\n1\n1\n1\n1\n1\n1\n",
         "infinite": b"a\n1\ninf\n2\n3\n4\n5\n",
+        "unlabelled": b"kind,x\ncat,1\n?,2\ndog,3\n,4\n",
     }
     places = {"folder": str(tmp_path), "model": str(tmp_path / "model.safetensors")}
     fe.KMeans().save(places["model"])

@@ -1,7 +1,9 @@
 """Data sets with known truth, and tables read from files of every kind, good and bad."""
 
+import bz2
 import csv
 import datetime
+import gzip
 import io
 import zipfile
 
@@ -275,7 +277,6 @@ def _parquet() -> bytes:
         (b"a,b\n1,2\n3,4,5\n", "Line 3 of The input has 3 values where the first has 2."),
         (b'a,b\n1,"2\n3,4\n', "The input cannot be read as CSV: line 3, unexpected end of data."),
         (b"kind,x\ncat,1\n", f"Column 'kind' is text, such as 'cat'. Leave it out (--drop kind) {ENCODE}"),
-        (b'x,kind\n1,2\n2,"1,000"\n', "Column 'kind' is text, such as '1,000'."),
         (b"kind,x\n1_000,2\n", "Column 'kind' is text, such as '1_000'."),
         (b"day\n02/03/2020\n", "Column 'day' is text, such as '02/03/2020'."),
         (b"kind\n" + b"x" * 99 + b"\n", "such as '" + "x" * 30 + "…'."),
@@ -284,7 +285,7 @@ def _parquet() -> bytes:
             bytes(range(256)),
             "The input is not a table: it is neither text (CSV) nor Parquet, .npy or .npz.",
         ),
-        ("a,b\n1,2\n".encode("utf-16"), "The input is not a table"),
+        ("a,b\n1,2\n".encode("utf-16-le"), "Save a text as UTF-8."),
         (_pickled(), "cannot be read as NumPy data (it holds Python objects, which could run code)."),
         (_saved(np.array(["a"])), "The input must hold an array of numbers. Got the dtype <U1 instead."),
         (_saved(np.array([1j])), "Got the dtype complex128 instead."),
@@ -305,6 +306,122 @@ def test_bad_tables_get_one_sentence(content, sentence):
         table(content)
     assert sentence in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def _gzip(text: str) -> bytes:
+    return gzip.compress(text.encode())
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "values"),
+    [
+        ("a;b\n3,14;2,71\n-1,5e1;,5\n", {"decimal": ","}, [[3.14, 2.71], [-15, 0.5]]),
+        ("3,14;2,71\n1,5;2\n", {"decimal": ","}, [[3.14, 2.71], [1.5, 2]]),
+        ('a,b\n"3,14","2,71"\n', {"decimal": ","}, [[3.14, 2.71]]),
+        ("a,b\n1,2\n".encode("utf-16"), {}, [[1, 2]]),
+        ("a,b\n1,2\n".encode("utf-32"), {}, [[1, 2]]),
+        (b"\xef\xbb\xbf1,2\n3,4\n", {}, [[1, 2], [3, 4]]),
+        (_gzip("a,b\n1,2\n"), {}, [[1, 2]]),
+        (_gzip("a,b\n1,2\n") + _gzip("3,4\n"), {}, [[1, 2], [3, 4]]),
+        ("a,b\r1,2\r3,4\r", {}, [[1, 2], [3, 4]]),
+        ("a,b\r\n1,2\r\n\r\n", {}, [[1, 2]]),
+        ("# made by hand, in May, twice\n# again\na,b\n1,2\n# here, too,\n3,4\n", {}, [[1, 2], [3, 4]]),
+        ("a,b\n1,2\n   \n3,4\n", {}, [[1, 2], [3, 4]]),
+        (",a,b\n0,1,2\n1,3,4\n2,5,6\n", {}, [[1, 2], [3, 4], [5, 6]]),
+        ("a,b,\n1,2,\n3,4,\n", {}, [[1, 2], [3, 4]]),
+        ("id\tx\n1\t5\n2\t6\n3\t7\n", {}, [[1, 5], [2, 6], [3, 7]]),
+    ],
+)
+def test_other_writings_of_a_table_give_the_same_numbers(content, options, values):
+    np.testing.assert_array_equal(table(content, **options).values, np.array(values, float))
+
+
+@pytest.mark.parametrize(
+    ("content", "note"),
+    [
+        ("1,2\n3,4\n", "has no header: its first line is of numbers and is taken as a row."),
+        ("# made by hand\na,b\n1,2\n", "1 line of The input with # at the start is left out."),
+        ("a\n1\n\n3\n", "Empty lines of The input are left out. Write NA where a value is missing."),
+        ("a,b\n1,2\n,\n,\n", "The last 2 rows of The input have no value and are taken as not observed."),
+        ("a,a\n1,2\n", "has several columns 'a'; the later ones are called a_2."),
+        (",a,b\n0,1,2\n1,3,4\n2,5,6\n", "has no name and numbers the rows; it is left out."),
+        ("a,b,\n1,2,\n3,4,\n", "The column without a name and without values of The input is left out."),
+        ("id,x\n1,5\n2,6\n3,7\n", "Column 'id' numbers the rows from 1 and is taken as data."),
+        (_saved(np.ones(2), lambda f, a: np.savez(f, u=a, v=a)), "holds 'u', 'v'; the first is taken."),
+    ],
+)
+def test_what_could_be_read_otherwise_is_said(content, note):
+    (found,) = table(content).notes
+    assert note in found
+
+
+def test_a_plain_table_has_nothing_to_say():
+    assert table("a,b\n1,2\n3,4\n\n").notes == ()
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "sentence"),
+    [
+        (
+            "5.1,3.5,setosa\n4.9,3.0,setosa\n",
+            {},
+            "has numbers ('5.1') and words ('setosa'). Say --header if",
+        ),
+        ("land,2019,2020\nu,1,2\n", {}, "has numbers ('2019') and words ('land'). Say --header if"),
+        (
+            "Age;b\n3,14;2,71\n",
+            {},
+            "Row 1 (line 2), column 'Age' of The input has a comma: '3,14'. Say --dec",
+        ),
+        ('a,b\n1,2\n3,"1,000"\n', {}, "Row 2 (line 3), column 'b' of The input has a comma: '1,000'."),
+        ("a;b\n1.234,5;2\n", {"decimal": ","}, "which has another mark in it than the decimal ','."),
+        ("a;b\n1.5;2\n", {"decimal": ","}, "is '1.5', which has another mark in it than the decimal ','."),
+        ("a\n1'000.5\n2'000\n", {}, "is \"1'000.5\", which has another mark in it than the decimal '.'."),
+        ("a\n1\n2\nabc\n4\n", {}, "Row 3 (line 4), column 'a' of The input is no number: 'abc'."),
+        ("# x\n\na a,b\n1,2\n2,3\n\nabc,1\n4,4\n", {}, "Row 3 (line 7), column 'a a' of The input is no"),
+        ("# x\n\na a,b\n1,2\n2,3\n\nabc,1\n4,4\n", {}, "or leave the column out (--drop 'a a')."),
+        (
+            "1.0 2.0\n3.0 4.0\n",
+            {"header": False},
+            "has values with spaces between them, such as '1.0 2.0'.",
+        ),
+        ("a,b\n3,14,2,71\n", {}, "If commas stand before decimals, separate the values by ; and say"),
+        ("a,b\n1,5,6\n2,7,8\n", {}, "If the first of them numbers the rows, give that column a name, too."),
+        ("a,a\n1,2\n", {"drop": ["a"]}, "has several columns 'a'. Give each a name of its own."),
+        (_zip(**{"[Content_Types].xml": b"", "xl/workbook.xml": b""}), {}, "Save the sheet as CSV."),
+        (
+            _zip(**{"table.csv": b"a\n1\n"}),
+            {},
+            "is a zip archive without arrays of NumPy. Unpack the table",
+        ),
+        (b"\xd0\xcf\x11\xe0" + bytes(99), {}, "The input is an Excel workbook. Save the sheet as CSV."),
+        (bz2.compress(b"a\n1\n"), {}, "The input is compressed by bzip2. Unpack it first."),
+        (_gzip("a\n1\n" * 99)[:-20], {}, "The input is a damaged gzip file"),
+        ('{"a": [1, 2]}', {}, "The input is JSON, not a table. Save the table as CSV."),
+        ("<table><td>1</table>", {}, "The input is HTML or XML, not a table."),
+        ("a\n1\n", {"decimal": ";"}, "The 'decimal' parameter of read_table must be '.' or ','."),
+    ],
+)
+def test_what_has_two_readings_is_refused_with_the_remedy(content, options, sentence):
+    with pytest.raises(ValueError, match=r"\.$") as error:
+        table(content, **options)
+    assert sentence in str(error.value)
+
+
+@pytest.mark.parametrize("infinite", ["inf", "-inf", "Infinity", "1e999", "-1E400"])
+def test_an_infinite_cell_is_refused_by_row_and_column(infinite):
+    with pytest.raises(
+        ValueError, match=r"^Row 2 \(line 3\), column 'Bo' of The input is infinite. Write NA"
+    ):
+        table(f"Ab,Bo\n1,2\n3,{infinite}\n")
+    with pytest.raises(ValueError, match=r"^Row 3, column 'x1' of The input is infinite."):
+        table(_saved(np.array([[1, 2], [3, 4], [5, float(infinite)]])))
+
+
+def test_labels_that_floats_would_merge_stay_apart():
+    found = table("who,x\n90071992547409931,1\n90071992547409932,2\n", apart=["who"])
+    assert found.apart["who"].tolist() == ["90071992547409931", "90071992547409932"]
+    assert table("who,x\nu,1\n?,2\n", apart=["who"]).apart["who"].tolist() == ["u", None]
 
 
 def test_bad_places_and_columns_get_one_sentence(tmp_path):

@@ -58,6 +58,7 @@ from ._spaces import (
 )
 from ._stream import Stream, streaming
 from ._sums import sum_over_blocks
+from ._words import visible
 
 __all__ = [
     "LOG_2PI",
@@ -119,5 +120,6 @@ __all__ = [
     "unconstrain",
     "uniform",
     "unit_interval",
+    "visible",
     "write_whole",
 ]

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
+from ._words import visible
+
 # measures of a fit that are told in other units where data are rescaled
 OBJECTIVES = ("objective", "validation")
 
@@ -50,11 +52,12 @@ class _Bar(AbstractProgress):
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
         self._rich = Progress(
-            TextColumn("{task.description}"),
+            # the words are those of the user, whose brackets are no commands
+            TextColumn("{task.description}", markup=False),
             BarColumn(),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
-            TextColumn("{task.fields[metrics]}"),
+            TextColumn("{task.fields[metrics]}", markup=False),
             console=Console(stderr=True),
         )
         self._offset = offset
@@ -65,7 +68,7 @@ class _Bar(AbstractProgress):
 
     def update(self, n_iter: int, metrics: dict[str, float]) -> None:
         shown = {name: value - self._offset * (name in OBJECTIVES) for name, value in metrics.items()}
-        text = "  ".join(f"{name} {value:.5g}" for name, value in shown.items())
+        text = "  ".join(f"{visible(name)} {value:.5g}" for name, value in shown.items())
         self._rich.update(self._task, completed=n_iter, metrics=text)
 
     def stop(self) -> None:

@@ -6,6 +6,7 @@ import dataclasses
 import difflib
 import io
 import json
+import re
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -26,6 +27,7 @@ class Input:
         y: the target, if one was named.
         groups: labels of rows that belong together, if they were named.
         description: what it is.
+        notes: how a file was read, where it could be read otherwise.
     """
 
     names: list[str]
@@ -33,6 +35,7 @@ class Input:
     y: np.ndarray | None = None
     groups: np.ndarray | None = None
     description: str = ""
+    notes: tuple[str, ...] = ()
 
     def frame(self) -> Any:
         """The values with their names, as estimators take them."""
@@ -50,6 +53,7 @@ def read(
     drop: Iterable[str] = (),
     encode: Iterable[str] = (),
     header: bool | None = None,
+    decimal: str = ".",
     array: str | None = None,
 ) -> Input:
     """A file, a built-in name, or `-` for standard input."""
@@ -63,14 +67,19 @@ def read(
         hint = f"Did you mean {close[0]!r}?" if close else f"Known names: {', '.join(datasets.names())}."
         raise FileNotFoundError(f"{data!r} is neither a file nor the name of a data set. {hint}")
     source = io.BytesIO(sys.stdin.buffer.read()) if data == "-" else data
-    table = datasets.read_table(source, apart=apart, drop=drop, encode=encode, header=header, array=array)
+    options: Any = {"drop": drop, "encode": encode, "header": header, "decimal": decimal, "array": array}
+    table = datasets.read_table(source, apart=apart, **options)
+    if apart and table.values.ndim == 3:
+        raise ValueError(f"{data!r} holds series in three axes, which have no column {apart[0]!r}.")
+    labels = {title: _complete(title, table) for title in apart}
     found = Input(
         table.names,
         table.values,
-        None if target is None else _complete(target, table.apart[target]),
-        None if groups is None else _complete(groups, table.apart[groups]),
+        None if target is None else labels[target],
+        None if groups is None else labels[groups],
+        notes=table.notes,
     )
-    return found if series is None else _in_series(found, table.apart[series])
+    return found if series is None else _in_series(found, labels[series])
 
 
 def _built_in(
@@ -107,14 +116,20 @@ def _built_in(
     return Input(list(kept), np.column_stack(list(kept.values())), target_values, None, data.description)
 
 
-def _complete(title: str, labels: np.ndarray) -> np.ndarray:
+def _complete(title: str, table: Any) -> np.ndarray:
     """Labels, none of which may be missing; whole numbers as such."""
+    labels = table.apart[title]
     if labels.dtype == object:
-        missing = np.array([label is None for label in labels], bool)
+        bad = np.array([label is None for label in labels], bool)
     else:
-        missing = np.isnan(labels.astype(float))
-    if missing.any():
-        raise ValueError(f"Column {title!r} has {int(missing.sum())} missing labels.")
+        bad = ~np.isfinite(labels)
+    if bad.any():
+        first = table.row(int(np.flatnonzero(bad)[0]))
+        number = int(bad.sum())
+        raise ValueError(
+            f"Column {title!r} has {number} missing label{'' if number == 1 else 's'}, the first in "
+            f"{first}. Leave such rows out."
+        )
     if labels.dtype == object:
         return labels.astype(str)
     return labels.astype(int) if (labels == np.rint(labels)).all() else labels
@@ -122,9 +137,8 @@ def _complete(title: str, labels: np.ndarray) -> np.ndarray:
 
 def _in_series(found: Input, labels: np.ndarray) -> Any:
     """The rows of each series, in the order of the file."""
-    _, first = np.unique(labels.astype(str), return_index=True)
-    order = labels.astype(str)[np.sort(first)]
-    parts = [found.values[labels.astype(str) == label] for label in order]
+    _, first = np.unique(labels, return_index=True)
+    parts = [found.values[labels == label] for label in labels[np.sort(first)]]
     same = len({len(part) for part in parts}) == 1
     return dataclasses.replace(found, values=np.stack(parts) if same else parts)
 
@@ -135,18 +149,27 @@ def align(data: Input, model: Any, encode: Iterable[str]) -> Input:
     if names is None or list(names) == data.names:
         return data
     place = {name: j for j, name in enumerate(data.names)}
-    columns = []
+    several = not isinstance(data.values, np.ndarray) or data.values.ndim == 3
+    chosen: list[int | None] = []
     for name in map(str, names):
         if name in place:
-            columns.append(data.values[:, place[name]])
+            chosen.append(place[name])
         elif name.partition("=")[0] in set(encode):
-            columns.append(np.zeros(len(data.values)))  # a label that does not occur here
+            chosen.append(None)  # a label that does not occur here
+        elif several and data.names == [f"x{j}" for j in range(len(names))]:
+            return data  # an array of series, which has no names
         else:
             listed = ", ".join(map(repr, data.names[:10]))
             raise ValueError(
                 f"The model needs the column {name!r}, which the data has not. It has {listed}."
             )
-    return dataclasses.replace(data, names=[str(n) for n in names], values=np.column_stack(columns))
+
+    def ordered(values: np.ndarray) -> np.ndarray:
+        return np.stack([np.zeros(values.shape[:-1]) if j is None else values[..., j] for j in chosen], -1)
+
+    values = data.values if isinstance(data.values, np.ndarray) else list(data.values)
+    aligned: Any = ordered(values) if isinstance(values, np.ndarray) else [ordered(part) for part in values]
+    return dataclasses.replace(data, names=[str(n) for n in names], values=aligned)
 
 
 def check_output(path: Path | None, formats: Iterable[str] = _FORMATS) -> None:
@@ -161,34 +184,64 @@ def check_output(path: Path | None, formats: Iterable[str] = _FORMATS) -> None:
 
 
 def write(names: list[str], values: np.ndarray, path: Path | None) -> None:
-    """A table to a file, in the format of its ending, or as CSV to standard output."""
-    import polars as pl
+    """A table of numbers to a file, in the format of its ending, or as CSV to standard output."""
+    if path is not None and path.suffix.lower() == ".npy":
+        write_array(values, path)
+    else:
+        write_columns(dict(zip(names, values.T, strict=True)), path)
 
+
+def write_array(values: np.ndarray, path: Path) -> None:
+    """An array of numbers to an .npy file."""
     from freeenergy._core import write_whole
 
     out = io.BytesIO()
-    ending = ".csv" if path is None or str(path) == "-" else path.suffix.lower()
-    if ending == ".npy":
-        np.save(out, values)
+    np.save(out, values)
+    write_whole(path, out.getvalue())
+
+
+def write_columns(columns: dict[str, np.ndarray], path: Path | None) -> None:
+    """Columns to a file, in the format of its ending, or as CSV to standard output."""
+    import polars as pl
+    import polars.selectors as cs
+
+    from freeenergy._core import visible, write_whole
+
+    out = io.BytesIO()
+    path = None if path is None or str(path) == "-" else path
+    ending = ".csv" if path is None else path.suffix.lower()
+    if path is not None and ending == ".npy":
+        if any(column.dtype.kind not in "biuf" for column in columns.values()):
+            raise ValueError(f"The output '{path}' cannot hold labels that are text. Write a .csv instead.")
+        write_array(np.column_stack(list(columns.values())), path)
+        return
+    frame = pl.DataFrame(
+        {name: column.astype(str) if column.dtype == object else column for name, column in columns.items()}
+    )
+    if ending == ".parquet":
+        frame.write_parquet(out)
     else:
-        frame = pl.DataFrame(values, schema=names)
-        if ending == ".parquet":
-            frame.write_parquet(out)
-        else:
-            frame.with_columns(pl.all().fill_nan(None)).write_csv(
-                out, separator="\t" if ending == ".tsv" else ","
-            )
-    if path is None or str(path) == "-":
-        sys.stdout.write(out.getvalue().decode())
-        sys.stdout.flush()
-    else:
+        frame.with_columns(cs.float().fill_nan(None)).write_csv(
+            out, separator="\t" if ending == ".tsv" else ","
+        )
+    if path is not None:
         write_whole(path, out.getvalue())
+        return
+    text = out.getvalue().decode()
+    if sys.stdout.isatty():
+        text = "\n".join(map(visible, text.split("\n")))
+    sys.stdout.write(text)
+    sys.stdout.flush()
 
 
 def write_json(value: Any) -> None:
     """A value for machines, on standard output."""
-    json.dump(value, sys.stdout, indent=2, allow_nan=False, default=_plain, ensure_ascii=False)
-    sys.stdout.write("\n")
+    text = json.dumps(value, indent=2, allow_nan=False, default=_plain, ensure_ascii=False)
+    # what a terminal would obey, as JSON writes it
+    text = re.sub(
+        r"[\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]", lambda c: f"\\u{ord(c[0]):04x}", text
+    )
+    sys.stdout.write(text + "\n")
     sys.stdout.flush()
 
 
@@ -201,9 +254,11 @@ def _plain(value: Any) -> Any:
 
 
 def finite(value: Any) -> Any:
-    """Numbers for JSON, which knows neither NaN nor infinity: they become None."""
+    """Numbers for JSON, which knows neither NaN nor infinity: None, and the words "inf" and "-inf"."""
     if isinstance(value, np.ndarray):
         return finite(value.tolist())
     if isinstance(value, list):
         return [finite(part) for part in value]
-    return None if isinstance(value, float) and not np.isfinite(value) else value
+    if not isinstance(value, float) or np.isfinite(value):
+        return value
+    return None if np.isnan(value) else str(float(value))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import io
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -27,7 +28,9 @@ app = typer.Typer(
 # a comparison has folds up to this many numbers, and one split beyond
 _FOLDS_UP_TO = 20_000
 
-DATA = "A CSV, Parquet, .npy or .npz file, - for standard input, or a name such as digits or iris."
+DATA = (
+    "A CSV (also .gz), Parquet, .npy or .npz file, - for standard input, or a name such as digits or iris."
+)
 Data = Annotated[str, typer.Argument(metavar="DATA", help=DATA)]
 ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="A file that fit has written.")]
 Models = Annotated[
@@ -45,6 +48,9 @@ Encode = Annotated[
 Header = Annotated[
     bool | None,
     typer.Option("--header/--no-header", help="Whether the first line of a CSV has names; found out else."),
+]
+Decimal = Annotated[
+    str, typer.Option("--decimal", metavar="MARK", help="The decimal mark of a CSV: . or a comma.")
 ]
 Array = Annotated[str | None, typer.Option("--array", help="Which array of an .npz; else the first.")]
 Series = Annotated[
@@ -93,6 +99,7 @@ def compare(
     drop: Drop = None,
     encode: Encode = None,
     header: Header = None,
+    decimal: Decimal = ".",
     array: Array = None,
     report: Annotated[
         Path | None, typer.Option("--report", help="An .html file for the whole report.")
@@ -119,20 +126,21 @@ def compare(
     _files.check_output(report, (".html",))
     _files.check_output(best, (".safetensors",))
     _files.check_output(output, (".csv", ".parquet"))
-    options = {"drop": drop or (), "encode": encode or (), "header": header, "array": array}
-    found = _files.read(data, target=target, groups=groups, series=series, **options)
+    options = {"drop": drop, "encode": encode, "header": header, "decimal": decimal, "array": array}
+    found = _read(data, target=target, groups=groups, series=series, **options)
 
     import freeenergy as fe
 
     X = found.values if _is_series(found.values) else found.frame()
     models = _models(model, found)
+    labels = _labels_for(models, found, target)
     if cv is None and test_size is None:
         test_size = 0.2 if _size(found.values) > _FOLDS_UP_TO else None
         cv = None if test_size else min(5, len(found.values))
     board = fe.compare(
         models,
         X,
-        found.y,
+        *labels,
         cv=cv,
         test_size=test_size,
         final_size=final_size,
@@ -146,7 +154,7 @@ def compare(
     if json:
         _files.write_json(board.to_json())
     else:
-        typer.echo(str(board).rstrip())
+        _tell(str(board).rstrip())
     if output is not None:
         _write_standings(lines, output)
     solved = [line for line in lines if line.error is None]
@@ -180,6 +188,37 @@ def _write_standings(lines: list[Any], path: Path) -> None:
     else:
         frame.write_csv(out)
     write_whole(path, out.getvalue())
+
+
+def _read(data: str, **options: Any) -> Any:
+    """The data, after a word on how they were read if they could be read otherwise."""
+    from . import _files
+
+    options |= {name: options.get(name) or () for name in ("drop", "encode")}
+    if options["decimal"] not in (".", ","):
+        raise ValueError(f"--decimal must be . or a comma. Got {options['decimal']!r} instead.")
+    found = _files.read(data, **options)
+    for note in found.notes:
+        _say(note)
+    return found
+
+
+def _labels_for(models: dict[str, Any], found: Any, target: str | None) -> list[Any]:
+    """The labels, if there are any; classifiers cannot do without, and no other model takes them."""
+    from sklearn.base import is_classifier
+
+    classifiers = [words for words, model in models.items() if is_classifier(model)]
+    if found.y is None:
+        if classifiers:
+            raise ValueError(
+                f"{classifiers[0]} tells labels from the other columns. Name the column that has them with "
+                "--target NAME."
+            )
+        return []
+    if not classifiers:
+        _say(f"Column {target!r} is left out: no model here tells it from the others.")
+        return []
+    return [found.y]
 
 
 def _is_series(values: Any) -> bool:
@@ -224,31 +263,38 @@ def fit(
     drop: Drop = None,
     encode: Encode = None,
     header: Header = None,
+    decimal: Decimal = ".",
     array: Array = None,
     seed: Seed = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Fit one model to all of the data and keep it in a file."""
+    import numpy as np
+
     from . import _files, _specs
 
     _files.check_output(output, (".safetensors",))
-    options = {"drop": drop or (), "encode": encode or (), "header": header, "array": array}
-    found = _files.read(data, target=target, series=series, **options)
+    options = {"drop": drop, "encode": encode, "header": header, "decimal": decimal, "array": array}
+    found = _read(data, target=target, series=series, **options)
     rows = found.values if not _is_series(found.values) else found.values[0]
     estimator = _specs.build(model, rows)
     known = estimator.get_params(deep=False)
     wanted = {"random_state": seed, "verbose": None if quiet else 1}
     estimator.set_params(**{k: v for k, v in wanted.items() if v is not None and k in known})
     X = found.values if _is_series(found.values) else found.frame()
+    labels = _labels_for({model: estimator}, found, target)
     try:
-        estimator.fit(X, *([] if found.y is None else [found.y]))
+        estimator.fit(X, *labels)
     except KeyboardInterrupt:
         if getattr(estimator, "model_", None) is None:
             raise
         estimator.save(output)
         _say(f"Stopped before the end; the model as it was then is in {output}.")
         raise typer.Exit(130) from None
+    if _is_series(found.values) and found.names != [f"x{j}" for j in range(len(found.names))]:
+        # so that columns are found by name in other files, too
+        estimator.feature_names_in_ = np.array(found.names, object)
     estimator.save(output)
     summary = {
         "model": type(estimator).__name__,
@@ -262,7 +308,7 @@ def fit(
         _files.write_json(summary)
     else:
         what = f"{summary['rows']} {'series' if _is_series(found.values) else 'rows'}"
-        typer.echo(f"{summary['model']} fitted to {what} of {summary['columns']} columns is in {output}.")
+        _tell(f"{summary['model']} fitted to {what} of {summary['columns']} columns is in {output}.")
 
 
 @app.command()
@@ -275,6 +321,7 @@ def score(
     drop: Drop = None,
     encode: Encode = None,
     header: Header = None,
+    decimal: Decimal = ".",
     array: Array = None,
     json: Json = False,
 ) -> None:
@@ -285,24 +332,103 @@ def score(
 
     _files.check_output(output)
     estimator = _load(model, "evidence")
-    options = {"drop": drop or (), "encode": encode or (), "header": header, "array": array}
-    found = _files.read(data, target=target, series=series, **options)
+    options = {"drop": drop, "encode": encode, "header": header, "decimal": decimal, "array": array}
+    found = _read(data, target=target, series=series, **options)
     found, X = _for_model(found, estimator, encode)
-    evidence = estimator.evidence(X, *([] if found.y is None else [found.y]))
+    evidence = _evidence(estimator, X, found.y, target)
+    impossible = int(np.isneginf(evidence.nats).sum())
+    error = np.nan if impossible else evidence.mean_stderr
     if json:
         _files.write_json(
             {
                 "mean": _files.finite(evidence.mean),
-                "stderr": _files.finite(evidence.mean_stderr),
+                "stderr": _files.finite(error),
                 "kind": evidence.kind.value,
                 "nats": _files.finite(np.asarray(evidence.nats, float)),
             }
         )
     else:
         _files.write(["nats", "stderr"], np.column_stack([evidence.nats, evidence.stderr]), output)
-    bits = -evidence.mean / np.log(2)
-    error = evidence.mean_stderr / np.log(2)
-    _say(f"Mean {evidence.mean:.6g} nats ({bits:.6g} ± {error:.2g} bits), {evidence.kind.value}.")
+    if impossible:
+        _say(f"{impossible} of {len(evidence)} rows are impossible under the model: their mean is −∞ nats.")
+    else:
+        bits = f"{-evidence.mean / np.log(2):.6g} ± {error / np.log(2):.2g} bits"
+        _say(f"Mean {evidence.mean:.6g} nats ({bits}), {evidence.kind.value}.")
+
+
+def _evidence(estimator: Any, X: Any, y: Any, target: str | None) -> Any:
+    """The evidence of the labels given the rows, if there are labels; else that of the rows."""
+    from sklearn.base import is_classifier
+
+    from freeenergy import SoftmaxRegression
+    from freeenergy.comparison._problems import evidence_of_labels
+
+    name = type(estimator).__name__
+    if y is None:
+        if isinstance(estimator, SoftmaxRegression):
+            raise ValueError(
+                f"{name} gives the probability of labels. Name the column that has them with --target NAME."
+            )
+        return estimator.evidence(X)
+    if not is_classifier(estimator):
+        _say(f"Column {target!r} is left out: {name} does not tell it from the others.")
+        return estimator.evidence(X)
+    y = _as_fitted(estimator, y)
+    unknown = y[~_known(estimator, y)]
+    if len(unknown):
+        _say(f"{len(unknown)} labels, such as {str(unknown[0])!r}, are none that {name} was fitted to.")
+    return evidence_of_labels(estimator, X, y)
+
+
+def _as_fitted(estimator: Any, y: Any) -> Any:
+    """Labels as text where the model was fitted to text: a file in which all are numbers has them so."""
+    return y.astype(str) if estimator.classes_.dtype.kind in "UO" else y
+
+
+def _known(estimator: Any, y: Any) -> Any:
+    import numpy as np
+
+    return np.isin(y, estimator.classes_)
+
+
+@app.command()
+def predict(
+    model: ModelFile,
+    data: Data,
+    output: Output = None,
+    target: Target = None,
+    series: Series = None,
+    drop: Drop = None,
+    encode: Encode = None,
+    header: Header = None,
+    decimal: Decimal = ".",
+    array: Array = None,
+    json: Json = False,
+) -> None:
+    """The label (component, cluster, state) of each row and, where the model has them, probabilities."""
+    import numpy as np
+
+    from . import _files
+
+    _files.check_output(output)
+    estimator = _load(model, "predict")
+    options = {"drop": drop, "encode": encode, "header": header, "decimal": decimal, "array": array}
+    found = _read(data, target=target, series=series, **options)
+    found, X = _for_model(found, estimator, encode)
+    several = _is_series(found.values)
+    columns = {"prediction": np.concatenate(estimator.predict(X)) if several else estimator.predict(X)}
+    if callable(getattr(estimator, "predict_proba", None)):
+        shares = estimator.predict_proba(X)
+        shares = np.concatenate(shares) if several else shares
+        names = getattr(estimator, "classes_", np.arange(shares.shape[1]))
+        columns |= {f"p({name})": share for name, share in zip(names, shares.T, strict=True)}
+    if json:
+        _files.write_json({name: _files.finite(values) for name, values in columns.items()})
+    else:
+        _files.write_columns(columns, output)
+    if found.y is not None and not several:
+        right = int(np.sum(columns["prediction"] == _as_fitted(estimator, found.y)))
+        _say(f"{right} of {len(found.y)} labels are right.")
 
 
 @app.command()
@@ -338,6 +464,7 @@ def impute(
     drop: Drop = None,
     encode: Encode = None,
     header: Header = None,
+    decimal: Decimal = ".",
     array: Array = None,
     json: Json = False,
 ) -> None:
@@ -346,8 +473,8 @@ def impute(
 
     _files.check_output(output)
     estimator = _load(model, "impute")
-    options = {"drop": drop or (), "encode": encode or (), "header": header, "array": array}
-    found, X = _for_model(_files.read(data, **options), estimator, encode)
+    options = {"drop": drop, "encode": encode, "header": header, "decimal": decimal, "array": array}
+    found, X = _for_model(_read(data, **options), estimator, encode)
     _give(found.names, estimator.impute(X), output, json)
 
 
@@ -383,10 +510,13 @@ def _for_model(found: Any, estimator: Any, encode: list[str] | None) -> tuple[An
     """The data with the columns of the model, and as it takes them."""
     from . import _files
 
-    if _is_series(found.values):
-        return found, found.values
     found = _files.align(found, estimator, encode or ())
     named = getattr(estimator, "feature_names_in_", None) is not None
+    if _is_series(found.values):
+        if named:
+            # the columns are in its order now, and series have no names to be compared again
+            del estimator.feature_names_in_
+        return found, found.values
     return found, found.frame() if named else found.values
 
 
@@ -394,6 +524,7 @@ def _for_model(found: Any, estimator: Any, encode: list[str] | None) -> tuple[An
 def inspect(
     path: Annotated[str, typer.Argument(metavar="FILE", help="A model file, or data as for the others.")],
     header: Header = None,
+    decimal: Decimal = ".",
     array: Array = None,
     json: Json = False,
 ) -> None:
@@ -401,7 +532,7 @@ def inspect(
     if _is_model(path):
         _inspect_model(path, json)
     else:
-        _inspect_data(path, header, array, json)
+        _inspect_data(_read(path, header=header, decimal=decimal, array=array), json)
 
 
 def _is_model(path: str) -> bool:
@@ -425,25 +556,23 @@ def _inspect_model(path: str, json: bool) -> None:
         _files.write_json(found)
         return
     state = "fitted" if found["fitted"] else "not fitted"
-    typer.echo(f"{found['class']}, {state}, {found['numbers']} numbers, {found['bytes']} bytes")
+    _tell(f"{found['class']}, {state}, {found['numbers']} numbers, {found['bytes']} bytes")
     if found["n_features_in"] is not None:
         names = found["feature_names"]
         listed = f": {', '.join(names[:10])}{', …' if len(names) > 10 else ''}" if names else ""
-        typer.echo(f"columns: {found['n_features_in']}{listed}")
+        _tell(f"columns: {found['n_features_in']}{listed}")
     for name, value in found["parameters"].items():
-        typer.echo(f"  {name} = {value}")
+        _tell(f"  {name} = {value}")
     versions = ", ".join(f"{name} {version}" for name, version in found["versions"].items())
-    typer.echo(f"format {found['format']}, written by {versions}")
+    _tell(f"format {found['format']}, written by {versions}")
 
 
-def _inspect_data(path: str, header: bool | None, array: str | None, json: bool) -> None:
+def _inspect_data(found: Any, json: bool) -> None:
     import numpy as np
 
-    from . import _files
-
-    found = _files.read(path, header=header, array=array)
-
     from freeenergy import Support
+
+    from . import _files
 
     rows = found.values.reshape(-1, found.values.shape[-1])
     support = Support.recognise(rows)
@@ -466,7 +595,7 @@ def _inspect_data(path: str, header: bool | None, array: str | None, json: bool)
         _files.write_json({"shape": found.values.shape, "columns": columns})
         return
     shape = " × ".join(map(str, found.values.shape))
-    typer.echo(f"{shape}. {found.description}".strip())
+    _tell(f"{shape}. {found.description}".strip())
     _print_table(list(columns[0]), [["" if v is None else _short(v) for v in c.values()] for c in columns])
 
 
@@ -479,7 +608,7 @@ def _print_table(titles: list[str], lines: list[list[str]]) -> None:
     widths = [max(map(len, column)) for column in zip(titles, *lines, strict=True)]
     for line in [titles, *lines]:
         cells = [line[0].ljust(widths[0]), *(cell.rjust(w) for cell, w in zip(line[1:], widths[1:]))]
-        typer.echo("  ".join(cells).rstrip())
+        _tell("  ".join(cells).rstrip())
 
 
 @app.command()
@@ -502,7 +631,7 @@ def models(json: Json = False) -> None:
         return
     width = max(len(entry["name"]) for entry in found)
     for entry in found:
-        typer.echo(f"{entry['name'].ljust(width)}  {entry['summary']}")
+        _tell(f"{entry['name'].ljust(width)}  {entry['summary']}")
 
 
 def _word(value: Any) -> Any:
@@ -519,14 +648,29 @@ def _word(value: Any) -> Any:
 # ---------------------------------------------------------------------------------------------
 
 
+def _visible(text: str) -> str:
+    """`text` as a terminal may have it; names in the data may hold commands for it."""
+    if text.isprintable():
+        return text
+    from freeenergy._core import visible
+
+    return visible(text)
+
+
+def _tell(text: str) -> None:
+    """Lines on standard output."""
+    typer.echo("\n".join(map(_visible, text.split("\n"))))
+
+
 def _say(sentence: str) -> None:
-    typer.echo(sentence, err=True)
+    """A sentence on standard error."""
+    typer.echo(_visible(" ".join(sentence.split())), err=True)
 
 
 @contextlib.contextmanager
 def _warnings_in_a_line() -> Iterator[None]:
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
-        _say(f"Warning: {' '.join(str(message).split())}")
+        _say(f"Warning: {message}")
 
     former: Callable[..., None] = warnings.showwarning
     warnings.showwarning = show
@@ -573,4 +717,8 @@ def _stopped() -> int:
 
 def main() -> None:
     """The program `freeenergy`."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # names of columns are in any script, and what we write we read as UTF-8
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
     sys.exit(run(sys.argv[1:]))

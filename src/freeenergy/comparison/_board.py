@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from .._core import Kind
+from .._core import Kind, visible
 from ..estimators import Support
 from ._problems import AbstractProblem
 from ._results import FoldResult, Standing
@@ -217,6 +217,7 @@ class Comparison:
     def __str__(self) -> str:
         from rich.console import Console
         from rich.table import Table
+        from rich.text import Text
 
         lines = self.table()
         table = Table(title="Held-out bits: fewer are better", title_justify="left")
@@ -226,12 +227,12 @@ class Comparison:
         table.add_column("parameters", justify="right")
         for line in lines:
             if line.error is not None:
-                table.add_row(line.model, *[""] * 4, "failed", "", "")
+                table.add_row(Text(visible(line.model)), *[""] * 4, "failed", "", "")
                 continue
             sign = SIGNS[line.kind]
             order = "best" if line is lines[0] else "?" if line.chance is None else _percent(line.chance)
             table.add_row(
-                line.model,
+                Text(visible(line.model)),
                 sign + with_error(line.bits, line.bits_stderr),
                 sign + with_error(line.bits_per_dimension, line.bits_per_dimension_stderr),
                 "" if line is lines[0] else "+" + with_error(line.difference, line.difference_stderr),
@@ -243,8 +244,8 @@ class Comparison:
         out = io.StringIO()
         Console(file=out, width=160, color_system=None).print(table)
         text = [row.rstrip() for row in out.getvalue().splitlines()]
-        text += [f"{line.model}: {line.error}" for line in lines if line.error is not None]
-        text += self.notes
+        text += [visible(f"{line.model}: {line.error}") for line in lines if line.error is not None]
+        text += map(visible, self.notes)
         return "\n".join(text)
 
     def __repr__(self) -> str:

@@ -267,6 +267,34 @@ def _evenly(values: np.ndarray, most: int) -> np.ndarray:
     return values if len(values) <= most else values[np.linspace(0, len(values) - 1, most).astype(int)]
 
 
+def evidence_of_labels(estimator: Any, X: Any, y: np.ndarray) -> Evidence:
+    """log p(y | x) of each row under a fitted classifier.
+
+    >>> from freeenergy import DiscriminantAnalysis
+    >>> model = DiscriminantAnalysis().fit([[0.0], [1.0], [4.0], [5.0]], [0, 0, 1, 1])
+    >>> evidence_of_labels(model, np.array([[2.5]]), np.array([1])).nats.round(6).tolist()
+    [-0.693147]
+    """
+    # a label that no row of the fit had is impossible
+    known = np.isin(y, estimator.classes_)
+    nats, stderr, kind = np.full(len(y), -np.inf), np.zeros(len(y)), Kind.EXACT
+    if not known.any():
+        return Evidence(nats, stderr, kind)
+    X, y = _safe_indexing(X, np.flatnonzero(known)), y[known]
+    if isinstance(estimator, SoftmaxRegression):
+        found = estimator.evidence(X, y)
+        nats[known], stderr[known], kind = found.nats, found.stderr, found.kind
+    else:
+        place = np.searchsorted(estimator.classes_, y)
+        # probabilities below the least float have a logarithm where the model gives it itself
+        logs = getattr(estimator, "predict_log_proba", None) or (
+            lambda X: np.log(estimator.predict_proba(X))
+        )
+        with np.errstate(divide="ignore"):
+            nats[known] = logs(X)[np.arange(len(y)), place]
+    return Evidence(nats, stderr, kind)
+
+
 class Labelled(AbstractProblem):
     """Rows with labels, of which models give the probability given the row."""
 
@@ -299,21 +327,7 @@ class Labelled(AbstractProblem):
         return estimator.fit(X, y)
 
     def evidence(self, estimator: Any, test: np.ndarray) -> Evidence:
-        X, y = _safe_indexing(self.X, test), self.y[test]
-        # a label that no row of the fit had is impossible
-        known = np.isin(y, estimator.classes_)
-        nats, stderr, kind = np.full(len(y), -np.inf), np.zeros(len(y)), Kind.EXACT
-        if not known.any():
-            return Evidence(nats, stderr, kind)
-        X, y = _safe_indexing(X, np.flatnonzero(known)), y[known]
-        if isinstance(estimator, SoftmaxRegression):
-            found = estimator.evidence(X, y)
-            nats[known], stderr[known], kind = found.nats, found.stderr, found.kind
-        else:
-            place = np.searchsorted(estimator.classes_, y)
-            with np.errstate(divide="ignore"):
-                nats[known] = np.log(estimator.predict_proba(X)[np.arange(len(y)), place])
-        return Evidence(nats, stderr, kind)
+        return evidence_of_labels(estimator, _safe_indexing(self.X, test), self.y[test])
 
     def pictures(self, estimator: Any, test: np.ndarray, seed: int) -> dict[str, Any]:
         return {}

@@ -2,8 +2,10 @@
 
 import copy
 import dataclasses
+import errno
 import functools
 import hashlib
+import io as builtin_io
 import json
 import os
 from pathlib import Path
@@ -420,13 +422,21 @@ def test_a_write_that_fails_leaves_the_former_file(tmp_path, monkeypatch):
     before = path.read_bytes()
 
     def full(*_):
-        raise OSError("No space left on device")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    for step in ("fsync", "replace"):
+    class Full(builtin_io.FileIO):
+        write = full
+
+    def opened(path, mode):
+        return Full(path, mode)
+
+    sentence = rf"'{path}' was not written: No space left on device. A file that was there before is unch"
+    for owner, step, fault in ((os, "fsync", full), (os, "replace", full), (Path, "open", opened)):
         with monkeypatch.context() as patch:
-            patch.setattr(os, step, full)
-            with pytest.raises(OSError, match="No space left"):
-                fe.KMeans(2).save(path)
+            patch.setattr(owner, step, fault)
+            with pytest.raises(OSError, match=sentence) as error:
+                write_whole(path, b"other")
+            assert error.value.errno == errno.ENOSPC
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
     with pytest.raises(FileNotFoundError):
@@ -528,11 +538,11 @@ HOSTILE = {
     "an older format than any": (edited(lambda header, *_: header.update(format=0)), "is not an estimator"),
     "no checksum": (
         lambda path: to_bytes({}, metadata={"freeenergy": '{"format": 1, "estimator": {}}'}),
-        "is not an estimator",
+        "has no checksum. Save the estimator again.",
     ),
     "a short checksum": (
         lambda path: to_bytes({}, metadata={"freeenergy": '{"format": 1, "sha256": "", "estimator": {}}'}),
-        "is not an estimator",
+        "has no checksum",
     ),
     "deep nodes": (
         lambda path: sealed(

@@ -1,6 +1,7 @@
 """The one loop: counts, stops, guards, history, progress, checkpoints, interruption."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -217,13 +218,42 @@ def test_foreign_and_damaged_checkpoints_are_refused(tmp_path, key):
     good = path.read_bytes()
     for damaged in (good[:-8], good[:20], b"", b"what is this"):
         path.write_bytes(damaged)
-        with pytest.raises(
-            ValueError, match=rf"The checkpoint '{path}' cannot be read \(.*\)\. Remove it\."
-        ):
+        with pytest.raises(ValueError, match=rf"^The checkpoint '{path}' is [^\n]*\. Remove it\.$"):
             run(descent(), 10, key, checkpoint=Checkpoint(path, identity="a"))
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(ValueError, match=r"is not a regular file\. Remove it\."):
+        run(descent(), 10, key, checkpoint=Checkpoint(path, identity="a"))
+    path.unlink()
     save_file({"weights": np.zeros(3)}, path)
     with pytest.raises(ValueError, match=other):
         run(descent(), 10, key, checkpoint=Checkpoint(path, identity="a"))
+
+
+def test_every_flipped_bit_of_a_checkpoint_is_found(tmp_path, key):
+    path = tmp_path / "fit"
+    run(descent(noise=0.3), 20, key, checkpoint=Checkpoint(path, identity="a"))
+    good = path.read_bytes()
+    state = _State(START, jnp.zeros((), jnp.int32))
+    for bit in range(0, 8 * len(good), 11):
+        damaged = bytearray(good)
+        damaged[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(damaged)
+        with pytest.raises(ValueError, match=rf"^The checkpoint '{path}' (is|has|belongs) [^\n]*\.$"):
+            Checkpoint(path, identity="a").resume(state)
+
+
+def test_the_first_checkpoint_comes_early(tmp_path, key):
+    path = tmp_path / "fit"
+    with pytest.raises(OSError, match="screen"):
+        run(
+            descent(noise=0.3),
+            150,
+            key,
+            progress=lambda _: Recorder(OSError("screen"), 9),
+            checkpoint=Checkpoint(path, interval=3600.0),
+        )
+    assert 8 <= json.loads(_header(path))["n_iter"] < 150
 
 
 _WALK = """

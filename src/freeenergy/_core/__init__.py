@@ -14,7 +14,7 @@ from ._arrays import (
 )
 from ._checkpoints import Checkpoint
 from ._compilation import count_compilations, programs
-from ._files import write_whole
+from ._files import LARGEST_HEADER, DamagedError, read_sealed, sealed, write_whole
 from ._loop import AbstractAlgorithm, Info, Outcome, iterate
 from ._numerics import (
     LOG_2PI,
@@ -61,6 +61,7 @@ from ._sums import sum_over_blocks
 from ._words import visible
 
 __all__ = [
+    "LARGEST_HEADER",
     "LOG_2PI",
     "OBJECTIVES",
     "AbstractAlgorithm",
@@ -73,6 +74,7 @@ __all__ = [
     "Checkpoint",
     "Constraint",
     "Counts",
+    "DamagedError",
     "Data",
     "Evidence",
     "Fit",
@@ -110,8 +112,10 @@ __all__ = [
     "positive_definite",
     "programs",
     "progress_bar",
+    "read_sealed",
     "real",
     "row_hashes",
+    "sealed",
     "silent",
     "simplex",
     "streaming",

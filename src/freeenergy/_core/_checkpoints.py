@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import time
 from pathlib import Path
@@ -13,16 +12,15 @@ import equinox as eqx
 import jax
 import numpy as np
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save
 
-from ._files import write_whole
+from ._files import DamagedError, read_sealed, sealed, write_whole
 
-_FORMAT = "freeenergy-checkpoint-1"
+_FORMAT = "freeenergy-checkpoint-2"
 
 
 @dataclasses.dataclass
 class Checkpoint:
-    """Keeps the state of a fit in `path`, at most every `interval` seconds.
+    """Keeps the state of a fit in `path`: soon after its start, then at most every `interval` seconds.
 
     A fit that is killed and called again with the same arguments goes on from the file.  A file
     of another fit (other shapes, or another `identity`) is refused.
@@ -36,10 +34,10 @@ class Checkpoint:
     path: str | os.PathLike[str]
     interval: float = 30.0
     identity: str = ""
-    _last: float = dataclasses.field(default_factory=time.monotonic, repr=False)
+    _last: float = dataclasses.field(default=-np.inf, repr=False)
 
     def maybe_save(self, state: Any, n_iter: int, history: dict[str, np.ndarray], done: bool) -> None:
-        """Saves if `interval` seconds have passed since the last time."""
+        """Saves if there was no time before, or if `interval` seconds have passed since."""
         if time.monotonic() - self._last >= self.interval:
             self.save(state, n_iter, history, done)
 
@@ -49,7 +47,7 @@ class Checkpoint:
         tensors = {f"state.{i}": _as_numpy(leaf) for i, leaf in enumerate(arrays)}
         tensors |= {f"history.{name}": np.array(values) for name, values in history.items()}
         header = {"format": _FORMAT, "identity": self.identity, "n_iter": n_iter, "done": done}
-        write_whole(self.path, save(tensors, metadata={"freeenergy": json.dumps(header)}))
+        write_whole(self.path, sealed(tensors, header))
         self._last = time.monotonic()
 
     def resume(self, state: Any) -> tuple[Any, int, dict[str, np.ndarray], bool]:
@@ -57,29 +55,39 @@ class Checkpoint:
         path = Path(self.path)
         if not path.exists():
             return state, 0, {}, False
+        another = ValueError(
+            f"The checkpoint '{path}' belongs to another fit. Remove it or name another file."
+        )
+
+        def check(header: Any) -> None:
+            match header:
+                case {"format": str(version), "identity": str(identity)}:
+                    if version == _FORMAT and identity == self.identity:
+                        return
+            raise another
+
         try:
+            if not path.is_file():
+                raise DamagedError("is not a regular file")
+            with path.open("rb") as file:
+                header = read_sealed(file, check)
             with safe_open(path, framework="numpy") as file:
-                header = json.loads((file.metadata() or {}).get("freeenergy", "{}"))
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        except (SafetensorError, OSError, ValueError) as error:
+        except DamagedError as error:
+            raise ValueError(f"The checkpoint '{path}' {error}. Remove it.") from None
+        except (SafetensorError, OSError) as error:
             raise ValueError(f"The checkpoint '{path}' cannot be read ({error}). Remove it.") from None
         arrays, static = eqx.partition(state, eqx.is_array)
         leaves, structure = jax.tree.flatten(arrays)
-        saved = [tensors.get(f"state.{i}") for i in range(len(leaves))]
-        fits = header.get("format") == _FORMAT and header.get("identity") == self.identity
-        fits = fits and f"state.{len(leaves)}" not in tensors
-        fits = fits and all(
-            s is not None and s.shape == _as_numpy(leaf).shape
-            for s, leaf in zip(saved, leaves, strict=True)
-        )
-        if not fits:
-            raise ValueError(
-                f"The checkpoint '{path}' belongs to another fit. Remove it or name another file."
-            )
-        arrays = jax.tree.unflatten(
-            structure, [_like(s, leaf) for s, leaf in zip(saved, leaves, strict=True) if s is not None]
-        )
+        blank = {f"state.{i}": _as_numpy(leaf) for i, leaf in enumerate(leaves)}
         history = {k.removeprefix("history."): v for k, v in tensors.items() if k.startswith("history.")}
+        saved = {name: values for name, values in tensors.items() if name.startswith("state.")}
+        alike = {name: (values.shape, values.dtype) for name, values in saved.items()}
+        if alike != {name: (values.shape, values.dtype) for name, values in blank.items()}:
+            raise another
+        arrays = jax.tree.unflatten(
+            structure, [_like(saved[name], leaf) for name, leaf in zip(blank, leaves, strict=True)]
+        )
         return eqx.combine(arrays, static), header["n_iter"], history, header["done"]
 
 
@@ -94,4 +102,4 @@ def _as_numpy(leaf: Any) -> np.ndarray:
 def _like(saved: np.ndarray, leaf: Any) -> Any:
     if _is_key(leaf):
         return jax.random.wrap_key_data(jax.numpy.asarray(saved), impl=jax.random.key_impl(leaf))
-    return jax.numpy.asarray(saved, leaf.dtype)
+    return jax.numpy.asarray(saved)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
+import io
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
-from safetensors.numpy import load, save
+from safetensors.numpy import load
 
-from .._core import Kind
+from .._core import DamagedError, Kind, read_sealed, sealed
 
-FORMAT = "freeenergy-fold-2"
+FORMAT = "freeenergy-fold-3"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,26 +115,20 @@ def encode(result: FoldResult) -> bytes:
         for f in dataclasses.fields(result)
         if f.name not in (*_ARRAYS, *_DICTIONARIES)
     }
-    header = json.dumps(plain | {"kind": result.kind.name})
-    metadata = {"format": FORMAT, "fold": header, "checksum": _checksum(tensors, header)}
-    return save(tensors, metadata=metadata)
+    return sealed(tensors, {"format": FORMAT, "fold": plain | {"kind": result.kind.name}})
 
 
-def _checksum(tensors: dict[str, np.ndarray], header: str) -> str:
-    digest = hashlib.sha256(header.encode())
-    for name in sorted(tensors):
-        digest.update(f"{name} {tensors[name].dtype} {tensors[name].shape}".encode())
-        digest.update(tensors[name].tobytes())
-    return digest.hexdigest()
+def _check_format(header: Any) -> None:
+    match header:
+        case {"format": str(version), "fold": dict()} if version == FORMAT:
+            return
+    raise DamagedError("is not a fold of this version")
 
 
 def decode(data: bytes) -> FoldResult:
+    """What `encode` made bytes of; `DamagedError` if they were changed since."""
+    plain = read_sealed(io.BytesIO(data), _check_format)["fold"]
     tensors = load(data)
-    size = int.from_bytes(data[:8], "little")
-    metadata = json.loads(data[8 : 8 + size])["__metadata__"]
-    if metadata["checksum"] != _checksum(tensors, metadata["fold"]):
-        raise ValueError("its checksum is wrong")
-    plain = json.loads(metadata["fold"])
     dictionaries = {
         kind: {k.removeprefix(f"{kind}."): v for k, v in tensors.items() if k.startswith(f"{kind}.")}
         for kind in _DICTIONARIES

@@ -19,7 +19,7 @@ import numpy as np
 from safetensors import SafetensorError
 from sklearn.base import clone
 
-from .._core import parameter_count, progress_bar, silent
+from .._core import DamagedError, parameter_count, progress_bar, silent, write_whole
 from ..estimators._base import Shell
 from ._problems import AbstractProblem
 from ._results import FORMAT, FoldResult, decode, encode
@@ -101,17 +101,15 @@ class Store:
         try:
             return dataclasses.replace(decode(path.read_bytes()), model=task.label)
         except (SafetensorError, ValueError, KeyError, TypeError, OSError) as error:
-            warnings.warn(f"'{path}' is damaged and its fold is fitted again ({error}).", stacklevel=4)
+            reason = str(error) if isinstance(error, DamagedError) else f"cannot be read ({error})"
+            warnings.warn(f"'{path}' {reason}. Its fold is fitted again.", stacklevel=4)
             return None
 
     def save(self, task: Task, result: FoldResult) -> None:
         """Writes the result, whole or not at all; failures are tried again the next time."""
         if self.folder is None or result.error is not None:
             return
-        path = self.folder / f"{task.name}.fold"
-        partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-        partial.write_bytes(encode(result))
-        os.replace(partial, path)
+        write_whole(self.folder / f"{task.name}.fold", encode(result))
         for leftover in self.folder.glob(f"{task.name}.checkpoint*"):
             leftover.unlink()
 

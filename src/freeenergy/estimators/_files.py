@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import hashlib
 import importlib.metadata
-import json
 import math
 import os
 from collections.abc import Iterable, Iterator
@@ -14,15 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save as to_bytes
 
-from .._core import programs, write_whole
+from .._core import LARGEST_HEADER, DamagedError, programs, read_sealed, sealed, write_whole
 from ._base import Shell
 from ._codec import VERSION, Decoder, Encoder, UnreadableError, as_text
 
 _FORMAT = 1
-_LARGEST_HEADER = 2**24
-_NO_DIGEST = "0" * 64
 _ADVICE = "Save the estimator again."
 
 
@@ -45,23 +40,18 @@ def save(estimator: Any, path: str | os.PathLike[str]) -> None:
     encoder = Encoder(estimator)
     header = {
         "format": _FORMAT,
-        "sha256": _NO_DIGEST,
         "versions": {name: importlib.metadata.version(name) for name in ("freeenergy", "jax", "numpy")},
         "estimator": encoder.encode(estimator, "", None),
         "foreign": sorted(encoder.foreign),
     }
-    text = json.dumps(header, allow_nan=False)
-    data = to_bytes(encoder.tensors, metadata={"freeenergy": text})
-    end = 8 + int.from_bytes(data[:8], "little")
-    if end - 8 > _LARGEST_HEADER:
+    data = sealed(encoder.tensors, header)
+    length = int.from_bytes(data[:8], "little")
+    if length > LARGEST_HEADER:
         raise ValueError(
-            f"{encoder.root} cannot be saved: what is not an array takes {end >> 20} MiB, of which a file "
-            f"holds {_LARGEST_HEADER >> 20}."
+            f"{encoder.root} cannot be saved: what is not an array takes {length >> 20} MiB, of which a "
+            f"file holds {LARGEST_HEADER >> 20}."
         )
-    digest = hashlib.sha256(data).hexdigest()
-    # the first: what comes before it in the header is no digest
-    sealed = data[:end].replace(_NO_DIGEST.encode(), digest.encode(), 1)
-    write_whole(path, sealed + data[end:])
+    write_whole(path, data)
 
 
 @contextlib.contextmanager
@@ -71,6 +61,8 @@ def _explained(path: Any) -> Iterator[None]:
         yield
     except UnreadableError as error:
         raise ValueError(f"The file '{path}' {error}") from None
+    except DamagedError as error:
+        raise ValueError(f"The file '{path}' {error}. {_ADVICE}") from None
     except (
         ArithmeticError,
         AttributeError,
@@ -92,45 +84,16 @@ def _read_header(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise UnreadableError("is not a regular file. Name one that `save` has written.")
     with path.open("rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        start = file.read(8)
-        length = int.from_bytes(start, "little")
-        if not start:
-            raise UnreadableError(f"is empty. {_ADVICE}")
-        if length > size - 8:
-            raise UnreadableError(f"is cut off or is no safetensors file. {_ADVICE}")
-        if length > _LARGEST_HEADER:
-            most = _LARGEST_HEADER >> 20
-            raise UnreadableError(f"has a header of more than {most} MiB, as `save` writes none. {_ADVICE}")
-        raw = file.read(length)
-        header = _parsed(raw)
-        digest = header["sha256"]
-        sealed = raw.replace(digest.encode(), _NO_DIGEST.encode(), 1)
-        found = hashlib.sha256(start + sealed)
-        while chunk := file.read(2**20):
-            found.update(chunk)
-    if found.hexdigest() != digest:
-        raise UnreadableError(f"is damaged: its checksum is wrong. {_ADVICE}")
-    return header
+        return read_sealed(file, _check_format)
 
 
-def _parsed(raw: bytes) -> dict[str, Any]:
-    """Our part of a safetensors header, if it is of a format that we know."""
-    try:
-        match json.loads(raw):
-            case {"__metadata__": {"freeenergy": str(text)}}:
-                header = json.loads(text)
-            case _:
-                header = None
-    except (ValueError, RecursionError):
-        raise UnreadableError(f"is damaged or is no safetensors file. {_ADVICE}") from None
+def _check_format(header: Any) -> None:
+    """Refuses a header that is none of ours, or of a format that we do not know."""
     match header:
         case {"format": int(version)} if version > _FORMAT:
             raise UnreadableError(f"has the format {version}, newer than freeenergy {VERSION}. Update it.")
-        case {"format": int(version), "sha256": str(digest), "estimator": dict()} if (
-            version == _FORMAT and len(digest) == 64
-        ):
-            return header
+        case {"format": int(version), "estimator": dict()} if version == _FORMAT:
+            return
     raise UnreadableError("is not an estimator of freeenergy. Name a file that `save` of one has written.")
 
 

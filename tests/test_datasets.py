@@ -5,6 +5,8 @@ import csv
 import datetime
 import gzip
 import io
+import os
+import socket
 import zipfile
 
 import numpy as np
@@ -446,6 +448,45 @@ def test_a_file_larger_than_the_machine_is_refused(tmp_path):
         file.truncate(2**40)  # a tebibyte of nothing, which takes no room
     with pytest.raises(ValueError, match=r"huge.csv' has 1024.0 GiB, too much for a machine of .* GiB"):
         read_table(path)
+
+
+def _packed(rows: int) -> dict[str, bytes]:
+    """Small files that hold `rows` zeros."""
+    frame, out = pl.DataFrame({"a": np.zeros(rows)}), io.BytesIO()
+    frame.write_parquet(out)
+    return {
+        "parquet": out.getvalue(),
+        "npz": _saved(np.zeros(rows), np.savez_compressed),
+        "bytes as numbers": _saved(np.zeros(rows, np.int8), np.savez_compressed),
+        "csv.gz": gzip.compress(b"0.00000\n" * rows),
+    }
+
+
+@pytest.mark.parametrize("kind", ["parquet", "npz", "bytes as numbers", "csv.gz"])
+def test_a_small_file_of_many_numbers_is_refused_before_it_is_unpacked(kind, monkeypatch):
+    rows = 500_000
+    content = _packed(rows)[kind]
+    assert len(content) < 8 * rows / 100
+    sentence = r"^The input unpacks to more than the 3 MiB that a file of its size may\. If you trust it, "
+    with pytest.raises(ValueError, match=sentence + r"allow more \(--max-bytes\)\.$"):
+        table(content, max_bytes=3 * 2**20)
+    assert table(content, max_bytes=2**23).values.shape == (rows, 1)
+    monkeypatch.setattr("freeenergy.datasets._tables._MOST_BYTES", 3 * 2**20)
+    with pytest.raises(ValueError, match=sentence):
+        table(content)
+    # a file that is not packed takes what it has
+    assert table(_saved(np.zeros(rows))).values.shape == (rows, 1)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no such files here")
+def test_what_has_no_end_is_refused(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    endless = [tmp_path / "pipe", "/dev/zero"]
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(tmp_path / "socket"))
+        for path in [*endless, tmp_path / "socket"]:
+            with pytest.raises(ValueError, match=r"is a device, a pipe or a socket\. A file is needed\.$"):
+                read_table(path)
 
 
 # ---------------------------------------------------------------------------------------------

@@ -55,6 +55,7 @@ def read(
     header: bool | None = None,
     decimal: str = ".",
     array: str | None = None,
+    max_bytes: int | None = None,
 ) -> Input:
     """A file, a built-in name, or `-` for standard input."""
     from freeenergy import datasets
@@ -66,9 +67,9 @@ def read(
         close = difflib.get_close_matches(data, datasets.names(), n=1)
         hint = f"Did you mean {close[0]!r}?" if close else f"Known names: {', '.join(datasets.names())}."
         raise FileNotFoundError(f"{data!r} is neither a file nor the name of a data set. {hint}")
-    source = io.BytesIO(sys.stdin.buffer.read()) if data == "-" else data
+    source = sys.stdin.buffer if data == "-" else data
     options: Any = {"drop": drop, "encode": encode, "header": header, "decimal": decimal, "array": array}
-    table = datasets.read_table(source, apart=apart, **options)
+    table = datasets.read_table(source, apart=apart, max_bytes=max_bytes, **options)
     if apart and table.values.ndim == 3:
         raise ValueError(f"{data!r} holds series in three axes, which have no column {apart[0]!r}.")
     labels = {title: _complete(title, table) for title in apart}

@@ -53,6 +53,10 @@ Decimal = Annotated[
     str, typer.Option("--decimal", metavar="MARK", help="The decimal mark of a CSV: . or a comma.")
 ]
 Array = Annotated[str | None, typer.Option("--array", help="Which array of an .npz; else the first.")]
+MaxBytes = Annotated[
+    int | None,
+    typer.Option("--max-bytes", min=1, help="What a packed file may unpack to; else 512 MiB or its size."),
+]
 Series = Annotated[
     str | None, typer.Option("--series", help="The column that tells which series a row belongs to.")
 ]
@@ -101,6 +105,7 @@ def compare(
     header: Header = None,
     decimal: Decimal = ".",
     array: Array = None,
+    max_bytes: MaxBytes = None,
     report: Annotated[
         Path | None, typer.Option("--report", help="An .html file for the whole report.")
     ] = None,
@@ -127,6 +132,7 @@ def compare(
     _files.check_output(best, (".safetensors",))
     _files.check_output(output, (".csv", ".parquet"))
     options = {"drop": drop, "encode": encode, "header": header, "decimal": decimal, "array": array}
+    options |= {"max_bytes": max_bytes}
     found = _read(data, target=target, groups=groups, series=series, **options)
 
     import freeenergy as fe
@@ -265,6 +271,7 @@ def fit(
     header: Header = None,
     decimal: Decimal = ".",
     array: Array = None,
+    max_bytes: MaxBytes = None,
     seed: Seed = None,
     json: Json = False,
     quiet: Quiet = False,
@@ -276,6 +283,7 @@ def fit(
 
     _files.check_output(output, (".safetensors",))
     options = {"drop": drop, "encode": encode, "header": header, "decimal": decimal, "array": array}
+    options |= {"max_bytes": max_bytes}
     found = _read(data, target=target, series=series, **options)
     rows = found.values if not _is_series(found.values) else found.values[0]
     estimator = _specs.build(model, rows)
@@ -323,6 +331,7 @@ def score(
     header: Header = None,
     decimal: Decimal = ".",
     array: Array = None,
+    max_bytes: MaxBytes = None,
     json: Json = False,
 ) -> None:
     """Log-probability of each row under a model, in nats, with its standard error."""
@@ -333,6 +342,7 @@ def score(
     _files.check_output(output)
     estimator = _load(model, "evidence")
     options = {"drop": drop, "encode": encode, "header": header, "decimal": decimal, "array": array}
+    options |= {"max_bytes": max_bytes}
     found = _read(data, target=target, series=series, **options)
     found, X = _for_model(found, estimator, encode)
     evidence = _evidence(estimator, X, found.y, target)
@@ -403,6 +413,7 @@ def predict(
     header: Header = None,
     decimal: Decimal = ".",
     array: Array = None,
+    max_bytes: MaxBytes = None,
     json: Json = False,
 ) -> None:
     """The label (component, cluster, state) of each row and, where the model has them, probabilities."""
@@ -413,6 +424,7 @@ def predict(
     _files.check_output(output)
     estimator = _load(model, "predict")
     options = {"drop": drop, "encode": encode, "header": header, "decimal": decimal, "array": array}
+    options |= {"max_bytes": max_bytes}
     found = _read(data, target=target, series=series, **options)
     found, X = _for_model(found, estimator, encode)
     several = _is_series(found.values)
@@ -466,6 +478,7 @@ def impute(
     header: Header = None,
     decimal: Decimal = ".",
     array: Array = None,
+    max_bytes: MaxBytes = None,
     json: Json = False,
 ) -> None:
     """The rows with what is missing inferred by a model."""
@@ -474,6 +487,7 @@ def impute(
     _files.check_output(output)
     estimator = _load(model, "impute")
     options = {"drop": drop, "encode": encode, "header": header, "decimal": decimal, "array": array}
+    options |= {"max_bytes": max_bytes}
     found, X = _for_model(_read(data, **options), estimator, encode)
     _give(found.names, estimator.impute(X), output, json)
 
@@ -526,13 +540,14 @@ def inspect(
     header: Header = None,
     decimal: Decimal = ".",
     array: Array = None,
+    max_bytes: MaxBytes = None,
     json: Json = False,
 ) -> None:
     """What is in a model file or in a data file."""
     if _is_model(path):
         _inspect_model(path, json)
     else:
-        _inspect_data(_read(path, header=header, decimal=decimal, array=array), json)
+        _inspect_data(_read(path, header=header, decimal=decimal, array=array, max_bytes=max_bytes), json)
 
 
 def _is_model(path: str) -> bool:

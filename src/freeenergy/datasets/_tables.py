@@ -21,6 +21,8 @@ import numpy as np
 _MISSING = ("", "na", "n/a", "#n/a", "nan", "null", "none", "missing", "?", "-", ".")
 _SEPARATORS = (",", ";", "\t", "|")
 _MOST_LABELS = 100
+# of the numbers or the text that a small file may unpack to; a tenth of a megabyte can hold gigabytes
+_MOST_BYTES = 2**29
 # whole numbers beyond this are no longer told apart as floats
 _LARGEST_EXACT = 2.0**53
 _NUMBER = re.compile(
@@ -85,6 +87,7 @@ def read_table(
     header: bool | None = None,
     decimal: str = ".",
     array: str | None = None,
+    max_bytes: int | None = None,
 ) -> Table:
     """Reads a table; what the file is, its first bytes tell.
 
@@ -103,6 +106,8 @@ def read_table(
             of it are numbers, and where some are it must be said).
         decimal: the mark of decimals in a CSV, "." or ",".
         array: which array of an `.npz`; the first if None.
+        max_bytes: how much a packed file (gzip, Parquet, `.npz`) may hold, with 8 bytes for a number;
+            512 MiB if None, or as much as the file itself takes.
 
     >>> import io
     >>> read_table(io.BytesIO(b"height;weight\\n1.8;75\\n1.7;NA\\n")).values.tolist()
@@ -112,19 +117,19 @@ def read_table(
         raise ValueError(
             f"The 'decimal' parameter of read_table must be '.' or ','. Got {decimal!r} instead."
         )
-    name, content = _content(source)
+    name, content, room = _content(source, max_bytes)
     apart, drop, encode = tuple(apart), tuple(drop), tuple(encode)
     if content.startswith((b"PK\x03\x04", b"PK\x05\x06")):
         _refuse_foreign_archive(name, content)
     if content.startswith((b"\x93NUMPY", b"PK\x03\x04", b"PK\x05\x06")):
-        names, columns, notes = _numpy_columns(name, content, array)
+        names, columns, notes = _numpy_columns(name, content, array, room)
         if columns.ndim == 3:
             _known(name, (*apart, *drop, *encode), ())
             _refuse_infinite(name, names, columns.reshape(-1, columns.shape[-1]), None)
             return Table(names, columns, {}, None, notes)
         file = _File(name, dict(zip(names, columns.T, strict=True)), None, notes)
     elif content.startswith(b"PAR1"):
-        file = _File(name, {c.name: c for c in _parquet(name, content).get_columns()})
+        file = _File(name, {c.name: c for c in _parquet(name, content, room).get_columns()})
     else:
         file = _csv(name, content, header, decimal)
     return _sorted_out(file, apart, drop, encode)
@@ -146,20 +151,46 @@ class _File:
         return f"Row {_number_of(place, self.lines)}, column {title!r} of {self.name}"
 
 
-def _content(source: str | os.PathLike[str] | IO[bytes]) -> tuple[str, bytes]:
-    if not isinstance(source, str | os.PathLike):
-        return "The input", _not_empty("The input", _unpacked("The input", source.read()))
-    path = Path(source)
-    name = f"'{path}'"
-    if not path.exists():
-        raise FileNotFoundError(f"{name} does not exist.")
-    if path.is_dir():
-        raise ValueError(f"{name} is a folder. A file is needed.")
-    _fits(name, path.stat().st_size)
-    return name, _not_empty(name, _unpacked(name, path.read_bytes()))
+@dataclasses.dataclass(frozen=True)
+class _Room:
+    """How many bytes a file may unpack to."""
+
+    name: str
+    most: int
+
+    def check(self, size: int) -> None:
+        """Refuses what takes more, before it is unpacked."""
+        _fits(self.name, size)
+        if size > self.most:
+            raise _RefusedError(
+                f"{self.name} unpacks to more than the {self.most / 2**20:.0f} MiB that a file of its size "
+                "may. If you trust it, allow more (--max-bytes)."
+            )
 
 
-def _unpacked(name: str, content: bytes) -> bytes:
+def _content(source: str | os.PathLike[str] | IO[bytes], max_bytes: int | None) -> tuple[str, bytes, _Room]:
+    """What the file is called, its bytes, and how much they may unpack to."""
+    if isinstance(source, str | os.PathLike):
+        path = Path(source)
+        name = f"'{path}'"
+        if not path.exists():
+            raise FileNotFoundError(f"{name} does not exist.")
+        if path.is_dir():
+            raise ValueError(f"{name} is a folder. A file is needed.")
+        if not path.is_file():
+            raise ValueError(f"{name} is a device, a pipe or a socket. A file is needed.")
+        _fits(name, path.stat().st_size)
+        content = path.read_bytes()
+    else:
+        name, memory = "The input", _memory()
+        # one byte more than is allowed tells that there is too much
+        content = source.read(-1 if memory is None else memory // 3 + 1)
+        _fits(name, len(content))
+    room = _Room(name, max(_MOST_BYTES, len(content)) if max_bytes is None else max_bytes)
+    return name, _not_empty(name, _unpacked(name, content, room)), room
+
+
+def _unpacked(name: str, content: bytes, room: _Room) -> bytes:
     """What gzip has packed, if it has; refused as soon as it is too much."""
     if not content.startswith(b"\x1f\x8b"):
         return content
@@ -173,7 +204,7 @@ def _unpacked(name: str, content: bytes) -> bytes:
                     raise ValueError(f"{name} is a damaged gzip file: it ends too early.")
                 content = unpacking.unconsumed_tail
                 size += len(part)
-                _fits(name, size)
+                room.check(size)
                 parts.append(part)
             content = unpacking.unused_data
     except zlib.error as error:
@@ -187,14 +218,19 @@ def _not_empty(name: str, content: bytes) -> bytes:
     return content
 
 
+def _memory() -> int | None:
+    """How much memory the machine has, if the system tells."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):
+        return None
+
+
 def _fits(name: str, size: int) -> None:
     """Refuses what would not leave room to work on it."""
-    try:
-        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, OSError, ValueError):
-        return  # a system that does not tell
-    if size > memory // 3:
-        raise ValueError(
+    memory = _memory()
+    if memory is not None and size > memory // 3:
+        raise _RefusedError(
             f"{name} has {size / 2**30:.1f} GiB, too much for a machine of {memory / 2**30:.1f} GiB. "
             "Take a part of its rows."
         )
@@ -408,10 +444,13 @@ def _encoded(file: _File, title: str, column: Any) -> dict[str, np.ndarray]:
 # ---------------------------------------------------------------------------------------------
 
 
-def _parquet(name: str, content: bytes) -> Any:
+def _parquet(name: str, content: bytes, room: _Room) -> Any:
     import polars as pl
 
     try:
+        lazy = pl.scan_parquet(io.BytesIO(content))
+        rows = lazy.select(pl.len()).collect().item()
+        room.check(8 * rows * len(lazy.collect_schema()))
         return pl.read_parquet(io.BytesIO(content))
     except (pl.exceptions.PolarsError, OSError) as error:
         raise ValueError(f"{name} is a damaged Parquet file ({_first(error)}).") from None
@@ -648,12 +687,12 @@ def _refuse_foreign_archive(name: str, content: bytes) -> None:
 
 
 def _numpy_columns(
-    name: str, content: bytes, array: str | None
+    name: str, content: bytes, array: str | None, room: _Room
 ) -> tuple[list[str], np.ndarray, tuple[str, ...]]:
     try:
-        values, notes = _numpy_array(name, content, array)
-    except _RefusedError as error:
-        raise ValueError(str(error)) from None
+        values, notes = _numpy_array(name, content, array, room)
+    except _RefusedError:
+        raise
     except Exception as error:  # a damaged file can fail anywhere in the readers of zip and of headers
         reason = _first(error)
         if "Object arrays" in reason:
@@ -671,6 +710,7 @@ def _numpy_columns(
         raise ValueError(
             f"{name} must hold an array of rows and columns. Got the shape {values.shape} instead."
         )
+    room.check(8 * values.size)
     return names or [f"x{place}" for place in range(values.shape[-1])], values.astype(float), notes
 
 
@@ -678,12 +718,15 @@ class _RefusedError(ValueError):
     """A sentence that is complete."""
 
 
-def _numpy_array(name: str, content: bytes, array: str | None) -> tuple[np.ndarray, tuple[str, ...]]:
+def _numpy_array(
+    name: str, content: bytes, array: str | None, room: _Room
+) -> tuple[np.ndarray, tuple[str, ...]]:
     """The array, and a note if there are others."""
     if content.startswith(b"\x93NUMPY"):
         return np.load(io.BytesIO(content), allow_pickle=False), ()
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        _fits(name, sum(part.file_size for part in archive.infolist()))
+        # more than this is not unpacked, whatever the archive says elsewhere
+        room.check(sum(part.file_size for part in archive.infolist()))
     with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
         if not arrays.files:
             raise ValueError("it holds no array")

@@ -478,6 +478,20 @@ def test_a_model_that_fails_keeps_its_line_and_all_failing_is_an_error(table, ca
     )
 
 
+def test_a_cell_that_a_model_refuses_is_named_as_in_the_file(tmp_path, capsys):
+    path, model = tmp_path / "counts.csv", tmp_path / "m.safetensors"
+    counts = COUNTS.copy()
+    counts[17, 1] = -3
+    rows = [",".join(f"{v:g}" for v in row) for row in counts.tolist()]
+    path.write_text("\n".join(["# counts", "u,age,w", "", *rows]))
+    where = "Poisson needs non-negative whole numbers. Got -3 in row 18 (line 21), column 'age'."
+    assert run(["fit", str(path), "-m", "mixture:2,family=poisson", "-o", str(model), "-q"]) == 2
+    assert capsys.readouterr().err.splitlines()[-1] == where
+    words = ["-m", "mixture:2,family=poisson", "-m", "gaussian-density"]
+    assert run(["compare", str(path), *words, "--cv", "2", "--seed", "0", "-q"]) == 0
+    assert f"mixture:2,family=poisson: {where}" in capsys.readouterr().out
+
+
 def test_models_and_data_are_described(table, capsys):
     assert run(["models"]) == 0
     lines = capsys.readouterr().out.splitlines()

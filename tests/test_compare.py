@@ -452,7 +452,7 @@ def test_progress_is_shown_on_standard_error(capsys):
         (lambda: fe.compare([], X), "'models' parameter of compare must be a list of estimators"),
         (lambda: fe.compare(["gaussian"], X), "must hold estimators. Got 'gaussian' instead"),
         (lambda: fe.compare(MODELS, np.ones((9, 2))), "Every column of X is constant"),
-        (lambda: fe.compare(MODELS, [["a", "b"]] * 9), "could not convert string to float"),
+        (lambda: fe.compare(MODELS, [["a", "b"]] * 9), "not text. Got"),
         (lambda: fe.compare(MODELS, np.full((9, 2), np.inf)), "infinity"),
         (lambda: fe.compare(MODELS, np.empty((0, 2))), "0 sample"),
         (lambda: fe.compare(MODELS, np.where([[True, False]], np.nan, X)), "has no observed value"),

@@ -250,7 +250,7 @@ def test_a_row_seen_often_gets_as_many_noisy_versions():
         (
             lambda: fe.Dequantised(support=fe.Support(["integer"])),
             [[0.5], [1.0]],
-            "Column 0 must hold whole numbers. Got 0.5 in row",
+            "A column of whole numbers must hold such everywhere. Got 0.5 in row",
         ),
         (
             lambda: fe.Dequantised(support=fe.Support(["constant", "integer"])),
@@ -288,5 +288,5 @@ def test_refuses_with_a_sentence(make, rows, message):
 
 def test_new_rows_must_be_whole_too():
     model = fe.Dequantised().fit(COUNTS)
-    with pytest.raises(ValueError, match=r"Column 0 must hold whole numbers. Got 2.5 in row 1."):
+    with pytest.raises(ValueError, match=r"must hold such everywhere. Got 2.5 in row 1, column 0."):
         model.score_samples([[2.0], [2.5]])

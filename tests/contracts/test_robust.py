@@ -84,7 +84,7 @@ def test_one_row(name):
         (np.empty((0, 3)), "0 sample"),
         (np.empty((5, 0)), "0 feature"),
         (np.full((5, 2), np.inf), "infinity"),
-        ([["a", "b"], ["c", "d"]] * 6, "could not convert string to float"),
+        ([["a", "b"], ["c", "d"]] * 6, "not text. Got 'a' in row 0, column 0"),
         (np.zeros((4, 3, 2)), "dim 3"),
         (np.column_stack([X > 0, np.full(24, np.nan)]), "Column 3 of X has no observed value. Drop it"),
         (sparse.csr_matrix(X), "[Ss]parse"),

@@ -12,6 +12,7 @@ from ._arrays import (
     on_one,
     row_hashes,
 )
+from ._cells import CellError, cells_of
 from ._checkpoints import Checkpoint
 from ._compilation import count_compilations, programs
 from ._files import LARGEST_HEADER, DamagedError, read_sealed, sealed, write_whole
@@ -71,6 +72,7 @@ __all__ = [
     "Binary",
     "Blocks",
     "Categories",
+    "CellError",
     "Checkpoint",
     "Constraint",
     "Counts",
@@ -91,6 +93,7 @@ __all__ = [
     "bucket",
     "buffer",
     "categorical_entropy",
+    "cells_of",
     "cholesky",
     "constrain",
     "count_compilations",

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import difflib
 import io
 import json
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ class Input:
         groups: labels of rows that belong together, if they were named.
         description: what it is.
         notes: how a file was read, where it could be read otherwise.
+        lines: the line of the file that each row is on, if it has lines.
     """
 
     names: list[str]
@@ -36,6 +38,29 @@ class Input:
     groups: np.ndarray | None = None
     description: str = ""
     notes: tuple[str, ...] = ()
+    lines: np.ndarray | None = None
+
+    def told(self, sentence: str) -> str:
+        """A sentence of the library about a cell, whose row it counts from zero, as one about the file."""
+        if not isinstance(self.values, np.ndarray) or self.values.ndim == 3:
+            return sentence
+
+        from freeenergy.datasets._tables import row_number
+
+        def row(found: re.Match[str]) -> str:
+            return row_number(int(found[0]), self.lines)
+
+        return re.sub(r"(?<= in row )\d+(?=, column )", row, sentence)
+
+    @contextlib.contextmanager
+    def in_words_of_the_file(self) -> Iterator[None]:
+        """Tells sentences about cells as `told` does."""
+        from freeenergy._core import CellError
+
+        try:
+            yield
+        except CellError as error:
+            raise ValueError(self.told(str(error))) from None
 
     def frame(self) -> Any:
         """The values with their names, as estimators take them."""
@@ -79,6 +104,7 @@ def read(
         None if target is None else labels[target],
         None if groups is None else labels[groups],
         notes=table.notes,
+        lines=table.lines,
     )
     return found if series is None else _in_series(found, labels[series])
 

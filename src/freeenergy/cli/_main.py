@@ -143,19 +143,23 @@ def compare(
     if cv is None and test_size is None:
         test_size = 0.2 if _size(found.values) > _FOLDS_UP_TO else None
         cv = None if test_size else min(5, len(found.values))
-    board = fe.compare(
-        models,
-        X,
-        *labels,
-        cv=cv,
-        test_size=test_size,
-        final_size=final_size,
-        groups=found.groups,
-        random_state=seed,
-        n_jobs=jobs,
-        resume=resume,
-        verbose=int(not quiet),
-    )
+    with found.in_words_of_the_file():
+        board = fe.compare(
+            models,
+            X,
+            *labels,
+            cv=cv,
+            test_size=test_size,
+            final_size=final_size,
+            groups=found.groups,
+            random_state=seed,
+            n_jobs=jobs,
+            resume=resume,
+            verbose=int(not quiet),
+        )
+    board.results = [
+        r if r.error is None else dataclasses.replace(r, error=found.told(r.error)) for r in board.results
+    ]
     lines = board.table()
     if json:
         _files.write_json(board.to_json())
@@ -293,7 +297,8 @@ def fit(
     X = found.values if _is_series(found.values) else found.frame()
     labels = _labels_for({model: estimator}, found, target)
     try:
-        estimator.fit(X, *labels)
+        with found.in_words_of_the_file():
+            estimator.fit(X, *labels)
     except KeyboardInterrupt:
         if getattr(estimator, "model_", None) is None:
             raise
@@ -345,7 +350,8 @@ def score(
     options |= {"max_bytes": max_bytes}
     found = _read(data, target=target, series=series, **options)
     found, X = _for_model(found, estimator, encode)
-    evidence = _evidence(estimator, X, found.y, target)
+    with found.in_words_of_the_file():
+        evidence = _evidence(estimator, X, found.y, target)
     impossible = int(np.isneginf(evidence.nats).sum())
     error = np.nan if impossible else evidence.mean_stderr
     if json:
@@ -489,7 +495,9 @@ def impute(
     options = {"drop": drop, "encode": encode, "header": header, "decimal": decimal, "array": array}
     options |= {"max_bytes": max_bytes}
     found, X = _for_model(_read(data, **options), estimator, encode)
-    _give(found.names, estimator.impute(X), output, json)
+    with found.in_words_of_the_file():
+        filled = estimator.impute(X)
+    _give(found.names, filled, output, json)
 
 
 def _give(names: list[str], values: Any, output: Path | None, json: bool) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import abc
+import contextlib
 import math
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, ClassVar
 
 import joblib
 import numpy as np
@@ -22,7 +24,7 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _get_feature_names, check_consistent_length, column_or_1d
 
-from .._core import Evidence, Kind
+from .._core import CellError, Evidence, Kind
 from ..estimators import AbstractDensity, Dequantised, SoftmaxRegression, Support
 from ..estimators._base import Shell
 from ..estimators._sequence import AbstractSequenceDensity, check_series
@@ -45,7 +47,11 @@ class AbstractProblem(abc.ABC):
         entries: observed numbers of each unit.
         dimension: columns that count.
         support, feature_names, notes: for the `Comparison`.
+        index: the labels of the rows, where the user's frame has such.
     """
+
+    index: Any = None
+    _units_are_rows: ClassVar[bool] = True
 
     n_rows: int
     clusters: np.ndarray
@@ -79,6 +85,16 @@ class AbstractProblem(abc.ABC):
     def examples(self, rows: np.ndarray) -> Any:
         """Some of the data."""
 
+    @contextlib.contextmanager
+    def cells(self, units: np.ndarray) -> Iterator[None]:
+        """Names cells of some of the units as the user does, who passed all of them."""
+        try:
+            yield
+        except CellError as error:
+            if error.position is None or not self._units_are_rows:
+                raise error.named(self.feature_names) from None
+            raise error.placed(int(units[error.position]), self, names=self.feature_names) from None
+
     def identity(self) -> str:
         """Names the data."""
         return str(joblib.hash(vars(self)))
@@ -108,6 +124,14 @@ def _shuffled_splits(
     splitter: Any = check_cv(cv)
     pairs = splitter.split(np.empty(len(units)), targets, groups)
     return [(units[train], units[test]) for train, test in pairs]
+
+
+def _index_of(X: Any) -> np.ndarray | None:
+    """The labels of the rows of a frame; None where they are but positions."""
+    index = getattr(X, "index", None)
+    if index is None or callable(index) or np.array_equal(index, np.arange(len(X))):
+        return None
+    return np.asarray(index)
 
 
 def _name(names: list[str], columns: np.ndarray) -> str:
@@ -182,7 +206,7 @@ class Table(AbstractProblem):
 
     def __init__(self, X: Any, support: Support | None, groups: np.ndarray | None) -> None:
         names = _get_feature_names(X)
-        self.X = check_rows(_Owner(), X, reset=True)
+        self.X, self.index = check_rows(_Owner(), X, reset=True), _index_of(X)
         self.feature_names = _named(names, self.X.shape[1])
         check_observed(self.X, names)
         self.support = _checked_support(support, self.X)
@@ -300,7 +324,7 @@ class Labelled(AbstractProblem):
 
     def __init__(self, X: Any, y: Any, groups: np.ndarray | None) -> None:
         self.X = X if isinstance(X, np.ndarray) or _get_feature_names(X) is not None else np.asarray(X)
-        self.y = column_or_1d(y)
+        self.y, self.index = column_or_1d(y), _index_of(X)
         check_classification_targets(self.y)
         check_consistent_length(self.X, self.y)
         columns = np.shape(self.X)[1]
@@ -427,6 +451,8 @@ class AbstractSeries(AbstractProblem):
 
 class SeveralSeries(AbstractSeries):
     """Whole series are held out."""
+
+    _units_are_rows = False
 
     def __init__(self, series: list[np.ndarray], support: Any, groups: Any, models: Any) -> None:
         self._describe(series, support, models)

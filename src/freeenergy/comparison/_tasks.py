@@ -136,9 +136,11 @@ def _run(task: Task, problem: AbstractProblem) -> FoldResult:
         try:
             estimator = seeded(task.estimator, task.seed, task.checkpoint)
             start = time.perf_counter()
-            estimator = problem.fit(estimator, task.train)
+            with problem.cells(task.train):
+                estimator = problem.fit(estimator, task.train)
             seconds = time.perf_counter() - start
-            evidence = problem.evidence(estimator, task.test)
+            with problem.cells(task.test):
+                evidence = problem.evidence(estimator, task.test)
             pictures = _pictures(estimator, task, problem) if task.fold == 0 else {}
         except Exception as error:
             return FoldResult.failed(task.label, task.fold, _sentence(error))

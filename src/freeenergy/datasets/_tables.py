@@ -70,10 +70,10 @@ class Table:
 
     def row(self, place: int) -> str:
         """Where a row is in the file, in words: rows are counted from one."""
-        return f"row {_number_of(place, self.lines)}"
+        return f"row {row_number(place, self.lines)}"
 
 
-def _number_of(place: int, lines: np.ndarray | None) -> str:
+def row_number(place: int, lines: np.ndarray | None) -> str:
     """The number of a row, counted from one, and its line."""
     return f"{place + 1}" + ("" if lines is None else f" (line {lines[place]})")
 
@@ -148,7 +148,7 @@ class _File:
 
     def cell(self, place: int, title: str) -> str:
         """Where a cell is, in words that begin a sentence."""
-        return f"Row {_number_of(place, self.lines)}, column {title!r} of {self.name}"
+        return f"Row {row_number(place, self.lines)}, column {title!r} of {self.name}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -275,7 +275,7 @@ def _refuse_infinite(name: str, titles: list[str], values: np.ndarray, lines: np
     if infinite.any():
         row, column = (int(i) for i in np.argwhere(infinite)[0])
         raise ValueError(
-            f"Row {_number_of(row, lines)}, column {titles[column]!r} of {name} is infinite. "
+            f"Row {row_number(row, lines)}, column {titles[column]!r} of {name} is infinite. "
             "Write NA where nothing was observed, or leave the row out."
         )
 

@@ -14,7 +14,7 @@ import numpy as np
 from jax import Array
 from jax.flatten_util import ravel_pytree
 
-from .._core import AbstractSpace, Reals
+from .._core import AbstractSpace, CellError, Reals
 
 
 class AbstractDistribution(eqx.Module):
@@ -135,10 +135,10 @@ def check_support(family: type[AbstractShaped], x: np.ndarray) -> None:
     inside = family.support.contains(x)
     if not inside.all():
         row, column = (int(i) for i in np.argwhere(~inside)[0])
-        raise ValueError(
-            f"{family.__name__} needs {family.support.phrase}. "
-            f"Got {x[row, column]:g} in row {row}, column {column}."
+        error = CellError(
+            f"{family.__name__} needs {family.support.phrase}.", float(x[row, column]), column
         )
+        raise error.placed(row, x)
 
 
 def mean_parameters(family: AbstractExponentialFamily) -> Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import contextlib
 import dataclasses
 import os
 import re
@@ -24,6 +25,7 @@ from .._core import (
     Evidence,
     Fit,
     Kind,
+    cells_of,
     map_rows,
     progress_bar,
     silent,
@@ -177,7 +179,7 @@ class AbstractDensity(DensityMixin, Shell):
         self._check_parameters()
         if isinstance(X, Chunks):
             return self._fit_chunks(X, alone=sample_weight is None and known is None)
-        X = check_rows(self, X, reset=True)
+        passed, X = X, check_rows(self, X, reset=True)
         weight = check_weight(X, sample_weight)
         check_observed(X, getattr(self, "feature_names_in_", None), weight=weight)
         extra = None if known is None else known(X)
@@ -189,11 +191,16 @@ class AbstractDensity(DensityMixin, Shell):
             self.scaling_ = self._scaling(rows.x, rows.weight)
         key = random_key(self.random_state)
         self.seed_ = np.asarray(jax.random.bits(key, dtype="uint32"))
-        result = self._fit_rows(rows._replace(x=self.scaling_.apply(rows.x)), key=key)
+        with self._cells_of(passed, X):
+            result = self._fit_rows(rows._replace(x=self.scaling_.apply(rows.x)), key=key)
         # the history is the free energy per row in the units of the data
         offset = float(np.average(self.scaling_.log_det(rows.x), weights=rows.weight))
         self._keep(retold(result, offset=offset))
         return self
+
+    def _cells_of(self, passed: Any, X: np.ndarray) -> contextlib.AbstractContextManager[None]:
+        """Names cells of `X` as the user does who passed it as `passed`."""
+        return cells_of(passed, X, getattr(self, "feature_names_in_", None))
 
     def _fit_chunks(self, chunks: Chunks, *, alone: bool) -> Self:
         """Begins where a sample of the rows ends, and goes on with all of them."""
@@ -235,8 +242,9 @@ class AbstractDensity(DensityMixin, Shell):
 
     def evidence(self, X: Any) -> Evidence:
         """log p(x) of each row with its standard error and kind; NaN is marginalised."""
-        X = self._validated(X)
-        inner = self._evidence(self.scaling_.apply(X), row_seeds(X, self.scaling_))
+        passed, X = X, self._validated(X)
+        with self._cells_of(passed, X):
+            inner = self._evidence(self.scaling_.apply(X), row_seeds(X, self.scaling_))
         return dataclasses.replace(inner, nats=inner.nats + self.scaling_.log_det(X))
 
     def score_samples(self, X: Any) -> np.ndarray:
@@ -258,18 +266,20 @@ class AbstractDensity(DensityMixin, Shell):
         if given is None:
             return self.scaling_.invert(self._draw(int(n), key=key))
         X = np.tile(self._validated(given), (int(n), 1))
-        drawn = self.scaling_.invert(self._fill_sample(self.scaling_.apply(X), key=key))
+        with self._cells_of(given, X):
+            drawn = self.scaling_.invert(self._fill_sample(self.scaling_.apply(X), key=key))
         filled = np.where(np.isnan(X), drawn, X)
         return filled if n == 1 else filled.reshape(int(n), -1, X.shape[1])
 
     def impute(self, X: Any) -> np.ndarray:
         """`X` with each missing entry replaced by its mean given the observed ones."""
-        X = self._validated(X).copy()
+        passed, X = X, self._validated(X).copy()
         holes = np.isnan(X).any(axis=1)
         if holes.any():
             rows = X[holes]
             z = self.scaling_.apply(rows)
-            filled = self.scaling_.invert(self._fill_mean(z, row_seeds(rows, self.scaling_)))
+            with self._cells_of(passed, X):
+                filled = self.scaling_.invert(self._fill_mean(z, row_seeds(rows, self.scaling_)))
             X[holes] = np.where(np.isnan(rows), filled, rows)
         return X
 

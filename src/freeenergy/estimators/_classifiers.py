@@ -18,7 +18,7 @@ from sklearn.preprocessing import LabelEncoder
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
-from .._core import Data, Fit, sum_over_blocks
+from .._core import CellError, Data, Fit, cells_of, sum_over_blocks
 from ..distributions import (
     AbstractConjugatePrior,
     AbstractCovariance,
@@ -39,7 +39,14 @@ from ..models import Mixture as MixtureModel
 from ._base import AbstractExactDensity, by_completeness, retold
 from ._rows import Rows, Scaling, canonical_rows
 from ._support import discrete_columns
-from ._validation import check_instance, check_int, check_observed, check_real, check_weight
+from ._validation import (
+    bad_cells_named,
+    check_instance,
+    check_int,
+    check_observed,
+    check_real,
+    check_weight,
+)
 
 
 @eqx.filter_jit
@@ -101,14 +108,17 @@ class AbstractGenerativeClassifier(ClassifierMixin, AbstractExactDensity):
             sample_weight: a non-negative number per row; a weight of two counts as two rows.
         """
         self._check_parameters()
-        X, y = validate_data(self, X, y, dtype=np.float64, ensure_all_finite="allow-nan")
+        passed = X
+        with bad_cells_named(X):
+            X, y = validate_data(self, X, y, dtype=np.float64, ensure_all_finite="allow-nan")
         check_classification_targets(y)
         encoder = LabelEncoder().fit(y)
         self.classes_: np.ndarray = np.asarray(encoder.classes_)
         weight = check_weight(X, sample_weight)
         check_observed(X, getattr(self, "feature_names_in_", None), weight=weight)
         whole = Scaling.standardise(X, weight)
-        plain = ~_gaussian_columns(self._prototype(X), X.shape[1])
+        with cells_of(passed, X, getattr(self, "feature_names_in_", None)):
+            plain = ~_gaussian_columns(self._prototype(X), X.shape[1])
         # only the Gaussian is the same family in every unit
         self.scaling_ = Scaling(np.where(plain, 0.0, whole.shift), np.where(plain, 1.0, whole.scale))
         rows = canonical_rows(X, weight, self.scaling_, np.asarray(encoder.transform(y), float)[:, None])
@@ -236,7 +246,12 @@ class NaiveBayes(AbstractGenerativeClassifier):
                 f"Got {width} instead."
             )
         if isinstance(self.family, Sequence):
-            parts = [_member(kind, X[:, i : i + 1]) for i, kind in enumerate(self.family)]
+            parts = []
+            for column, kind in enumerate(self.family):
+                try:
+                    parts.append(_member(kind, X[:, column : column + 1]))
+                except CellError as error:
+                    raise error.moved(column) from None
             return Product(tuple(parts), sizes=(1,) * width)
         return self.family
 

@@ -11,7 +11,7 @@ import numpy as np
 from jax import Array
 from sklearn.base import clone
 
-from .._core import Evidence, Fit, Kind, map_rows
+from .._core import CellError, Evidence, Fit, Kind, map_rows
 from ..inference import importance_estimate
 from ._base import AbstractDensity
 from ._gaussian import GaussianDensity
@@ -137,7 +137,10 @@ class Dequantised(AbstractDensity):
         if inner.get_params().get("random_state", 0) is None:
             inner.set_params(random_state=int(self.seed_) % 2**31)
         noisy = self._copies(kept) if self.noisy_.any() else kept
-        self.estimator_ = inner.fit(noisy.x, sample_weight=noisy.weight)
+        try:
+            self.estimator_ = inner.fit(noisy.x, sample_weight=noisy.weight)
+        except CellError as error:
+            raise error.moved(int(np.flatnonzero(keep)[error.column])) from None
         return Fit(inner.model_, inner.history_, inner.n_iter_, inner.converged_, "")
 
     def _constants(self, X: np.ndarray) -> np.ndarray:
@@ -160,9 +163,8 @@ class Dequantised(AbstractDensity):
         if bad.any():
             row, at = (int(i) for i in np.argwhere(bad)[0])
             column = int(np.flatnonzero(self.kept_)[np.flatnonzero(self.noisy_)[at]])
-            raise ValueError(
-                f"Column {column} must hold whole numbers. Got {part[row, at]:g} in row {row}."
-            )
+            problem = "A column of whole numbers must hold such everywhere."
+            raise CellError(problem, float(part[row, at]), column)
         return x
 
     def _hashes(self, x: np.ndarray, salt: np.uint64) -> np.ndarray:

@@ -14,7 +14,7 @@ from jax import Array
 from sklearn.base import DensityMixin
 from sklearn.utils.validation import check_is_fitted
 
-from .._core import Data, Evidence, Fit, Kind, bucket, map_padded, row_hashes
+from .._core import CellError, Data, Evidence, Fit, Kind, bucket, cells_of, map_padded, row_hashes
 from ..models import AbstractSequenceModel, Series
 from ._base import Shell, key_data, retold
 from ._rows import Rows, Scaling, unit_free_hashes
@@ -105,7 +105,10 @@ def check_series(owner: Any, X: Any, *, reset: bool) -> Container:
                 f"Every series of X must have the shape (time, {parts[0].shape[1]}) with at least one "
                 f"time step. Got {part.shape} for series {number}."
             )
-    rows = check_rows(owner, np.concatenate(parts), reset=reset)
+    try:
+        rows = check_rows(owner, np.concatenate(parts), reset=reset)
+    except CellError as error:
+        raise error.placed(error.position or 0, parts) from None
     return Container(np.split(rows, np.cumsum([len(part) for part in parts])[:-1]), wrap)
 
 
@@ -386,7 +389,9 @@ class AbstractSequenceDensity(DensityMixin, Shell):
             known and [known[used[i]] for i in order],
         )
         data = pack(sequences.series, sequences.states, sequences.inputs, sequences.weight)
-        result = self._fit_series(sequences, data, key=random_key(self.random_state))
+        passed = X if len(series) == 1 else series
+        with cells_of(passed, np.concatenate(series), getattr(self, "feature_names_in_", None)):
+            result = self._fit_series(sequences, data, key=random_key(self.random_state))
         # the history is the free energy per time step in the units of the data
         share = float(np.asarray(data.weight).sum()) / counts.sum()
         offset = np.average(self.scaling_.log_det(rows), weights=counts)

@@ -23,6 +23,7 @@ from ._gaussian import GaussianDensity
 from ._networks import adam, seeded
 from ._rows import Rows, Scaling, canonical_rows, row_seeds
 from ._validation import (
+    bad_cells_named,
     check_instance,
     check_int,
     check_observed,
@@ -111,7 +112,8 @@ class SoftmaxRegression(ClassifierMixin, Shell):
         check_int(self, "max_iter")
         check_real(self, "tol")
         check_instance(self, "learner", AbstractAlgorithm, optional=True)
-        X, y = validate_data(self, X, y, dtype=np.float64, ensure_all_finite="allow-nan")
+        with bad_cells_named(X):
+            X, y = validate_data(self, X, y, dtype=np.float64, ensure_all_finite="allow-nan")
         check_classification_targets(y)
         encoder = LabelEncoder().fit(y)
         self.classes_: np.ndarray = np.asarray(encoder.classes_)

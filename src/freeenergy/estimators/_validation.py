@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import numbers
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -10,9 +12,9 @@ import numpy as np
 from jax import Array
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import _check_sample_weight, validate_data
+from sklearn.utils.validation import _check_sample_weight, _get_feature_names, validate_data
 
-from .._core import has_nan, programs
+from .._core import CellError, has_nan, programs
 
 
 def _refuse(owner: BaseEstimator, name: str, expected: str, value: Any) -> None:
@@ -69,7 +71,56 @@ def check_rows(owner: BaseEstimator, X: Any, *, reset: bool) -> np.ndarray:
     """`X` as a float array; NaN is allowed and means not observed, infinity is refused."""
     programs.check_process()
     options = {"dtype": np.float64, "ensure_all_finite": "allow-nan", "order": "C"}
-    return np.asarray(validate_data(owner, X, reset=reset, **options))
+    with bad_cells_named(X):
+        return np.asarray(validate_data(owner, X, reset=reset, **options))
+
+
+@contextlib.contextmanager
+def bad_cells_named(X: Any) -> Iterator[None]:
+    """Where scikit-learn refuses `X` for an entry that is infinite or text, says which that is."""
+    try:
+        yield
+    except ValueError:
+        _refuse_cells(X)
+        raise
+
+
+def _refuse_cells(X: Any) -> None:
+    try:
+        values = np.asarray(X)
+    except ValueError:  # rows of unequal length
+        return
+    if values.ndim != 2:
+        return
+    if values.dtype.kind in "OU":
+        text = np.vectorize(_is_text, otypes=[bool])(values)
+        _refuse_cell(X, values, text, "X must hold numbers, or NaN where nothing was observed, not text.")
+        try:
+            values = values.astype(float)
+        except (TypeError, ValueError):
+            return
+    if values.dtype.kind == "f":
+        problem = "X must hold finite numbers, or NaN where nothing was observed, not infinity."
+        _refuse_cell(X, values, np.isinf(values), problem)
+
+
+def _refuse_cell(X: Any, values: np.ndarray, bad: np.ndarray, problem: str) -> None:
+    if bad.any():
+        row, column = (int(i) for i in np.argwhere(bad)[0])
+        value = values[row, column]
+        error = CellError(problem, str(value) if isinstance(value, str) else float(value), column)
+        raise error.placed(row, X, names=_get_feature_names(X))
+
+
+def _is_text(entry: Any) -> bool:
+    """Whether it is text that is no number."""
+    if not isinstance(entry, str):
+        return False
+    try:
+        float(entry)
+    except ValueError:
+        return True
+    return False
 
 
 def check_weight(X: np.ndarray, sample_weight: Any) -> np.ndarray | None:

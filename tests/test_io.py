@@ -30,6 +30,7 @@ import freeenergy as fe
 from freeenergy import distributions as d
 from freeenergy import io
 from freeenergy._core import count_compilations, write_whole
+from freeenergy.cli import run
 from freeenergy.estimators._base import Shell
 from freeenergy.estimators._codec import PACKAGES, Decoder, Encoder, registry
 from freeenergy.learning import EM, Gradient, Incremental, Optimiser, decay_weights, negative_log_likelihood
@@ -821,6 +822,68 @@ def test_a_changed_header_gives_an_estimator_or_a_sentence(saved, tmp_path_facto
             look(path)
         except ValueError as error:
             assert str(error).startswith("The file '")  # noqa: PT017
+
+
+REPLACEMENTS = ["[]", "{}", "null", "0", "-1", '""', "1e999", "true", '"' + "long" * 500 + '"', "[[]]"]
+
+
+def test_every_node_of_a_header_can_be_anything(saved, tmp_path, capsys):
+    """It gives one sentence, or an estimator that scores, from Python and on the command line."""
+    whole, tensors = parts(saved)
+    del whole["sha256"]
+    path, expected, scored = tmp_path / "model.safetensors", small_mixture().score_samples(ROWS), 0
+    for number, where in enumerate(w for w in nodes(whole) if w):
+        for turn, replacement in enumerate(REPLACEMENTS[number % 3 :: 3]):
+            header = copy.deepcopy(whole)
+            functools.reduce(lambda tree, key: tree[key], where[:-1], header)[where[-1]] = json.loads(
+                replacement
+            )
+            path.write_bytes(sealed(header, tensors))
+            if turn == 0:
+                assert run(["inspect", str(path)]) in (0, 2)
+            found = None
+            for look in (io.describe, fe.load):
+                try:
+                    found = look(path)
+                except ValueError as error:
+                    found = None
+                    assert str(error).startswith(f"The file '{path}' ")  # noqa: PT017
+                    assert "\n" not in str(error)  # noqa: PT017
+            if found is None:
+                continue
+            try:
+                np.testing.assert_array_equal(found.score_samples(ROWS), expected)
+                scored += 1
+            except ValueError as error:
+                assert "features" in str(error)  # noqa: PT017
+    capsys.readouterr()
+    assert scored > 30
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "sentence"),
+    [
+        ("model_.weights", lambda v: v * 2, "has parameters that are not non-negative with sum one along"),
+        (
+            "model_.weights",
+            lambda v: v[:, None],
+            "has parameters that are not non-negative with sum one al",
+        ),
+        ("model_.components.covariance.variance", np.negative, "has parameters that are not positive. Do"),
+        ("model_.components.covariance.variance", lambda v: v[:, :2], NONSENSE),
+        ("model_.components.mean", np.ravel, NONSENSE),
+        ("model_.components.mean", lambda v: v * np.nan, "has parameters that are not real. Do not trust"),
+        ("scaling_.scale", lambda v: v * 0, "has a scaling that is none. Do not trust it."),
+        ("scaling_.shift", lambda v: v[:2], NONSENSE),
+    ],
+)
+def test_arrays_that_no_fit_leaves_are_refused(name, change, sentence, saved, tmp_path):
+    header, tensors = parts(saved)
+    tensors[name] = np.ascontiguousarray(change(tensors[name]))
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(sealed(header, tensors))
+    with pytest.raises(ValueError, match=sentence):
+        fe.load(path)
 
 
 def test_the_table_of_names():

@@ -28,6 +28,7 @@ from ._numerics import (
 )
 from ._parameters import (
     Constraint,
+    broken_constraints,
     buffer,
     constrain,
     freeze,
@@ -90,6 +91,7 @@ __all__ = [
     "Stream",
     "UnitInterval",
     "boltzmann",
+    "broken_constraints",
     "bucket",
     "buffer",
     "categorical_entropy",

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 Tree = TypeVar("Tree")
@@ -30,6 +31,7 @@ class Constraint:
         from_free: maps free reals back into the set; `from_free(to_free(v)) == v`.
         contains: tells, entry by entry, whether a value is admissible.
         dimension: how many numbers a value of a given shape has that vary freely.
+        closure: whether all of a value is admissible or a limit of such values, as fits may end in.
     """
 
     name: str
@@ -37,6 +39,7 @@ class Constraint:
     from_free: Callable[[Array], Array]
     contains: Callable[[Array], Array]
     dimension: Callable[[tuple[int, ...]], int] = math.prod
+    closure: Callable[[np.ndarray], Any] = lambda v: not np.isnan(v).any()
 
     def __repr__(self) -> str:
         return self.name
@@ -83,15 +86,36 @@ def _is_positive_definite(value: Array) -> Array:
     return jnp.isfinite(jnp.linalg.cholesky(value))
 
 
+def _is_semidefinite(value: np.ndarray) -> bool:
+    if value.ndim < 2 or value.shape[-1] != value.shape[-2] or not np.isfinite(value).all():
+        return False
+    largest = np.abs(value).max(initial=0.0)
+    symmetric = np.abs(value - np.swapaxes(value, -1, -2)).max(initial=0.0) <= 1e-6 * largest
+    return bool(symmetric and np.linalg.eigvalsh(value).min(initial=0.0) >= -1e-6 * largest)
+
+
 real = Constraint("real", _identity, _identity, jnp.isfinite)
-positive = Constraint("positive", _inverse_softplus, jax.nn.softplus, lambda v: v > 0)
-unit_interval = Constraint("in the open unit interval", _logit, jax.nn.sigmoid, lambda v: (v > 0) & (v < 1))
+positive = Constraint(
+    "positive",
+    _inverse_softplus,
+    jax.nn.softplus,
+    lambda v: v > 0,
+    closure=lambda v: (v >= 0).all(),
+)
+unit_interval = Constraint(
+    "in the open unit interval",
+    _logit,
+    jax.nn.sigmoid,
+    lambda v: (v > 0) & (v < 1),
+    closure=lambda v: ((v >= 0) & (v <= 1)).all(),
+)
 simplex = Constraint(
     "non-negative with sum one along the last axis",
     _log_simplex,
     lambda free: jax.nn.softmax(free, axis=-1),
     lambda v: (v >= 0) & (jnp.abs(jnp.sum(v, axis=-1, keepdims=True) - 1) < 1e-6),
     lambda shape: math.prod(shape[:-1]) * (shape[-1] - 1),
+    lambda v: v.ndim > 0 and (v >= 0).all() and (np.abs(v.sum(axis=-1) - 1) < 1e-4).all(),
 )
 positive_definite = Constraint(
     "symmetric positive definite",
@@ -99,6 +123,7 @@ positive_definite = Constraint(
     _from_log_cholesky,
     _is_positive_definite,
     lambda shape: math.prod(shape[:-1]) * (shape[-1] + 1) // 2,
+    _is_semidefinite,
 )
 
 
@@ -147,6 +172,24 @@ def _map_fields(model: Tree, leaf: Callable[[Constraint | None, bool, Any], Any]
         return jax.tree.unflatten(structure, [visit(child, constraint, kept) for child in leaves])
 
     return visit(model, None, False)
+
+
+def broken_constraints(model: Any) -> list[str]:
+    """The constraints that arrays of `model` break, beyond what a fit may end in.
+
+    >>> class Rate(eqx.Module):
+    ...     value: Array = parameter(positive)
+    >>> broken_constraints(Rate(jnp.array(-1.0))), broken_constraints(Rate(jnp.array(0.0)))
+    (['positive'], [])
+    """
+    broken = list[str]()
+
+    def leaf(constraint: Constraint | None, kept: bool, value: Any) -> None:
+        if eqx.is_inexact_array(value) and not (constraint or real).closure(np.asarray(value)):
+            broken.append((constraint or real).name)
+
+    _map_fields(model, leaf)
+    return broken
 
 
 def _apply(model: Tree, direction: str) -> Tree:

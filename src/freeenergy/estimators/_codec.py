@@ -25,7 +25,9 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from ._base import Shell
+from .._core import broken_constraints
+from ._base import AbstractDensity, AbstractExactDensity, Shell, log_prob_of
+from ._rows import Scaling
 
 VERSION = importlib.metadata.version("freeenergy")
 
@@ -434,7 +436,33 @@ class Decoder:
         made = object.__new__(kind)
         vars(made).update(self.complete(kind, declared, parameters))
         vars(made).update({name: self.decode(node) for name, node in attributes.items()})
+        if "model_" in attributes:
+            _check_fitted(made)
         return made
+
+
+def _check_fitted(made: Any) -> None:
+    """Refuses what no fit leaves behind: arrays of wrong shapes, or values that cannot be."""
+    if not isinstance(made.model_, eqx.Module):
+        raise ValueError
+    broken = broken_constraints(made.model_)
+    if broken:
+        raise UnreadableError(f"has parameters that are not {broken[0]}. Do not trust it.")
+    if not isinstance(made, AbstractDensity):
+        return
+    match made.scaling_:
+        case Scaling(np.ndarray() as shift, np.ndarray() as scale) if (
+            shift.shape == scale.shape == (len(shift),) and shift.dtype == scale.dtype == np.float64
+        ):
+            finite = np.isfinite(shift).all() and np.isfinite(scale).all()
+        case _:
+            raise ValueError
+    if not finite or (scale <= 0).any() or type(made.n_features_in_) is not int:
+        raise UnreadableError("has a scaling that is none. Do not trust it.")
+    if isinstance(made, AbstractExactDensity):
+        row = jax.ShapeDtypeStruct(shift.shape, shift.dtype)
+        if jax.eval_shape(log_prob_of, row, made.model_).shape != ():
+            raise ValueError
 
 
 def _weak(values: np.ndarray) -> jax.Array:

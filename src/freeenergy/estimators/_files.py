@@ -93,7 +93,11 @@ def _check_format(header: Any) -> None:
         case {"format": int(version)} if version > _FORMAT:
             raise UnreadableError(f"has the format {version}, newer than freeenergy {VERSION}. Update it.")
         case {"format": int(version), "estimator": dict()} if version == _FORMAT:
-            return
+            versions, foreign = header.get("versions", {}), header.get("foreign", [])
+            match versions, foreign:
+                case dict(), list() if all(isinstance(v, str) for v in (*versions.values(), *foreign)):
+                    return
+            raise ValueError
     raise UnreadableError("is not an estimator of freeenergy. Name a file that `save` of one has written.")
 
 
@@ -159,16 +163,23 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
                 raise UnreadableError("holds something that is not an estimator. Do not trust it.")
         text = functools.partial(as_text, tensors={n: f"{types[n]}{list(s)}" for n, s in shapes.items()})
         match attributes.get("feature_names_in_"):
-            case {"objects": [_, list(names)]}:
+            case {"objects": [_, list(names)]} if all(isinstance(name, str) for name in names):
+                pass
+            case None:
+                names = None
+            case _:
+                raise ValueError
+        match attributes.get("n_features_in_"):
+            case None | int() as columns:
                 pass
             case _:
-                names = None
+                raise ValueError
         return {
             "class": name.rpartition(".")[2],
             "fitted": any(n.endswith("_") for n in attributes),
             "parameters": {n: text(node) for n, node in parameters.items()},
             "attributes": {n: text(node) for n, node in attributes.items()},
-            "n_features_in": attributes.get("n_features_in_"),
+            "n_features_in": columns,
             "feature_names": names,
             "format": header["format"],
             "versions": header.get("versions", {}),

@@ -478,6 +478,32 @@ def test_a_model_that_fails_keeps_its_line_and_all_failing_is_an_error(table, ca
     )
 
 
+def test_the_support_of_columns_can_be_declared(tmp_path, capsys):
+    path = tmp_path / "counts, all.csv"
+    pl.DataFrame(COUNTS, schema=["u", "v", "a=b,c"]).write_csv(path)
+    board = ["compare", str(path), "-m", "gaussian-density", "--cv", "2", "--seed", "0", "-q", "--json"]
+    kinds, bits = [], []
+    for words in (
+        [],
+        ["--continuous"],
+        ["--support", "u=continuous,v=continuous", "--support", "a=b,c=integer"],
+    ):
+        assert run([*board, *words]) == 0
+        found = json.loads(capsys.readouterr().out)
+        kinds.append(found["support"])
+        bits.append(found["table"][0]["bits"])
+    assert kinds == [["integer"] * 3, ["continuous"] * 3, ["continuous", "continuous", "integer"]]
+    # a density, of the same folds
+    truth = fe.compare(
+        [fe.GaussianDensity()], COUNTS, cv=2, random_state=0, support=fe.Support(["continuous"] * 3)
+    )
+    assert bits[1] == pytest.approx(truth.table()[0].bits)
+    words = ["--support", "continuous, continuous, integer"]
+    assert run([*board, *words]) == 0
+    assert json.loads(capsys.readouterr().out)["table"][0]["bits"] == pytest.approx(bits[2])
+    assert not [text for text in defaults(COUNTS, labelled=False, mass=False) if "binomial" in text]
+
+
 def test_a_cell_that_a_model_refuses_is_named_as_in_the_file(tmp_path, capsys):
     path, model = tmp_path / "counts.csv", tmp_path / "m.safetensors"
     counts = COUNTS.copy()
@@ -569,6 +595,23 @@ def test_standard_input_is_data(monkeypatch, capsys):
             "column 'a' of '{infinite}' is infinite.",
         ),
         (["inspect", "{infinite}"], "Row 2 (line 3), column 'a' of '{infinite}' is infinite."),
+        (
+            ["compare", "iris", "--support", "integer"],
+            "--support must have a word for each of the 4 columns",
+        ),
+        (["compare", "iris", "--support", "whole"], "--support knows continuous, integer, constant"),
+        (
+            ["compare", "iris", "--support", "petal=integer"],
+            "--support names no column 'petal'. There are 'sep",
+        ),
+        (
+            ["compare", "iris", "-y", "target", "--continuous"],
+            "are for densities, not for models of a --target.",
+        ),
+        (
+            ["fit", "iris", "-m", "ppca", "--support", "x=integer", "-o", "m.safetensors"],
+            "--support is for models that take whole numbers with noise: --model 'dequantised:ppca'.",
+        ),
         (["compare", "iris", "--decimal", ";"], "--decimal must be . or a comma. Got ';' instead."),
         (
             ["fit", "iris", "-m", "softmax-regression", "-o", "{folder}/m.safetensors"],

@@ -94,6 +94,22 @@ def test_telling_columns_depend_on_each_other():
     assert plots.telling_columns(np.full((3, 2), 5.0)).tolist() == [0]
 
 
+def test_pairs_say_how_many_draws_lie_outside_and_how_many_rows_are_drawn():
+    rng = np.random.default_rng(5)
+    X, other = rng.normal(size=(150, 3)), rng.normal(size=(120, 3))
+    other[:7, 1] = 1e6
+    other[3, 2] = np.nan
+    low, high = X.min(axis=0) - 0.25 * np.ptp(X, axis=0), X.max(axis=0) + 0.25 * np.ptp(X, axis=0)
+    outside = int(np.sum(~((other >= low) & (other <= high)).all(axis=1)))
+    assert outside >= 7
+    figure = plots.pairs(X, other)[0, 0].figure
+    expected = f"points: 100 of 150 and 100 of 120 rows; {outside} of 120 draws lie outside"
+    assert figure.get_supxlabel() == expected
+    assert plots.pairs(X[:50], X[:50])[0, 0].figure.get_supxlabel() == ""
+    assert plots.latent(X, points=60).get_title() == "60 of 150 rows"
+    assert plots.latent(X, points=150).get_title() == ""
+
+
 def test_pairs_draw_columns_against_each_other():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(80, 3))

@@ -299,15 +299,63 @@ def test_equal_and_impossible_models_are_said_to_be_so(series, tmp_path):
     inf, nan = float("inf"), float("nan")
     lines = [
         Standing("near", 1.0, 0.1, 0.5, 0.05, fe.Kind.EXACT, 0.0, 0.0, None, 1.0, 3, None),
-        Standing("twin", 1.0, 0.1, 0.5, 0.05, fe.Kind.EXACT, 1e-16, 1e-17, 1.0, 1.0, 3, None),
+        Standing("twin", 1.0, 0.1, 0.5, 0.05, fe.Kind.EXACT, 0.0, 0.0, 0.5, 1.0, 3, None),
         Standing("far", inf, nan, inf, nan, fe.Kind.EXACT, inf, nan, 1.0, 1.0, 3, None),
     ]
     board = SimpleNamespace(**{**vars(series), "table": lambda: lines})
     page, text = written(board, tmp_path)
-    assert "<b>twin</b> does just as well." in text
+    assert "<b>twin</b> has the same bits on every row." in text
     first, second = list(page.tables.values())[:2]
     assert first[3][:5] == ["far", "∞", "∞", "∞", "> 99.9 %"]
     assert second[2][:4] == ["far", "∞", "–", "> 99.9 %"]
+
+
+def test_an_order_that_is_not_settled_is_not_called_a_tie(series, tmp_path):
+    chance = stats.t.cdf(0.4 / 0.3, 30)
+    lines = [
+        Standing("near", 1.0, 0.1, 0.5, 0.05, fe.Kind.EXACT, 0.0, 0.0, None, 1.0, 3, None),
+        Standing("next", 1.4, 0.1, 0.7, 0.05, fe.Kind.EXACT, 0.4, 0.3, chance, 1.0, 3, None),
+    ]
+    _, text = written(SimpleNamespace(**{**vars(series), "table": lambda: lines}), tmp_path)
+    assert (
+        "<b>next</b> needs 0.40 ± 0.30 bits more. The order of the two is not settled: the chance that "
+        f"this order is real is {100 * chance:.1f} %, and with 95 % the difference is between −0.19 and "
+        "0.99 bits."
+    ) in text
+    assert "equal" not in text[: text.index("<main>")]
+
+
+def test_commands_for_a_terminal_are_shown_and_brackets_stay(tmp_path):
+    label, name = "structural([trend,seasonal(12)])\x1b[31m", "a\x9b[2J"
+    X = pd.DataFrame(np.random.default_rng(0).normal(size=(80, 4)), columns=["b", "c", "d", name])
+    models = {label: fe.GaussianDensity(), "[red]other[/red]": fe.KMeans(2)}
+    board = fe.compare(models, X, cv=2, random_state=0)
+    _, page = written(board, tmp_path)
+    for text in (str(board), page):
+        assert "\x1b" not in text
+        assert "\x9b" not in text
+    assert "│ structural([trend,seasonal(12)])\\x1b[31m │" in str(board)
+    assert "│ [red]other[/red]" in str(board)
+    assert "[red]other[/red]: KMeans is no density" in str(board)
+    assert "a\\x9b[2J" in page
+
+
+def test_what_a_picture_leaves_out_is_said(rows, images, tmp_path):
+    _, text = written(rows, tmp_path)
+    draws = next(r.samples for r in rows.results if r.model == "one")
+    X = np.asarray(rows.examples, float)
+    margin = 0.25 * np.ptp(X, axis=0)
+    shown = np.flatnonzero(np.ptp(X, axis=0) > 0)
+    inside = (draws >= X.min(axis=0) - margin) & (draws <= X.max(axis=0) + margin)
+    outside = np.sum(~inside[:, shown].all(axis=1))
+    assert outside == 0 or f"{outside} of {len(draws)} draws lie outside" in text
+    assert f"points: {min(len(X), 100)} of {len(X)} and 100 of {len(draws)} rows" in text
+    _, text = written(images, tmp_path)
+    assert f"<b>data</b>, 30 of {len(images.examples)} rows" in text
+    draws = next(r.samples for r in images.results if r.model == "Poissons")[:30]
+    limits = np.min(images.examples), np.max(images.examples)
+    beyond = 100 * np.mean((draws < limits[0]) | (draws > limits[1]))
+    assert beyond == 0 or f"{beyond:.1f} % of the pixels are beyond the scale of the data" in text
 
 
 def test_words_of_the_user_stay_words(images, rows, tmp_path):

@@ -57,6 +57,14 @@ MaxBytes = Annotated[
     int | None,
     typer.Option("--max-bytes", min=1, help="What a packed file may unpack to; else 512 MiB or its size."),
 ]
+SupportWords = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--support",
+        metavar="KINDS",
+        help="What the columns hold: a word for each (integer,continuous,…) or NAME=WORD; may be repeated.",
+    ),
+]
 Series = Annotated[
     str | None, typer.Option("--series", help="The column that tells which series a row belongs to.")
 ]
@@ -100,6 +108,10 @@ def compare(
         str | None, typer.Option("--groups", help="The column of rows to be held out together.")
     ] = None,
     series: Series = None,
+    continuous: Annotated[
+        bool, typer.Option("--continuous", help="Whole numbers, too, have a density and no mass.")
+    ] = False,
+    support: SupportWords = None,
     drop: Drop = None,
     encode: Encode = None,
     header: Header = None,
@@ -138,8 +150,11 @@ def compare(
     import freeenergy as fe
 
     X = found.values if _is_series(found.values) else found.frame()
-    models = _models(model, found)
+    declared = _support(found, support, continuous)
+    models = _models(model, found, declared)
     labels = _labels_for(models, found, target)
+    if labels and declared is not None:
+        raise ValueError("--support and --continuous are for densities, not for models of a --target.")
     if cv is None and test_size is None:
         test_size = 0.2 if _size(found.values) > _FOLDS_UP_TO else None
         cv = None if test_size else min(5, len(found.values))
@@ -152,6 +167,7 @@ def compare(
             test_size=test_size,
             final_size=final_size,
             groups=found.groups,
+            support=declared,
             random_state=seed,
             n_jobs=jobs,
             resume=resume,
@@ -239,7 +255,45 @@ def _size(values: Any) -> int:
     return sum(part.size for part in values) if isinstance(values, list) else values.size
 
 
-def _models(words: list[str] | None, found: Any) -> dict[str, Any]:
+def _support(found: Any, words: list[str] | None, continuous: bool) -> Any:
+    """What the columns are declared to hold, or None; what is not declared is recognised."""
+    import numpy as np
+
+    from freeenergy import Support
+    from freeenergy.estimators._support import Column
+
+    if not words and not continuous:
+        return None
+    rows = np.concatenate(list(found.values)) if _is_series(found.values) else found.values
+    kinds = list(Support.recognise(rows).kinds)
+    if continuous:
+        kinds = [kind if kind is Column.CONSTANT else Column.CONTINUOUS for kind in kinds]
+    known = {kind.value: kind for kind in Column}
+    for text in words or []:
+        # a name may have a comma or an equals sign in it
+        whole = text.rpartition("=")[0] in found.names
+        parts = [text] if whole else text.split(",")
+        named = [part.rpartition("=") for part in parts]
+        wrong = next((word for _, _, word in named if word.strip() not in known), None)
+        if wrong is not None:
+            raise ValueError(f"--support knows {', '.join(known)}. Got {wrong.strip()!r} instead.")
+        if not any(mark for _, mark, _ in named):
+            if len(named) != len(found.names):
+                raise ValueError(
+                    f"--support must have a word for each of the {len(found.names)} columns, or NAME=WORD. "
+                    f"Got {len(named)} instead."
+                )
+            kinds = [known[word.strip()] for _, _, word in named]
+            continue
+        for name, _, word in named:
+            if name.strip() not in found.names:
+                listed = ", ".join(map(repr, found.names[:10]))
+                raise ValueError(f"--support names no column {name.strip()!r}. There are {listed}.")
+            kinds[found.names.index(name.strip())] = known[word.strip()]
+    return Support(kinds)
+
+
+def _models(words: list[str] | None, found: Any, support: Any = None) -> dict[str, Any]:
     """Label → estimator."""
     import numpy as np
 
@@ -251,8 +305,9 @@ def _models(words: list[str] | None, found: Any) -> dict[str, Any]:
     if not words:
         if _is_series(found.values):
             raise ValueError("For series name the models to compare with --model.")
-        varied = ~Support.recognise(rows).constant
-        words = _specs.defaults(rows[:, varied], labelled=found.y is not None)
+        support = Support.recognise(rows) if support is None else support
+        varied, mass = ~support.constant, not support.continuous.any()
+        words = _specs.defaults(rows[:, varied], labelled=found.y is not None, mass=mass)
     twice = [text for text in words if words.count(text) > 1]
     if twice:
         raise ValueError(f"The model {twice[0]!r} is given twice.")
@@ -270,6 +325,7 @@ def fit(
     ],
     target: Target = None,
     series: Series = None,
+    support: SupportWords = None,
     drop: Drop = None,
     encode: Encode = None,
     header: Header = None,
@@ -292,7 +348,13 @@ def fit(
     rows = found.values if not _is_series(found.values) else found.values[0]
     estimator = _specs.build(model, rows)
     known = estimator.get_params(deep=False)
-    wanted = {"random_state": seed, "verbose": None if quiet else 1}
+    if support and "support" not in known:
+        raise ValueError(
+            f"--support is for models that take whole numbers with noise: --model 'dequantised:{model}'. "
+            f"{type(estimator).__name__} does not."
+        )
+    declared = _support(found, support, continuous=False)
+    wanted = {"random_state": seed, "verbose": None if quiet else 1, "support": declared}
     estimator.set_params(**{k: v for k, v in wanted.items() if v is not None and k in known})
     X = found.values if _is_series(found.values) else found.frame()
     labels = _labels_for({model: estimator}, found, target)

@@ -310,13 +310,16 @@ def _first_array(family: Any) -> Any:
 # ---------------------------------------------------------------------------------------------
 
 
-def defaults(X: np.ndarray, *, labelled: bool) -> list[str]:
-    """Models that suit the values and the size of `X` (rows and columns, without constant columns)."""
+def defaults(X: np.ndarray, *, labelled: bool, mass: bool = True) -> list[str]:
+    """Models that suit the values and the size of `X` (rows and columns, without constant columns).
+
+    Without `mass` whole numbers get models of densities, too.
+    """
     if labelled:
         return ["softmax-regression:C=0.01", "softmax-regression", "softmax-regression:C=100"]
     n, columns = X.shape
     seen = X[~np.isnan(X)]
-    whole = bool((np.rint(seen) == seen).all() and (seen >= 0).all())
+    whole = mass and bool((np.rint(seen) == seen).all() and (seen >= 0).all())
     top = int(seen.max()) if whole and len(seen) else 0
     few = int(np.clip(n // 50, 1, 10))
     many = int(np.clip(n // 30, 2, 60))

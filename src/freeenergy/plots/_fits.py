@@ -31,7 +31,8 @@ def comparison(board: Any, ax: Axes | None = None) -> Axes:
     An arrow says that the number is a bound, and on which side the truth is.  Models that failed or
     call a row impossible are left out.
     """
-    lines = [line for line in board.table() if line.error is None and math.isfinite(line.difference)]
+    everything = board.table()
+    lines = [line for line in everything if line.error is None and math.isfinite(line.difference)]
     ax = new_axes(ax, width=5.4, height=1.2 + 0.4 * max(len(lines), 1))
     places = np.arange(len(lines))
     differences = np.array([line.difference for line in lines])
@@ -60,7 +61,11 @@ def comparison(board: Any, ax: Axes | None = None) -> Axes:
     ax.set_yticks(places, [_in_two_lines(line.model) for line in lines])
     ax.set_ylim(len(lines) - 0.4, -0.6)
     scale = "; logarithmic scale" if crowded else ""
-    ax.set_xlabel(f"bits per sample\nmore than the best\n(left is better{scale})")
+    left_out = len(everything) - len(lines)
+    rest = (
+        f"\n{left_out} of {len(everything)} models, failed or infinite, are not shown" if left_out else ""
+    )
+    ax.set_xlabel(f"bits per sample\nmore than the best\n(left is better{scale}){rest}")
     ax.spines["left"].set_visible(False)
     ax.tick_params(axis="y", length=0)
     return ax

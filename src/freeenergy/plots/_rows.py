@@ -51,6 +51,9 @@ def pairs(
         figure: to draw on.
         points: at most so many of each are drawn.
 
+    The axes have the range of `X` and a quarter of it on both sides, so that far rows of `other` do not
+    hide the data; how many lie outside, and how many are drawn as points, stands below.
+
     Returns:
         the axes, a row and a column for each column shown; those above the diagonal are empty.
     """
@@ -95,10 +98,30 @@ def pairs(
                 ax.set_ylabel(wrapped(names[row]))
             elif j > 0:
                 ax.tick_params(labelleft=False)
+    words = _not_shown(sets, axes, chosen, points)
+    if words:
+        figure.supxlabel(words, fontsize="small")
     if labels is not None and other is not None:
         handles = [Line2D([], [], color=c, marker=".", linestyle="") for _, c in sets]
         figure.legend(handles, [plain(label, 24) for label in labels], loc="upper right")
     return axes
+
+
+def _not_shown(
+    sets: list[tuple[np.ndarray, str]], axes: np.ndarray, chosen: np.ndarray, points: int
+) -> str:
+    """How many rows are drawn, and how many of the second set lie outside of the axes."""
+    words = []
+    if len(chosen) > 1 and any(len(values) > points for values, _ in sets):
+        sizes = " and ".join(f"{min(points, len(values))} of {len(values)}" for values, _ in sets)
+        words.append(f"points: {sizes} rows")
+    if len(sets) > 1 and len(chosen):
+        shown = sets[1][0][:, chosen]
+        low, high = np.array([axes[k, k].get_xlim() for k in range(len(chosen))]).T
+        outside = int(np.sum(~((shown >= low[None]) & (shown <= high[None])).all(axis=1)))
+        if outside:
+            words.append(f"{outside} of {len(shown)} draws lie outside")
+    return "; ".join(words)
 
 
 def mosaic(X: np.ndarray, shape: tuple[int, int], columns: int = 10) -> np.ndarray:
@@ -156,6 +179,8 @@ def latent(z: np.ndarray, colour: Any = None, ax: Axes | None = None, *, points:
     colour = np.zeros(len(z), int) if colour is None else np.asarray(colour)
     flat, (across, up) = _plane(z[kept]) if kept.any() else (z[:0, :2], ("", ""))
     flat, colour = thin(flat, points), thin(colour[kept], points)
+    if len(flat) < len(z):
+        ax.set_title(f"{len(flat)} of {len(z)} rows", fontsize="medium")
     if flat.shape[1] == 1:
         # one coordinate: its rank spreads the points, so that dense places are steep
         flat = np.column_stack([flat[:, 0], stats.rankdata(flat[:, 0]) / max(len(flat), 1)])

@@ -14,6 +14,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy import stats
 
+from .._core import visible
+
 # told apart by all three kinds of colour blindness, with contrast of at least 3 to 1 on white
 PALETTE = ("#0072b2", "#d55e00", "#008c66", "#b8559a", "#2e94cc", "#a87400", "#6e6e6e")
 INK, DARK_INK = "#1b1f24", "#e6e8eb"
@@ -62,7 +64,8 @@ def new_axes(ax: Axes | None, width: float = 4.3, height: float = 3.0) -> Axes:
 
 def plain(text: Any, limit: int = 40) -> str:
     """Words of a user as they are: no mathematics between dollars, no underscore that hides them."""
-    words = str(text) if len(str(text)) <= limit else str(text)[: limit - 1] + "…"
+    words = visible(text)
+    words = words if len(words) <= limit else words[: limit - 1] + "…"
     words = words.replace("$", r"\$")
     return "\u200b" + words if words.startswith("_") else words
 

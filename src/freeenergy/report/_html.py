@@ -16,15 +16,16 @@ import numpy as np
 from matplotlib.image import imsave
 
 from .. import plots
+from .._core import visible
 
 
 def escape(text: Any) -> str:
-    return html.escape(str(text), quote=True)
+    return html.escape(visible(text), quote=True)
 
 
 def breakable(text: Any) -> str:
     """The label of a model, which may be broken after its punctuation."""
-    return re.sub(r"([:,(])", r"\1<wbr>", html.escape(str(text), quote=False))
+    return re.sub(r"([:,(])", r"\1<wbr>", html.escape(visible(text), quote=False))
 
 
 def told(value: float, error: float | None = None, *, digits: int | None = None) -> str:

@@ -61,16 +61,26 @@ def _lead_over(best: Any, second: Any) -> str:
     """A sentence on how sure the first place is."""
     gap = with_error(second.difference, second.difference_stderr).text
     name = breakable(second.model)
-    if abs(second.difference) < 1e-6:
-        return f"<b>{name}</b> does just as well."
+    if second.difference_stderr == 0 and second.difference == 0:
+        return f"<b>{name}</b> has the same bits on every row."
     if second.chance is None:
         return (
             f"<b>{name}</b> follows {gap} bits behind; which of the two is better cannot be "
             "known, since a bound does not say how much better the truth is."
         )
     sure = f"the chance that this order is real is {percent(second.chance)}"
-    close = ", so they are about equal" if second.chance < 0.95 else ""
-    return f"<b>{name}</b> needs {gap} bits more; {sure}{close}."
+    if second.chance >= 0.95 or not math.isfinite(second.difference_stderr):
+        return f"<b>{name}</b> needs {gap} bits more; {sure}."
+    return (
+        f"<b>{name}</b> needs {gap} bits more. The order of the two is not settled: {sure}, and with 95 % "
+        f"the difference is between {interval(second)} bits."
+    )
+
+
+def interval(line: Any, between: str = " and ") -> str:
+    """Where the difference to the best is with 95 %."""
+    gap, error = line.difference, line.difference_stderr
+    return f"{told(gap - 1.96 * error, error)}{between}{told(gap + 1.96 * error, error)}"
 
 
 _HEADS = (
@@ -132,9 +142,7 @@ def differences(view: View) -> str:
             [
                 Cell(breakable(line.model)),
                 with_error(gap, error),
-                Cell(f"{told(gap - 1.96 * error, error)} … {told(gap + 1.96 * error, error)}")
-                if math.isfinite(gap) and math.isfinite(error)
-                else NOTHING,
+                Cell(interval(line, " … ")) if math.isfinite(gap) and math.isfinite(error) else NOTHING,
                 Cell(chance),
                 word_cell(side),
             ]
@@ -235,7 +243,11 @@ def _cases(view: View, winner: str, loser: str, cases: list[int]) -> str:
     for row, cells in zip(cases, values):
         one, two = view.bits[winner][row], view.bits[loser][row]
         rows.append([Cell(str(row)), *(value_cell(v, digits=2) for v in (one, two, two - one)), *cells])
-    return table_of(f"Rows that {winner} explains better than {loser}, the largest first", heads, rows)
+    # the values of the others are not kept
+    some = len(view.board.example_rows) if not view.sequences else view.board.n_rows
+    among = f", among {some} of {view.board.n_rows} rows" if some < view.board.n_rows else ""
+    caption = f"Rows that {winner} explains better than {loser}, the largest first{among}"
+    return table_of(caption, heads, rows)
 
 
 def settings(view: View) -> str:

@@ -14,6 +14,7 @@ from ._view import View
 
 _IMAGES = 30
 _PATHS = 5
+_FEATURES = 3
 _MOMENTS = 300
 _KEY = '<span class="key"><i class="c0"></i> data <i class="c1"></i> draws of the model</span>'
 _NOTHING_HIDDEN = "<p>No model of this comparison has a hidden part to show.</p>"
@@ -32,9 +33,15 @@ def samples(view: View) -> str:
     if view.shape is not None:
         for name, X in [("data", data), *drawn]:
             whole = plots.mosaic(X[:_IMAGES], view.shape)
+            low, high = view.limits
+            beyond = float(np.mean((X[:_IMAGES] < low) | (X[:_IMAGES] > high)))
             who = "Rows of the data" if name == "data" else f"Draws of {name}"
             picture = bitmap(whole, view.limits, f"{who} as images")
             title = "<b>data</b>" if name == "data" else f"<b>{breakable(name)}</b>"
+            title += f", {_IMAGES} of {len(X)} rows" if len(X) > _IMAGES else ""
+            title += (
+                f"; {100 * beyond:.1f} % of the pixels are beyond the scale of the data" if beyond else ""
+            )
             cards.append(f"<figure><figcaption>{title}</figcaption>{picture}</figure>")
         grid = f'<div class="cards">{"".join(cards)}</div>'
     else:
@@ -48,7 +55,7 @@ def samples(view: View) -> str:
 
 def _moments(data: np.ndarray, drawn: list[tuple[str, np.ndarray]]) -> str:
     """How far means, spreads and correlations of the draws are from those of the data."""
-    spread = np.nanstd(data, axis=0)
+    whole, spread = data, np.nanstd(data, axis=0)
     used = np.flatnonzero(spread > 0)[:_MOMENTS]
     data, spread = data[:, used], spread[used]
     if not len(used):
@@ -85,7 +92,9 @@ def _moments(data: np.ndarray, drawn: list[tuple[str, np.ndarray]]) -> str:
         ("spread", "model / data, median over columns"),
         ("error of correlations", "root mean square"),
     ]
-    return table_of(f"Draws against {len(data)} rows of the data", heads, rows)
+    columns = len(np.flatnonzero(np.nanstd(whole, axis=0) > 0))
+    part = f", {len(used)} of {columns} columns" if len(used) < columns else ""
+    return table_of(f"Draws against {len(data)} rows of the data{part}", heads, rows)
 
 
 def _sample_paths(view: View, drawn: list[tuple[str, np.ndarray]]) -> str:
@@ -94,7 +103,7 @@ def _sample_paths(view: View, drawn: list[tuple[str, np.ndarray]]) -> str:
     cards, rows = [], []
     for model, samples in drawn:
         other = list(samples[:_PATHS])
-        for feature in range(min(series[0].shape[1], 3)):
+        for feature in range(min(series[0].shape[1], _FEATURES)):
             axes = plots.paths(series, other, feature=feature, labels=None)
             title = f"<b>{breakable(model)}</b>: {escape(names[feature])} over time {_KEY}"
             cards.append(card(axes, title, f"Paths of the data beside draws of {model}."))
@@ -107,6 +116,8 @@ def _sample_paths(view: View, drawn: list[tuple[str, np.ndarray]]) -> str:
                     *(value_cell(float(f(v))) for f in (np.nanmean, np.nanstd) for v in (data, draws)),
                 ]
             )
+    size = series[0].shape[1]
+    note = f"<p>{_FEATURES} of {size} features are shown.</p>" if size > _FEATURES else ""
     heads = [
         ("model", ""),
         ("feature", ""),
@@ -115,7 +126,8 @@ def _sample_paths(view: View, drawn: list[tuple[str, np.ndarray]]) -> str:
         ("standard deviation", "data"),
         ("standard deviation", "draws"),
     ]
-    return f'<div class="cards">{"".join(cards)}</div>' + table_of("Draws against the data", heads, rows)
+    grid = f'<div class="cards">{"".join(cards)}</div>'
+    return note + grid + table_of("Draws against the data", heads, rows)
 
 
 def latent(view: View) -> str:

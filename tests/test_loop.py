@@ -326,6 +326,31 @@ def test_ctrl_c_keeps_what_is_done(after, tmp_path, key):
     assert rest.state.position.tolist() == whole.state.position.tolist()
 
 
+class Dropping(AbstractProgress):
+    """Presses Ctrl-C where Python drops every exception: in the end of an object."""
+
+    def start(self):
+        pass
+
+    def stop(self):
+        pass
+
+    def update(self, n_iter, metrics):
+        class Ending:
+            def __del__(self):
+                signal.raise_signal(signal.SIGINT)
+
+        if n_iter == 8:
+            Ending()
+
+
+def test_ctrl_c_is_not_lost_where_exceptions_are(key):
+    outcome = run(descent(noise=0.3), 150, key, progress=lambda _: Dropping())
+    assert outcome.interrupted
+    assert outcome.n_iter == 8
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
 def test_fit_passes_the_outcome_on(key):
     x = np.array([[0.0], [1.0], [10.0], [11.0]])
     start = Clusters(jnp.array([[0.0], [1.0]]))

@@ -1,8 +1,10 @@
-"""Long and unusual lives of a process: many programs, forks."""
+"""Long and unusual lives of a process: many programs, forks, signals."""
 
 import os
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -21,6 +23,7 @@ def run(code: str, *arguments: str) -> list[str]:
 
 _MANY_SHAPES = """
 import sys
+import time
 import jax, numpy as np
 from freeenergy._core import count_compilations, map_rows, programs
 from freeenergy._core import _compilation
@@ -115,3 +118,25 @@ def test_a_process_that_was_forked_too_late_is_refused_at_once(tmp_path):
         '["This process was forked from one that has used JAX, whose threads a fork does not copy. '
         "Start it with the method 'spawn' or 'forkserver' of multiprocessing, or with joblib's 'loky'.\"]"
     )
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "terminate"])
+def test_a_comparison_that_is_stopped_in_its_last_fold_says_so(number, tmp_path):
+    words = ["compare", "iris", "-m", "vae:max_iter=1000000", "--test-size", "0.3", "--seed", "0", "-q"]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "freeenergy", *words, "--resume", str(tmp_path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+    )
+    deadline = time.monotonic() + 200
+    # the first checkpoint tells that the fit is running
+    while not list(tmp_path.glob("*.checkpoint")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(number)
+    _, said = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert said == f"Stopped: 0 fits are done. Everything finished is kept in {tmp_path}.\n"
+    assert [path.suffix for path in tmp_path.iterdir()] == [".checkpoint"]

@@ -10,8 +10,11 @@ reports and can be interrupted about four times a second.
 from __future__ import annotations
 
 import abc
+import contextlib
+import signal
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -112,6 +115,30 @@ def _advance(
     return eqx.combine(out.state, static), out.count, out.done, out.finite, out.records
 
 
+@contextlib.contextmanager
+def _waiting_for_ctrl_c() -> Iterator[threading.Event]:
+    """An event that the first Ctrl-C sets; the second raises `KeyboardInterrupt` as usual.
+
+    Raised at once, the exception could fall into a place that drops it, such as the callbacks of the
+    garbage collector, and the fit would go on.
+    """
+    pressed = threading.Event()
+
+    def note(number: int, frame: Any) -> None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        pressed.set()
+
+    mine = threading.current_thread() is threading.main_thread()
+    if not mine or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield pressed
+        return
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield pressed
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def iterate(
     algorithm: AbstractAlgorithm,
     model: Any,
@@ -135,10 +162,12 @@ def iterate(
     if checkpoint is not None:
         state, n_iter, history, done = checkpoint.resume(state)
     length = _FIRST_CHUNK
-    with progress(max_iter) as bar:
+    with progress(max_iter) as bar, _waiting_for_ctrl_c() as pressed:
         try:
             bar.update(n_iter, _last(history))
             while n_iter < max_iter and not done and finite:
+                if pressed.is_set():
+                    raise KeyboardInterrupt
                 steps = min(length, max_iter - n_iter)
                 started = time.perf_counter()
                 new, *report = _advance(algorithm, state, data, loop_key, np.int32(n_iter), np.int32(steps))
@@ -157,6 +186,8 @@ def iterate(
             interrupted = True
         if checkpoint is not None:
             checkpoint.save(state, n_iter, history, done)
+    # pressed in the last chunk, it is for whoever called
+    interrupted = interrupted or pressed.is_set()
     reason = _reason(done, finite, interrupted, n_iter)
     return Outcome(state, history, n_iter, done, interrupted, reason)
 

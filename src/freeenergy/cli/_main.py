@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import io
+import signal
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -806,4 +807,6 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             # names of columns are in any script, and what we write we read as UTF-8
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+    # whoever ends it by SIGTERM gets what Ctrl-C gives: files that are whole, no processes left behind
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     sys.exit(run(sys.argv[1:]))

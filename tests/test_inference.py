@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import integrate, optimize, stats
 
-from freeenergy import inference
+from freeenergy import Evidence, Kind, inference
 from freeenergy._core import boltzmann
 from freeenergy.distributions import entropy
 from freeenergy.inference import (
@@ -360,3 +360,26 @@ def test_annealing_of_independent_units_is_exact_in_both_directions():
         assert isinstance(side, inference.Annealed)
         np.testing.assert_allclose(side.log_partition, exact, rtol=1e-12)
         np.testing.assert_allclose(side.stderr, 0, atol=1e-12)
+
+
+@pytest.mark.parametrize("spread", [0.3, 1.0, 2.0])
+def test_the_gap_of_a_bound_is_known_from_its_growth(spread):
+    # E w = 1, so that log p = 0 and the bound is minus the gap
+    weights = np.random.default_rng(0).normal(-(spread**2) / 2, spread, size=(4000, 64))
+    found = jax.vmap(importance_estimate)(jnp.asarray(weights))
+    nats, growth = np.asarray(found.log_mean), np.asarray(found.growth)
+    bound = Evidence(nats, np.asarray(found.stderr), Kind.LOWER, growth=growth)
+    gap, error = bound.gap
+    # a power law of the number of draws fits a wide law of weights up to a third
+    assert abs(gap + bound.mean) < 3 * (error + bound.mean_stderr) + 0.35 * abs(bound.mean) * (spread > 1)
+    assert error < 0.2 * gap
+
+
+def test_the_gap_of_a_bound_is_not_guessed():
+    nats, zeros = np.zeros(3), np.zeros(3)
+    assert np.isnan(Evidence(nats, zeros, Kind.LOWER).gap).all()
+    assert Evidence(nats, zeros, Kind.EXACT).gap == (0.0, 0.0)
+    slow = np.tile([0.95, 1.0], (3, 1))
+    assert np.isinf(Evidence(nats, zeros, Kind.LOWER, growth=slow).gap).all()
+    still = np.zeros((3, 2))
+    assert Evidence(nats, zeros, Kind.LOWER, growth=still).gap == (0.0, 0.0)

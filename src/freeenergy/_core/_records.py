@@ -11,6 +11,9 @@ import numpy as np
 
 Model = TypeVar("Model")
 
+# a bound that grows by more than this share of the doubling before has a limit nobody knows
+_SLOWEST = 0.9
+
 
 class Kind(enum.Enum):
     """How a log-probability is known."""
@@ -37,6 +40,9 @@ class Evidence:
         kind: exact, lower bound, upper bound or estimate.
         shared: the part of `stderr` that is one and the same error in every entry, such as that of an
             estimated log Z; it does not average out.
+        growth: of a bound from importance samples, by how much it grew when their number was doubled, the
+            last time and the time before, shape (samples, 2); None where that is not known.  From it the
+            distance to log p(x) can be estimated.
 
     >>> Evidence(np.array([-1.0, -3.0]), np.zeros(2), Kind.EXACT).mean
     -2.0
@@ -46,6 +52,7 @@ class Evidence:
     stderr: np.ndarray
     kind: Kind
     shared: float = 0.0
+    growth: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         if np.shape(self.nats) != np.shape(self.stderr):
@@ -73,6 +80,30 @@ class Evidence:
         if n < 2:
             return float(self.stderr[0])
         return math.hypot(float(np.std(self.nats, ddof=1)) / math.sqrt(n), self.shared)
+
+    @property
+    def gap(self) -> tuple[float, float]:
+        """By how much `mean` is too low on average, estimated from `growth`, and the error of that.
+
+        Each doubling of the samples makes the gap smaller by some factor r, so that what is left is what
+        the last doubling brought, times r + r² + … .  NaN where nothing is known of the growth, infinite
+        where it hardly falls; zero for what is exact.
+        """
+        if self.kind is not Kind.LOWER:
+            return 0.0, 0.0
+        if self.growth is None:
+            return math.nan, math.nan
+        last, before = self.growth.mean(axis=0).tolist()
+        # of finite variance the gap falls by half
+        if last <= 0.5 * before or before <= 0:
+            gap, slopes = last, np.array([1.0, 0.0])
+        elif last < _SLOWEST * before:
+            rest = before - last
+            gap, slopes = last**2 / rest, np.array([2 * last / rest + (last / rest) ** 2, -((last / rest) ** 2)])
+        else:
+            return math.inf, math.inf
+        moved = (self.growth - np.array([last, before])) @ slopes
+        return gap, float(np.sqrt(np.mean(moved**2) / max(len(self) - 1, 1)))
 
     @property
     def bits(self) -> np.ndarray:

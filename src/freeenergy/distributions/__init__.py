@@ -26,6 +26,7 @@ from ._base import (
     fisher_information,
     mean_parameters,
 )
+from ._cells import cell_kind, log_cells
 from ._composite import Product, Transformed
 from ._conjugate import (
     AbstractConjugatePrior,
@@ -105,6 +106,7 @@ __all__ = [
     "Transformed",
     "UnitInterval",
     "affine",
+    "cell_kind",
     "component_axes",
     "conditional",
     "entropy",
@@ -112,6 +114,7 @@ __all__ = [
     "information",
     "joint",
     "kl_divergence",
+    "log_cells",
     "marginal",
     "mean_parameters",
     "monte_carlo_entropy",

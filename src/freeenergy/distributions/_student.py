@@ -47,7 +47,7 @@ class MultivariateT(AbstractDistribution, AbstractPartial):
     scale: Array = parameter(positive_definite)
     df: Array = parameter(positive)
 
-    def _density(self, length: Array, log_det: Array, dim: Array | int) -> Array:
+    def log_density(self, length: Array, log_det: Array, dim: Array | int) -> Array:
         """log p from the squared Mahalanobis length of `dim` entries."""
         half = (self.df + dim) / 2
         constant = gammaln(half) - gammaln(self.df / 2) - 0.5 * (dim * jnp.log(jnp.pi * self.df) + log_det)
@@ -62,13 +62,13 @@ class MultivariateT(AbstractDistribution, AbstractPartial):
         return jnp.vdot(scaled, scaled), log_det_cholesky(factor), jnp.sum(observed.astype(x.dtype))
 
     def log_prob(self, x: Array) -> Array:
-        return self._density(*self._length(x))
+        return self.log_density(*self._length(x))
 
     def log_prob_complete(self, x: Array) -> Array:
         """`log_prob` for an event without NaN, by one factorisation that all rows share."""
         factor = cholesky(self.scale)[0]
         scaled = jax.scipy.linalg.solve_triangular(factor, x - self.loc, lower=True)
-        return self._density(jnp.vdot(scaled, scaled), log_det_cholesky(factor), len(x))
+        return self.log_density(jnp.vdot(scaled, scaled), log_det_cholesky(factor), len(x))
 
     def _normal(self) -> Gaussian:
         return Gaussian(self.loc, Full(self.scale))

@@ -1,8 +1,9 @@
-"""A probability mass on whole numbers from a model of continuous columns."""
+"""A probability mass on whole and rounded numbers from a model of continuous columns."""
 
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,15 +13,19 @@ from jax import Array
 from sklearn.base import clone
 
 from .._core import CellError, Evidence, Fit, Kind, map_rows
-from ..inference import importance_estimate
+from ..distributions import cell_kind, log_cells
+from ..distributions._cells import Cells
+from ..inference import ImportanceEstimate, importance_estimate
 from ._base import AbstractDensity
 from ._gaussian import GaussianDensity
+from ._importance import bound_of, rows_at_once
 from ._mixture import Mixture
-from ._rows import Rows, Scaling, unit_free_hashes
+from ._networks import seeded
+from ._rows import Rows, Scaling, row_seeds, unit_free_hashes
 from ._support import Support
 from ._validation import check_instance, check_int
 
-# noisy copies of a row that was seen very often
+# noisy versions of a row that was seen very often
 _MOST_COPIES = 1000
 # noisy versions of the observed entries from which missing ones are filled in
 _COMPLETIONS = 32
@@ -47,37 +52,56 @@ def uniform_noise(hashes: np.ndarray, draw: np.ndarray, columns: int) -> np.ndar
     return (bits >> np.uint64(11)) * 2.0**-53
 
 
+def _cells_of(
+    pair: tuple[Array, Array],
+    model: Any,
+    width: Array,
+    cells: Cells,
+    draws: int,
+    complete: bool,
+    seed: Array,
+) -> ImportanceEstimate:
+    row, row_seed = pair
+    key = seeded(seed, row_seed)
+    return importance_estimate(log_cells(model, row, width, cells, draws=draws, complete=complete, key=key))
+
+
 class Dequantised(AbstractDensity):
-    """A density on whole numbers made from a continuous one: P(x) = ∫_[0,1)ᵈ p(x + u) du.
+    """A density on whole or rounded numbers made from a continuous one: P(x) = ∫_[0,1)ᵈ p(x + s u) sᵈ du.
 
-    The continuous model p is fitted to x + u with uniform noise u.  The evidence is the lower bound
+    The continuous model p is fitted to x + s u with uniform noise u and the step s of each column (one for
+    whole numbers).  P is exact where the integral can be had: for independent columns and mixtures of
+    such, kernels, and any Gaussian mixture with a single column of this kind.  Where it cannot, it is
+    bounded from below by K = `importance_samples` draws,
 
-        log P(x) ≥ E log (1/K) Σ_k p(x + u_k),
+        log P(x) ≥ E log (1/K) Σ_k w_k,   E w_k = P(x),
 
-    which K = `importance_samples` makes tight, with its Monte Carlo error.  Draws are rounded down.
-    Only columns of whole numbers get noise; continuous ones are left as they are, so that the evidence
-    is a mass in the former and a density in the latter.  Columns that `estimator` itself gives a
-    probability mass need no noise.  A column declared constant is left out of the model: its one
-    value has probability one.
+    with its Monte Carlo error and its `growth`.  For Gaussians, factor models, mixtures of them and
+    variational autoencoders the draws are made inside the cell column by column, given those before
+    (`distributions.log_cells`), which is tight; for other models they are uniform in the cell.
 
-    The noise of a row depends on its values and on the seed alone.  A row is fitted in `copies` noisy
-    versions that share its weight, or as many as it was seen if that is more (and at most 1000), so
-    that weights act as repetition.
+    Draws are rounded down to the grid.  Only columns of whole or rounded numbers get noise; continuous ones
+    are left as they are, so that the evidence is a mass in the former and a density in the latter.  Columns
+    that `estimator` itself gives a probability mass need no noise.  A column declared constant is left out
+    of the model: its one value has probability one.
+
+    The noise of a row depends on its values and on the seed alone.  A row is fitted in one noisy version,
+    or as many as its weight says (and at most 1000) with noise of their own, so that weights act as
+    repetition and no row is ever judged by its own twin.
 
     Args:
         estimator: the density of the noisy rows; `GaussianDensity()` by default.
-        support: which columns hold whole numbers and which are constant; None to recognise whole
-            numbers in the rows that are fitted.
+        support: which columns hold whole or rounded numbers and which are constant; None to recognise
+            whole and rounded numbers in the rows that are fitted.
         importance_samples: K.  An estimator with importance samples of its own shares them over the
-            K noisy rows.
-        copies: noisy versions of each distinct row to fit.
+            K noisy rows, where these are uniform.
         random_state: seed of the noise, and of `estimator` if it has none.
 
     >>> import numpy as np
     >>> X = np.random.default_rng(0).poisson(20, size=(300, 1))
     >>> model = Dequantised(random_state=0).fit(X)
     >>> model.evidence([[20.0]]).kind.value
-    'lower bound'
+    'exact'
     >>> round(float(np.exp(model.score_samples([[20.0]]))[0]), 2)
     0.09
     """
@@ -88,13 +112,11 @@ class Dequantised(AbstractDensity):
         support: Support | None = None,
         *,
         importance_samples: int = 64,
-        copies: int = 2,
         random_state: Any = None,
     ) -> None:
         self.estimator = estimator
         self.support = support
         self.importance_samples = importance_samples
-        self.copies = copies
         self.random_state = random_state
 
     @property
@@ -105,7 +127,6 @@ class Dequantised(AbstractDensity):
         check_instance(self, "estimator", AbstractDensity, optional=True)
         check_instance(self, "support", Support, optional=True)
         check_int(self, "importance_samples", 2)
-        check_int(self, "copies")
 
     def _scaling(self, X: np.ndarray, weight: np.ndarray | None) -> Scaling:
         return Scaling.identity(X.shape[1])
@@ -117,7 +138,7 @@ class Dequantised(AbstractDensity):
         return inner._discrete_columns(n_features)
 
     def _fit_rows(self, rows: Rows, *, key: Array) -> Fit:
-        support = self.support or Support.recognise(rows.x, constants=False)
+        support = self.support or Support.recognise(rows.x, rows.weight, constants=False)
         if len(support) != rows.x.shape[1]:
             raise ValueError(
                 f"The 'support' parameter of Dequantised must have a kind for each of the "
@@ -130,9 +151,11 @@ class Dequantised(AbstractDensity):
         if not keep.any():
             raise ValueError("Every column is declared constant. Declare or add one that varies.")
         self.support_, self.kept_ = support, keep
-        self.noisy_ = (support.integer & keep)[keep] & ~inner._discrete_columns(int(keep.sum()))
+        self.noisy_ = support.cells[keep] & ~inner._discrete_columns(int(keep.sum()))
+        grids = [support.grid(int(column)) for column in np.flatnonzero(keep)]
+        self.steps_ = np.array([grid.step if grid and n else 0.0 for grid, n in zip(grids, self.noisy_)])
         self.constants_ = self._constants(rows.x)
-        kept = Rows(self._whole(rows.x[:, keep]), rows.weight)
+        kept = Rows(self._on_grid(rows.x[:, keep]), rows.weight)
         self.noise_scaling_ = Scaling.standardise(kept.x, kept.weight)
         if inner.get_params().get("random_state", 0) is None:
             inner.set_params(random_state=int(self.seed_) % 2**31)
@@ -155,16 +178,23 @@ class Dequantised(AbstractDensity):
             values[column] = seen[0]
         return values
 
-    def _whole(self, x: np.ndarray) -> np.ndarray:
-        """The kept columns, after a check that those of whole numbers hold such."""
-        part = x[:, self.noisy_]
-        with np.errstate(invalid="ignore"):
-            bad = ~np.isnan(part) & (np.rint(part) != part)
-        if bad.any():
-            row, at = (int(i) for i in np.argwhere(bad)[0])
-            column = int(np.flatnonzero(self.kept_)[np.flatnonzero(self.noisy_)[at]])
-            problem = "A column of whole numbers must hold such everywhere."
-            raise CellError(problem, float(part[row, at]), column)
+    def _grids(self) -> Iterator[tuple[int, int, Any]]:
+        """The place of each noisy column among those that are kept, its number and its grid."""
+        for place in np.flatnonzero(self.noisy_):
+            column = int(np.flatnonzero(self.kept_)[place])
+            yield int(place), column, self.support_.grid(column)
+
+    def _on_grid(self, x: np.ndarray) -> np.ndarray:
+        """The kept columns, those with a grid to all digits of it; refuses what is not on it."""
+        x = x.copy()
+        for place, column, grid in self._grids():
+            off = ~grid.holds(x[:, place])
+            if off.any():
+                expected = "whole numbers" if grid.step == 1 else f"multiples of {grid.step:g}"
+                expected += f" from {grid.origin:g} on" if grid.origin else ""
+                problem = f"A column of {expected} must hold such everywhere."
+                raise CellError(problem, float(x[np.argmax(off), place]), column)
+            x[:, place] = grid.snap(x[:, place])
         return x
 
     def _hashes(self, x: np.ndarray, salt: np.uint64) -> np.ndarray:
@@ -173,12 +203,13 @@ class Dequantised(AbstractDensity):
 
     def _noised(self, x: np.ndarray, hashes: np.ndarray, draw: np.ndarray) -> np.ndarray:
         x = x.copy()
-        x[:, self.noisy_] += uniform_noise(hashes, draw, int(self.noisy_.sum()))
+        noise = uniform_noise(hashes, draw, int(self.noisy_.sum()))
+        x[:, self.noisy_] += self.steps_[self.noisy_][None] * noise
         return x
 
     def _copies(self, rows: Rows) -> Rows:
-        """Noisy copies that share the weight of their row."""
-        count = np.clip(np.ceil(rows.weight), self.copies, max(_MOST_COPIES, self.copies)).astype(int)
+        """A noisy version of each row, or several that share the weight of a row seen several times."""
+        count = np.clip(np.ceil(rows.weight), 1, _MOST_COPIES).astype(int)
         which = np.repeat(np.arange(len(count)), count)
         number = np.arange(len(which)) - np.repeat(np.cumsum(count) - count, count)
         noisy = self._noised(rows.x[which], self._hashes(rows.x, _TRAINING)[which], number)
@@ -195,35 +226,70 @@ class Dequantised(AbstractDensity):
             yield part, self._noised(rows, seeds, np.tile(np.arange(draws), part.stop - start))
 
     def _evidence(self, z: np.ndarray, seeds: np.ndarray) -> Evidence:
-        x = self._whole(z[:, self.kept_])
+        x = self._on_grid(z[:, self.kept_])
         # the value of a constant column is certain, any other is impossible
         left_out = z[:, ~self.kept_]
         wrong = ~np.isnan(left_out) & (left_out != self.constants_[~self.kept_][None])
         impossible = np.where(wrong.any(axis=1), -np.inf, 0.0)
-        noisy = ~np.isnan(x[:, self.noisy_]).all(axis=1)
-        if not noisy.any():
-            plain = self.estimator_.evidence(x)
-            return Evidence(plain.nats + impossible, plain.stderr, plain.kind, plain.shared)
-        nats, stderr, shared, kind = np.empty(len(x)), np.empty(len(x)), 0.0, Kind.LOWER
-        if not noisy.all():
-            plain = self.estimator_.evidence(x[~noisy])
-            nats[~noisy], stderr[~noisy], shared = plain.nats, plain.stderr, plain.shared
-            kind = kind.combine(plain.kind)
-        scorer = self._scorer()
-        found = []
-        for _, rows in self._repeated(x[noisy], self._hashes(x[noisy], _SCORING), self.importance_samples):
+        cells = ~np.isnan(x[:, self.noisy_]).all(axis=1)
+        parts = []
+        for chosen, evidence in ((~cells, self.estimator_.evidence), (cells, self._cell_evidence)):
+            if chosen.any():
+                parts.append((chosen, evidence(x[chosen])))
+        if not parts:
+            parts = [(~cells, self.estimator_.evidence(x))]
+        return _joined(parts, impossible)
+
+    def _cell_evidence(self, x: np.ndarray) -> Evidence:
+        """The evidence of rows with an observed entry in a noisy column."""
+        kind = cell_kind(self.estimator_.model_, tuple(self.noisy_.tolist()))
+        return self._noisy_evidence(x) if kind is None else self._cell_masses(x, kind)
+
+    def _cell_masses(self, x: np.ndarray, kind: Kind) -> Evidence:
+        """By the model's own masses of cells."""
+        scaling, cells = self.estimator_.scaling_, tuple(self.noisy_.tolist())
+        draws = 1 if kind is Kind.EXACT else self.importance_samples
+        parts, holes = [], np.isnan(x).any(axis=1)
+        for chosen in (holes, ~holes):
+            if chosen.any():
+                rows = scaling.apply(x[chosen]), row_seeds(x[chosen], self.noise_scaling_)
+                options = (self.steps_ / scaling.scale, cells, draws, not holes[chosen].any(), self.seed_)
+                block = rows_at_once(draws, x.shape[1] * _size(self.estimator_.model_))
+                found = map_rows(_cells_of, rows, self.estimator_.model_, *options, block=block)
+                # cells have no unit, the other columns have that of the data
+                densities = np.where(self.noisy_[None], np.nan, x[chosen])
+                nats = found.log_mean + scaling.log_det(densities)
+                found = found._replace(log_mean=nats)
+                if kind is Kind.EXACT:
+                    parts.append((chosen, Evidence(nats, np.zeros_like(nats), kind)))
+                else:
+                    parts.append((chosen, bound_of(found, np.ones(len(nats), bool))))
+        return _joined(parts, np.zeros(len(x)))
+
+    def _noisy_evidence(self, x: np.ndarray) -> Evidence:
+        """By the density at uniform points of the cell."""
+        scorer, shared, kind, found = self._scorer(), 0.0, Kind.LOWER, []
+        unbiased = True
+        for _, rows in self._repeated(x, self._hashes(x, _SCORING), self.importance_samples):
             inner = scorer.evidence(rows)
             shared, kind = max(shared, inner.shared), kind.combine(inner.kind)
-            found.append(_log_mean(inner.nats.reshape(-1, self.importance_samples)))
-        nats[noisy], stderr[noisy] = np.concatenate(found, axis=1)
-        return Evidence(nats + impossible, np.hypot(stderr, shared), kind, shared)
+            # the mean of estimates of p is one of P, but that of bounds of another origin is not
+            unbiased &= inner.kind is Kind.EXACT or inner.growth is not None
+            nats = inner.nats.reshape(-1, self.importance_samples)
+            found.append(map_rows(importance_estimate, nats))
+        estimate = jax.tree.map(lambda *parts: np.concatenate(parts), *found)
+        volume = ~np.isnan(x[:, self.noisy_]) @ np.log(self.steps_[self.noisy_])
+        bound = bound_of(estimate, np.ones(len(x), bool))
+        stderr = np.hypot(bound.stderr, shared)
+        growth = bound.growth if unbiased else None
+        return Evidence(bound.nats + volume, stderr, kind, shared, growth)
 
     def _scorer(self) -> Any:
         """The fitted estimator, its own importance samples shared out."""
         own = self.estimator_.get_params().get("importance_samples")
         if own is None:
             return self.estimator_
-        share = max(own // self.importance_samples, 2)
+        share = max(own // self.importance_samples, 4)
         return copy.copy(self.estimator_).set_params(importance_samples=share)
 
     def _user_columns(self, inner: np.ndarray) -> np.ndarray:
@@ -231,25 +297,29 @@ class Dequantised(AbstractDensity):
         out[:, self.kept_] = inner
         return out
 
-    def _rounded(self, inner: np.ndarray) -> np.ndarray:
-        return np.where(self.noisy_[None], np.floor(inner), inner)
+    def _rounded(self, inner: np.ndarray, shift: float) -> np.ndarray:
+        """The values of the grid nearest to `inner`, moved by `shift` steps first."""
+        inner = inner.copy()
+        for place, _, grid in self._grids():
+            inner[:, place] = grid.snap(inner[:, place] + shift * grid.step)
+        return inner
 
     def _draw(self, n: int, *, key: Array) -> np.ndarray:
         draws = self.estimator_.sample(n, random_state=_seed(key))
-        return self._user_columns(self._rounded(draws))
+        return self._user_columns(self._rounded(draws, -0.5))
 
     def _fill_mean(self, z: np.ndarray, seeds: np.ndarray) -> np.ndarray:
-        """E[x | observed], with E[⌊y⌋] = E[y] − ½ for the noisy y, by importance weights over noise."""
-        x = self._whole(z[:, self.kept_])
-        out, half = np.empty_like(x), 0.5 * (np.isnan(x) & self.noisy_[None])
+        """The value nearest to E[x | observed], which is E[y] less half a step, by weights over noise."""
+        x = self._on_grid(z[:, self.kept_])
+        out = np.empty_like(x)
         for part, rows in self._repeated(x, self._hashes(x, _FILLING), _COMPLETIONS):
             weight = _softmax(self._scorer().evidence(rows).nats.reshape(-1, _COMPLETIONS))
             filled = self.estimator_.impute(rows).reshape(-1, _COMPLETIONS, x.shape[1])
             out[part] = np.einsum("nk,nkd->nd", weight, filled)
-        return self._user_columns(out - half)
+        return self._user_columns(self._rounded(out, -0.5))
 
     def _fill_sample(self, z: np.ndarray, *, key: Array) -> np.ndarray:
-        x = self._whole(z[:, self.kept_])
+        x = self._on_grid(z[:, self.kept_])
         choose, draw = jax.random.split(key)
         rng = np.random.default_rng(_seed(choose))
         # equal rows get different noise here
@@ -260,15 +330,15 @@ class Dequantised(AbstractDensity):
             best = np.argmax(nats + rng.gumbel(size=nats.shape), axis=1)
             chosen[part] = rows.reshape(-1, _COMPLETIONS, x.shape[1])[np.arange(len(best)), best]
         filled = self.estimator_.sample(1, random_state=_seed(draw), given=chosen)
-        return self._user_columns(self._rounded(filled))
+        return self._user_columns(self._rounded(filled, -0.5))
 
     def centre(self, X: Any) -> np.ndarray:
-        """The rows as `estimator_` sees them, whole numbers at the middle of their cells.
+        """The rows as `estimator_` sees them, whole and rounded numbers at the middle of their cells.
 
         `model.estimator_.transform(model.centre(X))` is the hidden part where there is one.
         """
-        x = self._whole(self._validated(X)[:, self.kept_])
-        return x + 0.5 * self.noisy_[None]
+        x = self._on_grid(self._validated(X)[:, self.kept_])
+        return x + 0.5 * self.steps_[None]
 
 
 def _seed(key: Array) -> int:
@@ -280,8 +350,20 @@ def _softmax(nats: np.ndarray) -> np.ndarray:
     return weight / weight.sum(axis=1, keepdims=True)
 
 
-def _log_mean(nats: np.ndarray) -> np.ndarray:
-    """log mean exp along rows, and its standard error."""
-    estimate = map_rows(importance_estimate, nats)
-    # a row that is impossible under every noise is certainly so
-    return np.stack([estimate.log_mean, np.where(np.isfinite(estimate.log_mean), estimate.stderr, 0.0)])
+def _size(model: Any) -> int:
+    """How many components are looked at together."""
+    weights = getattr(model, "weights", None)
+    return 1 if weights is None else min(len(weights), 256)
+
+
+def _joined(parts: list[tuple[np.ndarray, Evidence]], add: np.ndarray) -> Evidence:
+    """The evidence of rows from that of parts of them."""
+    nats, stderr, growth = np.empty(len(add)), np.empty(len(add)), np.zeros((len(add), 2))
+    for chosen, part in parts:
+        nats[chosen], stderr[chosen] = part.nats, part.stderr
+        if part.growth is not None:
+            growth[chosen] = part.growth
+    kind = functools.reduce(Kind.combine, (part.kind for _, part in parts))
+    known = all(part.kind is Kind.EXACT or part.growth is not None for _, part in parts)
+    shared = max(part.shared for _, part in parts)
+    return Evidence(nats + add, stderr, kind, shared, growth if known and kind is Kind.LOWER else None)

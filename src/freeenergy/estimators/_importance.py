@@ -9,7 +9,7 @@ import numpy as np
 from jax import Array
 
 from .._core import Evidence, Kind, map_rows
-from ..inference import AbstractRecognition, importance_estimate, importance_log_weights
+from ..inference import AbstractRecognition, ImportanceEstimate, importance_estimate, importance_log_weights
 from ._networks import seeded
 
 _SAMPLES_AT_ONCE = 32_000
@@ -23,11 +23,10 @@ def rows_at_once(samples: int, width: int = 1) -> int:
 
 def importance_evidence(
     model: Any, recognition: AbstractRecognition, row: Any, samples: int, seed: Array, row_seed: Array
-) -> tuple[Array, Array]:
-    """The log of the mean weight of `samples` draws, and its standard error."""
+) -> ImportanceEstimate:
+    """The log of the mean weight of `samples` draws, with how well it is known."""
     weights = importance_log_weights(model, recognition, row, samples=samples, key=seeded(seed, row_seed))
-    estimate = importance_estimate(weights)
-    return estimate.log_mean, estimate.stderr
+    return importance_estimate(weights)
 
 
 def complete_mean(pair: tuple[Any, Array], model: Any, samples: int, seed: Array) -> Array:
@@ -42,7 +41,7 @@ def complete_sample(pair: tuple[Any, Array], model: Any, samples: int) -> Array:
     return model.complete_sample(row, samples=samples, key=jax.random.wrap_key_data(key))
 
 
-def _importance(pair: tuple[Array, Array], model: Any, samples: int, seed: Array) -> tuple[Array, Array]:
+def _importance(pair: tuple[Array, Array], model: Any, samples: int, seed: Array) -> ImportanceEstimate:
     return importance_evidence(model, model.recognition, pair[0], samples, seed, pair[1])
 
 
@@ -50,7 +49,18 @@ def importance_bound(
     z: np.ndarray, seeds: np.ndarray, model: Any, samples: int, seed: np.ndarray
 ) -> Evidence:
     """A lower bound on log p of each row, on average: the log of a mean of `samples` weights."""
-    nats, stderr = map_rows(_importance, (z, seeds), model, samples, seed, block=rows_at_once(samples))
+    found = map_rows(_importance, (z, seeds), model, samples, seed, block=rows_at_once(samples))
     # nothing observed: the bound is exact
-    known = ~np.isnan(z).all(axis=1)
-    return Evidence(np.where(known, nats, 0.0), np.where(known, stderr, 0.0), Kind.LOWER)
+    return bound_of(found, ~np.isnan(z).all(axis=1))
+
+
+def bound_of(estimate: ImportanceEstimate, known: np.ndarray) -> Evidence:
+    """The lower bounds that importance samples give, zero and exact for rows of which nothing is known."""
+    growth = np.where(known[:, None], estimate.growth, 0.0)
+    return Evidence(
+        np.where(known, estimate.log_mean, 0.0),
+        # a row that is impossible under every draw is certainly so
+        np.where(known & np.isfinite(estimate.log_mean), estimate.stderr, 0.0),
+        Kind.LOWER,
+        growth=growth if np.isfinite(growth).all() else None,
+    )

@@ -15,6 +15,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, DensityMixin, Transfor
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._core import AbstractAlgorithm, Data, Evidence, Kind, bucket, map_rows
+from ..inference import ImportanceEstimate
 from ..learning import EM, AllRows, CollapsedGibbs, fit
 from ..models import LatentDirichletAllocation as LatentDirichletAllocationModel
 from ..models._lda import Document
@@ -33,7 +34,7 @@ from ._documents import (
     observed_share,
     ragged,
 )
-from ._importance import complete_mean, complete_sample, importance_evidence, rows_at_once
+from ._importance import bound_of, complete_mean, complete_sample, importance_evidence, rows_at_once
 from ._validation import (
     check_instance,
     check_int,
@@ -100,7 +101,7 @@ def _importance(
     incomplete: bool,
     samples: int,
     seed: Array,
-) -> tuple[Array, Array]:
+) -> ImportanceEstimate:
     document, row_seed = pair
     return importance_evidence(
         model, model.recognition(incomplete=incomplete), document, samples, seed, row_seed
@@ -315,14 +316,15 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         """A lower bound on log p(counts) of each document, missing counts summed out."""
         X = self._validated(X)
         samples = self.importance_samples
+        rest = _log_rest(X, self.length_law_)
         if samples is None:
             nats = _over_documents(_bound, X, self.model_)
-            stderr = np.zeros(len(nats))
-        else:
-            nats, stderr = _over_documents(
-                _importance, X, self.model_, self.seed_, each=document_seeds(X), samples=samples
-            )
-        return Evidence(nats + _log_rest(X, self.length_law_), stderr, Kind.LOWER)
+            return Evidence(nats + rest, np.zeros(len(nats)), Kind.LOWER)
+        found = _over_documents(
+            _importance, X, self.model_, self.seed_, each=document_seeds(X), samples=samples
+        )
+        bound = bound_of(found, np.ones(len(rest), bool))
+        return dataclasses.replace(bound, nats=bound.nats + rest)
 
     def left_to_right(self, X: Any, n_particles: int = 20, random_state: Any = None) -> Evidence:
         """log p(counts) of each document by sampling: closer than `evidence`, and slower.

@@ -18,11 +18,14 @@ class ImportanceEstimate(NamedTuple):
         log_mean: log (1/S) Σ w_s, whose expectation is at most log E[w].
         stderr: standard error of `log_mean` by the delta method; infinite for a single weight.
         effective_sample_size: (Σ w)² / Σ w².
+        growth: of `log_mean` from half of the weights to all, and from a quarter to half; NaN for fewer
+            than four weights.
     """
 
     log_mean: Array
     stderr: Array
     effective_sample_size: Array
+    growth: Array
 
 
 def effective_sample_size(log_weights: Array) -> Array:
@@ -41,7 +44,7 @@ def importance_estimate(log_weights: Array) -> ImportanceEstimate:
         stderr² = Var[w] / (S E[w]²) = (S / ESS − 1) / (S − 1).
 
     >>> estimate = importance_estimate(jnp.log(jnp.array([1.0, 3.0])))
-    >>> [round(float(v), 4) for v in estimate]
+    >>> [round(float(v), 4) for v in estimate[:3]]
     [0.6931, 0.5, 1.6]
     """
     size = log_weights.shape[0]
@@ -51,7 +54,18 @@ def importance_estimate(log_weights: Array) -> ImportanceEstimate:
     else:
         # rounding may leave S / ESS a little below one
         stderr = jnp.sqrt(jnp.maximum(size / effective - 1, 0) / (size - 1))
-    return ImportanceEstimate(log_mean_exp(log_weights), stderr, effective)
+    return ImportanceEstimate(log_mean_exp(log_weights), stderr, effective, _growth(log_weights))
+
+
+def _growth(log_weights: Array) -> Array:
+    quarter = log_weights.shape[0] // 4
+    if quarter == 0:
+        return jnp.full(2, jnp.nan, log_weights.dtype)
+    quarters = log_mean_exp(log_weights[: 4 * quarter].reshape(4, quarter), axis=1)
+    halves = log_mean_exp(quarters.reshape(2, 2), axis=1)
+    means = jnp.stack([log_mean_exp(halves), jnp.mean(halves), jnp.mean(quarters)])
+    # what is impossible under all weights does not grow
+    return jnp.where(means[:-1] > -jnp.inf, means[:-1] - means[1:], 0.0)
 
 
 def self_normalised_mean(log_weights: Array, values: Array) -> tuple[Array, Array]:

@@ -1,5 +1,6 @@
 """Models: energies composed of distributions, bijections and networks, written for one event."""
 
+from . import _cells as _cells  # registers the models
 from ._autoregression import AutoRegression
 from ._base import AbstractEnergy, AbstractExpectationMaximisation, AbstractRegularised
 from ._bayesian_mixture import BayesianMixture

@@ -133,11 +133,12 @@ class BayesianMixture(
     def maximise(self, statistics: MixtureStatistics) -> BayesianMixture:
         return BayesianMixture(self.concentration, self.prior, self.family, *statistics)
 
-    def _predictive(self) -> MultivariateT:
+    def predictive(self) -> MultivariateT:
+        """p(x | z=k, the data) for every k: a stack."""
         return jax.vmap(lambda q: q.predictive())(self.posteriors())
 
     def _over_components(self, function) -> Array:
-        return jnp.log(self.weights) + jax.vmap(function)(self._predictive())
+        return jnp.log(self.weights) + jax.vmap(function)(self.predictive())
 
     def log_joint(self, x: Array) -> Array:
         """log p(x, z=k) under the posterior predictive, for every k; NaN is marginalised."""
@@ -164,13 +165,13 @@ class BayesianMixture(
         return self.complete_sample(jnp.full_like(self.family.mean, jnp.nan), key=key)
 
     def complete_mean(self, x: Array) -> Array:
-        means = jax.vmap(lambda c: c.complete_mean(x))(self._predictive())
+        means = jax.vmap(lambda c: c.complete_mean(x))(self.predictive())
         return jnp.where(jnp.isnan(x), self.posterior(x).probabilities @ means, x)
 
     def complete_sample(self, x: Array, *, key: Array) -> Array:
         choose, draw = jax.random.split(key)
         k = self.posterior(x).sample(key=choose)
-        member = jax.tree.map(lambda a: a[k], self._predictive())
+        member = jax.tree.map(lambda a: a[k], self.predictive())
         return member.complete_sample(x, key=draw)
 
 

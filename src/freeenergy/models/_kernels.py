@@ -49,14 +49,20 @@ class Kernels(AbstractDistribution, AbstractPartial):
             jnp.asarray(np.pad(variances, pad, constant_values=1.0)),
         )
 
+    def blocks(self) -> tuple[Array, Array, Array]:
+        """Log weights, centres and variances, block by block."""
+        return self._in_blocks((jnp.log(self.weights), self.centres, self.variances))
+
+    def _in_blocks(self, parts: tuple[Array, ...]) -> tuple:
+        size = min(_BLOCK, len(self.centres))
+        return jax.tree.map(lambda a: a.reshape((-1, size, *a.shape[1:])), parts)
+
     def _blocks(self) -> tuple[Array, Array, Array, Array]:
         """Coefficients of (x², x, observed), centres, log weights and numbers, block by block."""
         c, v = self.centres, self.variances
         constant = -0.5 * (c**2 / v + jnp.log(v) + LOG_2PI)
         coefficients = jnp.concatenate([-0.5 / v, c / v, constant], axis=1)
-        parts = (coefficients, c, jnp.log(self.weights), jnp.arange(len(c)))
-        size = min(_BLOCK, len(c))
-        return jax.tree.map(lambda a: a.reshape((-1, size, *a.shape[1:])), parts)
+        return self._in_blocks((coefficients, c, jnp.log(self.weights), jnp.arange(len(c))))
 
     def log_prob(self, x: Array) -> Array:
         return self.log_prob_without(x, jnp.asarray(-1))

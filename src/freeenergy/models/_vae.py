@@ -33,6 +33,10 @@ class AbstractEmission(eqx.Module):
     """
 
     @abc.abstractmethod
+    def given(self, output: Array) -> AbstractDistribution:
+        """p(x | output)."""
+
+    @abc.abstractmethod
     def log_prob(self, output: Array, x: Array) -> Array:
         """log p(x | output)."""
 
@@ -54,6 +58,9 @@ class GaussianEmission(AbstractEmission):
 
     variance: Array = parameter(positive)
 
+    def given(self, output: Array) -> Gaussian:
+        return Gaussian(output, Diagonal(jnp.broadcast_to(self.variance, output.shape)))
+
     def log_prob(self, output: Array, x: Array) -> Array:
         observed = ~jnp.isnan(x)
         variance = jnp.broadcast_to(self.variance, x.shape)
@@ -74,6 +81,9 @@ class BernoulliEmission(AbstractEmission):
     >>> round(float(BernoulliEmission().log_prob(jnp.array([800.0]), jnp.array([0.0]))), 1)
     -800.0
     """
+
+    def given(self, output: Array) -> Bernoulli:
+        return Bernoulli(self.mean(output))
 
     def log_prob(self, output: Array, x: Array) -> Array:
         observed = ~jnp.isnan(x)

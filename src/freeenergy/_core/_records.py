@@ -99,7 +99,10 @@ class Evidence:
             gap, slopes = last, np.array([1.0, 0.0])
         elif last < _SLOWEST * before:
             rest = before - last
-            gap, slopes = last**2 / rest, np.array([2 * last / rest + (last / rest) ** 2, -((last / rest) ** 2)])
+            gap, slopes = (
+                last**2 / rest,
+                np.array([2 * last / rest + (last / rest) ** 2, -((last / rest) ** 2)]),
+            )
         else:
             return math.inf, math.inf
         moved = (self.growth - np.array([last, before])) @ slopes

@@ -76,9 +76,7 @@ class Comparison:
                 fold = next((r for r in self.results if r.model == label), None)
                 seconds = fold.seconds if fold else nan
                 lines.append(
-                    Standing(
-                        label, nan, nan, nan, nan, Kind.EXACT, nan, nan, None, seconds, 0, failures[label]
-                    )
+                    Standing(label, *[nan] * 4, Kind.EXACT, nan, nan, None, seconds, 0, failures[label])
                 )
         return lines
 
@@ -108,6 +106,7 @@ class Comparison:
 
     def _standing(self, label: str, own: Tally, best: Tally) -> Standing:
         mean, error, _ = own.summary(own.bits, own.shared)
+        gap, gap_error = own.gap
         # bits of each observed entry
         share = len(own.bits) / max(own.entries.sum(), 1)
         if own is best:
@@ -117,10 +116,10 @@ class Comparison:
                 gaps = own.bits - best.bits
             shared = math.hypot(own.shared, best.shared)
             difference, difference_error, freedom = own.summary(gaps, shared)
-            chance = chance_of_order(difference, difference_error, freedom)
-            # the truth about a lower bound may be better, that about an upper bound worse
-            if own.kind is Kind.LOWER or best.kind is Kind.UPPER:
-                chance = None
+            # the truth about a lower bound is better, by about its gap; that about an upper bound worse
+            known = math.isfinite(gap) and best.kind is not Kind.UPPER
+            least, error_of_least = difference - gap, math.hypot(difference_error, gap_error)
+            chance = chance_of_order(least, error_of_least, freedom) if known else None
         return Standing(
             label,
             mean,
@@ -134,6 +133,8 @@ class Comparison:
             own.seconds,
             own.parameters,
             None,
+            gap,
+            gap_error,
         )
 
     @property
@@ -221,13 +222,14 @@ class Comparison:
 
         lines = self.table()
         table = Table(title="Held-out bits: fewer are better", title_justify="left")
-        for name in ("model", "bits/sample", "bits/dim", "to the best", "order real", "kind"):
+        bounded = any(line.kind is Kind.LOWER for line in lines)
+        names = ["model", "bits/sample", "bits/dim", "to the best", "order real", "kind"]
+        names += ["gap", "fit", "parameters"] if bounded else ["fit", "parameters"]
+        for name in names:
             table.add_column(name, justify="left" if name in ("model", "kind") else "right")
-        table.add_column("fit", justify="right")
-        table.add_column("parameters", justify="right")
         for line in lines:
             if line.error is not None:
-                table.add_row(Text(visible(line.model)), *[""] * 4, "failed", "", "")
+                table.add_row(Text(visible(line.model)), *[""] * 4, "failed", *[""] * (len(names) - 6))
                 continue
             sign = SIGNS[line.kind]
             order = "best" if line is lines[0] else "?" if line.chance is None else _percent(line.chance)
@@ -238,6 +240,7 @@ class Comparison:
                 "" if line is lines[0] else "+" + with_error(line.difference, line.difference_stderr),
                 order,
                 line.kind.value,
+                *([gap_text(line)] if bounded else []),
                 f"{line.seconds:.2g} s" if line.seconds < 10 else f"{line.seconds:.0f} s",
                 f"{line.parameters:,}" if line.parameters else "",
             )
@@ -261,6 +264,13 @@ def with_error(value: float, error: float) -> str:
         return f"{value:.4g}" if math.isfinite(value) else "∞" if value > 0 else "–"
     digits = 3 if error == 0 else max(1 - math.floor(math.log10(error)), 0)
     return f"{value:.{digits}f} ± {error:.{digits}f}"
+
+
+def gap_text(line: Standing) -> str:
+    """How far a bound is estimated to be from the truth."""
+    if line.kind is not Kind.LOWER:
+        return ""
+    return with_error(line.gap, line.gap_stderr) if math.isfinite(line.gap) else "unknown"
 
 
 def _percent(chance: float) -> str:

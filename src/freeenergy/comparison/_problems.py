@@ -35,6 +35,8 @@ from . import _pictures
 _DRAWS, _PATHS, _LATENT_ROWS = 300, 5, 1000
 # of series: steps whose evidence is ranked, series they are taken from, steps with hidden states to show
 _RANKED, _MOST_SERIES, _SHOWN = 1000, 50, 300
+# the share of one value from which on a column is hardly continuous
+_TIED = 0.05
 Pair = tuple[np.ndarray, np.ndarray]
 
 
@@ -150,6 +152,36 @@ def _constant_note(names: list[str], support: Support) -> list[str]:
     return [f"{_name(names, support.constant)} {verb} left out for every model."]
 
 
+def _cell_notes(names: list[str], support: Support, X: np.ndarray) -> list[str]:
+    """What a reader should know of columns whose values occur again and again."""
+    notes = []
+    if support.integer.any():
+        verb = "hold" if support.integer.sum() > 1 else "holds"
+        notes.append(f"{_name(names, support.integer)} {verb} whole numbers.")
+    if support.rounded.any():
+        several = support.rounded.sum() > 1
+        steps = sorted({f"{step:.3g}" for step in np.array(support.steps)[support.rounded]}, key=float)
+        shown = ", ".join(steps) if len(steps) <= 3 else f"{steps[0]} to {steps[-1]}"
+        notes.append(
+            f"{_name(names, support.rounded)} {'are' if several else 'is'} rounded (to steps of {shown})."
+        )
+    if support.cells.any():
+        notes.append(
+            "Bits are of the probability mass of such values; models of continuous columns are fitted to "
+            "them with uniform noise. A continuous support gives densities instead."
+        )
+    tied = np.zeros(len(support), bool)
+    for column in np.flatnonzero(support.continuous):
+        seen = X[:, column][~np.isnan(X[:, column])]
+        tied[column] = np.unique(seen, return_counts=True)[1].max() > _TIED * len(seen)
+    if tied.any():
+        notes.append(
+            f"{_name(names, tied)}: one value is more than {_TIED:.0%} of all, but there is no grid of "
+            "values. Densities can be made higher there the narrower a model may get; do not trust them."
+        )
+    return notes
+
+
 def _checked_support(support: Support | None, X: np.ndarray) -> Support:
     """The support that was declared, or that of `X`; refused if no column varies."""
     support = Support.recognise(X) if support is None else support
@@ -171,11 +203,17 @@ def _has_evidence(density: Any) -> bool:
 def _mass_columns(estimator: Any, support: Support) -> np.ndarray:
     """The columns to which the estimator gives a probability mass, none of which may be continuous."""
     name, mass = type(estimator).__name__, estimator._discrete_columns(len(support))
-    if len(mass) == len(support) and (mass & support.continuous).any():
-        raise ValueError(
-            f"{name} gives a probability mass to columns that are continuous, which has no common unit "
-            "with the densities of the other models."
-        )
+    if len(mass) == len(support):
+        if (mass & support.continuous).any():
+            raise ValueError(
+                f"{name} gives a probability mass to columns that are continuous, which has no common unit "
+                "with the densities of the other models."
+            )
+        if (mass & support.rounded).any():
+            raise ValueError(
+                f"{name} gives a probability mass to whole numbers, but some columns are rounded to "
+                "others. Rescale them to whole numbers to compare it."
+            )
     return mass
 
 
@@ -196,7 +234,7 @@ def _admitted_density(estimator: AbstractDensity, support: Support, X: np.ndarra
             "Pass X as zeros and ones to compare it."
         )
     mass = _mass_columns(estimator, support)
-    if (support.integer & ~mass).any() or support.constant.any():
+    if (support.cells & ~mass).any() or support.constant.any():
         return Dequantised(estimator, support)
     return estimator
 
@@ -211,13 +249,7 @@ class Table(AbstractProblem):
         check_observed(self.X, names)
         self.support = _checked_support(support, self.X)
         self.notes = _constant_note(self.feature_names, self.support)
-        if self.support.integer.any():
-            many = self.support.integer.sum() > 1
-            self.notes.append(
-                f"{_name(self.feature_names, self.support.integer)} {'hold' if many else 'holds'} whole "
-                "numbers: bits are of probability mass, and models of continuous columns are fitted with "
-                "uniform noise and bounded."
-            )
+        self.notes += _cell_notes(self.feature_names, self.support, self.X)
         self.n_rows = len(self.X)
         self.clusters = np.arange(self.n_rows) if groups is None else groups
         self.entries = np.sum(~np.isnan(self.X[:, ~self.support.constant]), axis=1)
@@ -382,13 +414,15 @@ class AbstractSeries(AbstractProblem):
         check_observed(rows)
         names = _named(None, rows.shape[1])
         found = _checked_support(support, rows)
+        # models of series know whole numbers, but no other grid
+        found = found.without_grids() if support is None else found
         self.notes = _constant_note(names, found)
         if found.constant.any():
             self.notes.append("The best estimator, too, takes series without them.")
         kept = ~found.constant
         self.series = [x[:, kept] for x in series]
         self.feature_names = [name for name, keep in zip(names, kept, strict=True) if keep]
-        self.support = Support([kind for kind, keep in zip(found.kinds, kept, strict=True) if keep])
+        self.support = found.part(kept)
         self.dimension = int(kept.sum())
         densities = [m for m in models if isinstance(m, (AbstractDensity, AbstractSequenceDensity))]
         mass = [m._discrete_columns(self.dimension) for m in densities]

@@ -23,7 +23,7 @@ class FoldResult:
         model: its label.
         fold: the number of the fold.
         rows: indices of the held-out rows (of series; of time steps of a single series).
-        nats, stderr, shared, kind: their evidence.
+        nats, stderr, shared, kind, growth: their evidence.
         seconds: time to fit.
         parameters: free numbers of the fitted model; 0 where that is not known.
         n_iter, converged, history: of the fit, where it has them.
@@ -57,6 +57,7 @@ class FoldResult:
     pit: np.ndarray | None = None
     pit_draws: int = 0
     parts: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    growth: np.ndarray | None = None
     warnings: list[str] = dataclasses.field(default_factory=list)
     error: str | None = None
 
@@ -79,11 +80,13 @@ class Standing:
         bits_per_dimension, bits_per_dimension_stderr: the same for each observed entry.
         kind: how the probabilities are known.  With a lower bound on log p the true bits are fewer.
         difference, difference_stderr: to the best model on the same rows, in bits per sample.
-        chance: that the order against the best is real; None for the best itself and where a bound
-            makes it unknowable.
+        chance: that the order against the best is real, also after the estimated gap of this model is
+            taken off the difference; None for the best itself and where a bound makes it unknowable.
         seconds: time to fit, the mean over folds.
         parameters: free numbers of the model; 0 where that is not known.
         error: why there are no numbers.
+        gap, gap_stderr: by how many bits per sample a bound is estimated to miss the truth, and the error
+            of that; zero where the bits are exact, NaN or infinite where it cannot be said.
     """
 
     model: str
@@ -98,9 +101,11 @@ class Standing:
     seconds: float
     parameters: int
     error: str | None
+    gap: float = 0.0
+    gap_stderr: float = 0.0
 
 
-_ARRAYS = ("rows", "nats", "stderr", "samples", "latent", "latent_rows", "pit")
+_ARRAYS = ("rows", "nats", "stderr", "growth", "samples", "latent", "latent_rows", "pit")
 _DICTIONARIES = ("history", "parts")
 
 

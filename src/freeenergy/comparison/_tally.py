@@ -8,7 +8,7 @@ import math
 import numpy as np
 from scipy import stats
 
-from .._core import Kind
+from .._core import Evidence, Kind
 from ._problems import AbstractProblem
 from ._results import FoldResult
 
@@ -26,6 +26,7 @@ class Tally:
     retrained: float
     shared: float
     kind: Kind
+    growth: np.ndarray | None
     seconds: float
     parameters: int
 
@@ -47,6 +48,7 @@ class Tally:
             # the errors of the folds are independent
             math.sqrt(sum((r.shared * len(r.rows) / len(rows)) ** 2 for r in results)) / math.log(2),
             kind,
+            _growth(results),
             float(np.mean([r.seconds for r in results])),
             max(r.parameters for r in results),
         )
@@ -54,6 +56,12 @@ class Tally:
     @property
     def bits(self) -> np.ndarray:
         return -self.nats / math.log(2)
+
+    @property
+    def gap(self) -> tuple[float, float]:
+        """By how many bits a bound is estimated to miss the truth, and the error of that."""
+        gap, error = Evidence(self.nats, np.zeros_like(self.nats), self.kind, growth=self.growth).gap
+        return gap / math.log(2), error / math.log(2)
 
     def summary(self, values: np.ndarray, shared: float) -> tuple[float, float, float]:
         """Mean of `values`, its standard error, and the degrees of freedom of that.
@@ -80,6 +88,13 @@ class Tally:
                 freedom = total**2 / (square**2 / freedom + luck**2 / (len(folds) - 1))
                 square = total
         return mean, math.sqrt(square + shared**2), freedom
+
+
+def _growth(results: list[FoldResult]) -> np.ndarray | None:
+    """That of all rows, if it is known wherever there is a bound."""
+    if any(r.growth is None and r.kind is not Kind.EXACT for r in results):
+        return None
+    return np.concatenate([np.zeros((len(r.rows), 2)) if r.growth is None else r.growth for r in results])
 
 
 def _square_error(values: np.ndarray, cluster: np.ndarray) -> tuple[float, float]:

@@ -158,6 +158,7 @@ def _run(task: Task, problem: AbstractProblem) -> FoldResult:
         int(fitted["n_iter_"]) if isinstance(estimator, Shell) else None,
         bool(fitted["converged_"]) if isinstance(estimator, Shell) else None,
         dict(fitted["history_"]) if isinstance(estimator, Shell) else {},
+        growth=evidence.growth,
         warnings=list(
             dict.fromkeys(_sentence(w.message) for w in caught if isinstance(w.message, Warning))
         ),

@@ -159,12 +159,14 @@ def gaussian_cells(
 ) -> GaussianCells:
     """Draws points in the cell of `x`, a coordinate after the other.
 
-    Coordinates that are no cells come first, in one piece.  The cells follow one by one, each drawn from
-    the normal given those before it and weighted by its mass there, also known as the simulator of Geweke,
-    Hajivassiliou and Keane (GHK).  Without `last` the last cell is not drawn: its mass is exact.
+    Coordinates that are no cells come first, in one piece.  The cells follow one by one, narrow ones first,
+    each drawn from the normal given those before it and weighted by its mass there, also known as the
+    simulator of Geweke, Hajivassiliou and Keane (GHK).  Without `last` the last cell is not drawn: its mass is exact.
     """
-    order = np.argsort(np.array(cells), kind="stable")
     plain = len(cells) - sum(cells)
+    # a cell that is narrow beside the spread of its column leaves little to chance: those come first
+    relative = width / jnp.sqrt(jnp.diagonal(sigma))
+    order = jnp.argsort(jnp.where(jnp.asarray(cells), relative, -1.0))
     x, width, mean, sigma = x[order], width[order], mean[order], sigma[order][:, order]
     observed = jnp.ones(len(cells), bool) if complete else ~jnp.isnan(x)
     factor = cholesky(observed_block(sigma, observed))[0]

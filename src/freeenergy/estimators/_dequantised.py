@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import functools
 from collections.abc import Iterator
 from typing import Any
@@ -21,7 +22,7 @@ from ._gaussian import GaussianDensity
 from ._importance import bound_of, rows_at_once
 from ._mixture import Mixture
 from ._networks import seeded
-from ._rows import Rows, Scaling, row_seeds, unit_free_hashes
+from ._rows import Rows, Scaling, unit_free_hashes
 from ._support import Support
 from ._validation import check_instance, check_int
 
@@ -31,8 +32,10 @@ _MOST_COPIES = 1000
 _COMPLETIONS = 32
 # numbers that are held in memory at once
 _NUMBERS_AT_ONCE = 4_000_000
-# the noise of these three is independent
-_TRAINING, _SCORING, _FILLING = (np.uint64(salt) for salt in (1, 2, 3))
+# rows whose mass is known worse than this, in nats, are drawn this many times more often
+_ROUGH, _MORE = 0.5, 8
+# the noise of these is independent
+_TRAINING, _SCORING, _FILLING, _SCORING_AGAIN = (np.uint64(salt) for salt in (1, 2, 3, 4))
 
 
 def _mixed(bits: np.ndarray) -> np.ndarray:
@@ -232,13 +235,14 @@ class Dequantised(AbstractDensity):
         wrong = ~np.isnan(left_out) & (left_out != self.constants_[~self.kept_][None])
         impossible = np.where(wrong.any(axis=1), -np.inf, 0.0)
         cells = ~np.isnan(x[:, self.noisy_]).all(axis=1)
-        parts = []
-        for chosen, evidence in ((~cells, self.estimator_.evidence), (cells, self._cell_evidence)):
-            if chosen.any():
-                parts.append((chosen, evidence(x[chosen])))
-        if not parts:
-            parts = [(~cells, self.estimator_.evidence(x))]
-        return _joined(parts, impossible)
+        if not cells.any():
+            plain = self.estimator_.evidence(x)
+        elif cells.all():
+            plain = self._cell_evidence(x)
+        else:
+            parts = self.estimator_.evidence(x[~cells]), self._cell_evidence(x[cells])
+            plain = _joined([(~cells, parts[0]), (cells, parts[1])])
+        return dataclasses.replace(plain, nats=plain.nats + impossible)
 
     def _cell_evidence(self, x: np.ndarray) -> Evidence:
         """The evidence of rows with an observed entry in a noisy column."""
@@ -247,24 +251,38 @@ class Dequantised(AbstractDensity):
 
     def _cell_masses(self, x: np.ndarray, kind: Kind) -> Evidence:
         """By the model's own masses of cells."""
-        scaling, cells = self.estimator_.scaling_, tuple(self.noisy_.tolist())
-        draws = 1 if kind is Kind.EXACT else self.importance_samples
-        parts, holes = [], np.isnan(x).any(axis=1)
-        for chosen in (holes, ~holes):
-            if chosen.any():
-                rows = scaling.apply(x[chosen]), row_seeds(x[chosen], self.noise_scaling_)
-                options = (self.steps_ / scaling.scale, cells, draws, not holes[chosen].any(), self.seed_)
-                block = rows_at_once(draws, x.shape[1] * _size(self.estimator_.model_))
-                found = map_rows(_cells_of, rows, self.estimator_.model_, *options, block=block)
-                # cells have no unit, the other columns have that of the data
-                densities = np.where(self.noisy_[None], np.nan, x[chosen])
-                nats = found.log_mean + scaling.log_det(densities)
-                found = found._replace(log_mean=nats)
-                if kind is Kind.EXACT:
-                    parts.append((chosen, Evidence(nats, np.zeros_like(nats), kind)))
-                else:
-                    parts.append((chosen, bound_of(found, np.ones(len(nats), bool))))
-        return _joined(parts, np.zeros(len(x)))
+        if kind is Kind.EXACT:
+            found = self._cell_estimate(x, 1, _SCORING)
+            return Evidence(found.log_mean, np.zeros(len(x)), kind)
+        bound = bound_of(self._cell_estimate(x, self.importance_samples, _SCORING), np.ones(len(x), bool))
+        rough = bound.stderr > _ROUGH
+        if not rough.any():
+            return bound
+        # new draws, not more of those that chose these rows
+        more = self._cell_estimate(x[rough], _MORE * self.importance_samples, _SCORING_AGAIN)
+        return _joined(
+            [(~rough, _chosen(bound, ~rough)), (rough, bound_of(more, np.ones(rough.sum(), bool)))]
+        )
+
+    def _cell_estimate(self, x: np.ndarray, draws: int, salt: np.uint64) -> ImportanceEstimate:
+        """What `draws` estimates of each mass say; rows with and without NaN take programs of their own."""
+        scaling, model = self.estimator_.scaling_, self.estimator_.model_
+        seeds = (self._hashes(x, salt) >> np.uint64(32)).astype(np.uint32)
+        width, cells = self.steps_ / scaling.scale, tuple(self.noisy_.tolist())
+        block = rows_at_once(draws, x.shape[1] * _size(model))
+        holes = np.isnan(x).any(axis=1)
+        parts, order = [], []
+        for chosen, complete in ((np.flatnonzero(~holes), True), (np.flatnonzero(holes), False)):
+            if len(chosen):
+                rows = scaling.apply(x[chosen]), seeds[chosen]
+                options = (model, width, cells, draws, complete, self.seed_)
+                parts.append(map_rows(_cells_of, rows, *options, block=block))
+                order.append(chosen)
+        back = np.argsort(np.concatenate(order))
+        found = jax.tree.map(lambda *values: np.concatenate(values)[back], *parts)
+        # cells have no unit, the other columns have that of the data
+        unit = scaling.log_det(np.where(self.noisy_[None], np.nan, x))
+        return found._replace(log_mean=found.log_mean + unit)
 
     def _noisy_evidence(self, x: np.ndarray) -> Evidence:
         """By the density at uniform points of the cell."""
@@ -356,9 +374,10 @@ def _size(model: Any) -> int:
     return 1 if weights is None else min(len(weights), 256)
 
 
-def _joined(parts: list[tuple[np.ndarray, Evidence]], add: np.ndarray) -> Evidence:
-    """The evidence of rows from that of parts of them."""
-    nats, stderr, growth = np.empty(len(add)), np.empty(len(add)), np.zeros((len(add), 2))
+def _joined(parts: list[tuple[np.ndarray, Evidence]]) -> Evidence:
+    """The evidence of rows from that of parts of them, which masks tell."""
+    rows = len(parts[0][0])
+    nats, stderr, growth = np.empty(rows), np.empty(rows), np.zeros((rows, 2))
     for chosen, part in parts:
         nats[chosen], stderr[chosen] = part.nats, part.stderr
         if part.growth is not None:
@@ -366,4 +385,11 @@ def _joined(parts: list[tuple[np.ndarray, Evidence]], add: np.ndarray) -> Eviden
     kind = functools.reduce(Kind.combine, (part.kind for _, part in parts))
     known = all(part.kind is Kind.EXACT or part.growth is not None for _, part in parts)
     shared = max(part.shared for _, part in parts)
-    return Evidence(nats + add, stderr, kind, shared, growth if known and kind is Kind.LOWER else None)
+    return Evidence(nats, stderr, kind, shared, growth if known and kind is Kind.LOWER else None)
+
+
+def _chosen(evidence: Evidence, rows: np.ndarray) -> Evidence:
+    growth = None if evidence.growth is None else evidence.growth[rows]
+    return dataclasses.replace(
+        evidence, nats=evidence.nats[rows], stderr=evidence.stderr[rows], growth=growth
+    )

@@ -45,7 +45,8 @@ class Grid(NamedTuple):
         if not 1 < len(distinct) < max(len(values), total):
             return None
         # 32-bit numbers are rounded more coarsely than 64-bit ones
-        single = (distinct.astype(np.float32) == distinct).all()
+        with np.errstate(over="ignore"):
+            single = (distinct.astype(np.float32) == distinct).all()
         rounding = 4 * float(np.finfo(np.float32 if single else np.float64).eps) * np.abs(distinct).max()
         gaps = np.diff(distinct)
         # Euclid's algorithm with a slack for rounding; in wide gaps the error of the step would add up
@@ -181,6 +182,10 @@ class Support:
                 kinds.append(Column.CONTINUOUS if grid is None else Column.ROUNDED)
             grids.append(grid or Grid(0.0, 0.0))
         return Support(kinds, [grid.step for grid in grids], [grid.origin for grid in grids])
+
+    def without_grids(self) -> Support:
+        """The same with columns of rounded numbers taken as continuous."""
+        return Support(Column.CONTINUOUS if kind is Column.ROUNDED else kind for kind in self.kinds)
 
     def part(self, columns: np.ndarray) -> Support:
         """The support of some columns, as a mask of them says."""

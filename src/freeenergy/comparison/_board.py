@@ -76,7 +76,9 @@ class Comparison:
                 fold = next((r for r in self.results if r.model == label), None)
                 seconds = fold.seconds if fold else nan
                 lines.append(
-                    Standing(label, *[nan] * 4, Kind.EXACT, nan, nan, None, seconds, 0, failures[label])
+                    Standing(
+                        label, nan, nan, nan, nan, Kind.EXACT, nan, nan, None, seconds, 0, failures[label]
+                    )
                 )
         return lines
 

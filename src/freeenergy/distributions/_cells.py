@@ -161,7 +161,8 @@ def gaussian_cells(
 
     Coordinates that are no cells come first, in one piece.  The cells follow one by one, narrow ones first,
     each drawn from the normal given those before it and weighted by its mass there, also known as the
-    simulator of Geweke, Hajivassiliou and Keane (GHK).  Without `last` the last cell is not drawn: its mass is exact.
+    simulator of Geweke, Hajivassiliou and Keane (GHK).  Without `last` the last cell is not drawn: its mass
+    is exact.
     """
     plain = len(cells) - sum(cells)
     # a cell that is narrow beside the spread of its column leaves little to chance: those come first
@@ -316,7 +317,8 @@ def _factorised(density: AbstractFactorised, mass: Array, x: Array, cells: Cells
 @cell_kind.register
 def _(density: Product, cells: Cells) -> Kind | None:
     kinds = [_part_kind(part, own) for part, own in zip(density.parts, _blocks(cells, density.sizes))]
-    return None if None in kinds else functools.reduce(Kind.combine, kinds)
+    known = [kind for kind in kinds if kind is not None]
+    return functools.reduce(Kind.combine, known) if len(known) == len(kinds) else None
 
 
 @log_cells.register

@@ -234,7 +234,7 @@ class Dequantised(AbstractDensity):
         left_out = z[:, ~self.kept_]
         wrong = ~np.isnan(left_out) & (left_out != self.constants_[~self.kept_][None])
         impossible = np.where(wrong.any(axis=1), -np.inf, 0.0)
-        cells = ~np.isnan(x[:, self.noisy_]).all(axis=1)
+        cells = np.asarray(~np.isnan(x[:, self.noisy_]).all(axis=1))
         if not cells.any():
             plain = self.estimator_.evidence(x)
         elif cells.all():
@@ -252,8 +252,8 @@ class Dequantised(AbstractDensity):
     def _cell_masses(self, x: np.ndarray, kind: Kind) -> Evidence:
         """By the model's own masses of cells."""
         if kind is Kind.EXACT:
-            found = self._cell_estimate(x, 1, _SCORING)
-            return Evidence(found.log_mean, np.zeros(len(x)), kind)
+            nats = np.asarray(self._cell_estimate(x, 1, _SCORING).log_mean)
+            return Evidence(nats, np.zeros(len(x)), kind)
         bound = bound_of(self._cell_estimate(x, self.importance_samples, _SCORING), np.ones(len(x), bool))
         rough = bound.stderr > _ROUGH
         if not rough.any():

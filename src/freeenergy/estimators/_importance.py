@@ -51,7 +51,7 @@ def importance_bound(
     """A lower bound on log p of each row, on average: the log of a mean of `samples` weights."""
     found = map_rows(_importance, (z, seeds), model, samples, seed, block=rows_at_once(samples))
     # nothing observed: the bound is exact
-    return bound_of(found, ~np.isnan(z).all(axis=1))
+    return bound_of(found, np.asarray(~np.isnan(z).all(axis=1)))
 
 
 def bound_of(estimate: ImportanceEstimate, known: np.ndarray) -> Evidence:

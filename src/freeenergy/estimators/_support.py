@@ -38,7 +38,7 @@ class Grid(NamedTuple):
 
         `total` is how many values there are where each stands for several.
 
-        >>> Grid.find(np.array([0.3, 0.1, 0.3, 0.7]))
+        >>> Grid.find(np.array([0.3, 0.1, 0.3, 0.4]))
         Grid(origin=0.0, step=0.1)
         """
         distinct = np.unique(values)
@@ -190,7 +190,11 @@ class Support:
     def part(self, columns: np.ndarray) -> Support:
         """The support of some columns, as a mask of them says."""
         chosen = np.flatnonzero(columns)
-        return Support(*([values[i] for i in chosen] for values in (self.kinds, self.steps, self.origins)))
+        return Support(
+            [self.kinds[i] for i in chosen],
+            [self.steps[i] for i in chosen],
+            [self.origins[i] for i in chosen],
+        )
 
     def grid(self, column: int) -> Grid | None:
         """The grid of a column of whole or rounded numbers."""

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import statsmodels.api as sm
-from scipy import stats
+from scipy import linalg, stats
 from sklearn.base import clone
 
 import freeenergy as fe
@@ -65,6 +65,7 @@ SERIES = [np.cumsum(RNG.normal(size=(15, 2)), axis=0) for _ in range(4)]
 HOLES = [np.where(RNG.random(x.shape) < 0.2, np.nan, x) for x in SERIES]
 
 log_prob = jax.jit(lambda model, series: model.log_prob(series))
+fill = jax.jit(lambda model, series: model.complete_mean(series))
 
 
 def test_values_against_scipy_and_imputation_by_the_joint_gaussian():
@@ -647,3 +648,119 @@ def test_a_fit_that_was_stopped_goes_on_from_its_checkpoint(estimator, tmp_path,
         known = [np.zeros(len(x), int) for x in HOLES]
         with pytest.raises(ValueError, match="belongs to another fit"):
             kept.fit(HOLES, states=known)
+
+
+def dense_diffuse(model, y):
+    """log p of the observed entries of y for a start with variance κ → ∞, and the mean of all given those.
+
+    y = X δ + N(0, V): contrasts that δ does not enter have a proper law; the rest is universal kriging.
+    """
+    system = model.system()
+    A, Q, h = (np.asarray(a) for a in (system.transition, system.noise.matrix(), system.emission))
+    V0, B = np.asarray(system.initial_covariance.matrix()), np.asarray(system.diffuse)
+    length, (m, n) = len(y), h.shape
+    cause, X, spread = np.zeros((length, m, length * n)), [], [V0] + [Q] * (length - 1)
+    state, direction = np.zeros((n, length * n)), B
+    for t in range(length):
+        if t:
+            state, direction = A @ state, A @ direction
+        state[:, t * n : (t + 1) * n] += np.eye(n)
+        cause[t] = h @ state
+        X.append(h @ direction)
+    cause, X = cause.reshape(length * m, -1), np.concatenate(X)
+    R = np.kron(np.eye(length), np.asarray(system.emission_noise.matrix()))
+    V = cause @ linalg.block_diag(*spread) @ cause.T + R
+    y = y.ravel()
+    seen = ~np.isnan(y)
+    U, size, _ = np.linalg.svd(X[seen])
+    K, d = U[:, len(size) :], len(size)
+    contrasts = stats.multivariate_normal(np.zeros(K.shape[1]), K.T @ V[np.ix_(seen, seen)] @ K)
+    total = contrasts.logpdf(K.T @ y[seen]) - np.log(size).sum() - d / 2 * np.log(2 * np.pi)
+    table = np.block([[V[np.ix_(seen, seen)], X[seen]], [X[seen].T, np.zeros((d, d))]])
+    weights = np.linalg.solve(table, np.concatenate([V[seen], X.T]))[: seen.sum()]
+    return total, (weights.T @ y[seen]).reshape(length, m)
+
+
+def test_diffuse_start_of_a_series_without_noise():
+    """A random walk seen exactly has independent steps; what is nearly exact is nearly that."""
+    unemployment = sm.datasets.macrodata.load_pandas().data["unemp"].to_numpy()
+    series = one_series(jnp.asarray(unemployment)[:, None])
+    value_and_slopes = jax.jit(jax.value_and_grad(lambda v: Structural((Level(v[0]),), v[1]).log_prob(series)))
+    steps = stats.norm.logpdf(np.diff(unemployment), scale=math.sqrt(0.118)).sum()
+    # KFAS has −70.9677 at its estimate of the variance; it leaves out 2π for a start of which nothing is known
+    assert steps == pytest.approx(-70.9677, abs=3e-4)
+    expected = steps - 0.5 * math.log(2 * math.pi)
+    # the derivative of Σ log N(Δy; 0, V) in the noise, V = vI + r(2 on the diagonal, −1 beside it)
+    walk = np.diff(unemployment)
+    change = 2 * np.eye(len(walk)) - np.eye(len(walk), k=1) - np.eye(len(walk), k=-1)
+    slope = walk @ change @ walk / (2 * 0.118**2) - len(walk) / 0.118
+    for noise in (0.0, 1e-300, 1e-16, 1e-12):
+        value, slopes = value_and_slopes(jnp.array([0.118, noise]))
+        assert float(value) == pytest.approx(expected, abs=1e-8)
+        assert float(slopes[1]) == pytest.approx(slope, rel=1e-6)
+        assert float(slopes[0]) == pytest.approx(walk @ walk / (2 * 0.118**2) - len(walk) / 0.236, rel=1e-6)
+    assert float(value_and_slopes(jnp.array([0.118, 1e-8]))[0]) == pytest.approx(expected + 1e-8 * slope, abs=1e-9)
+
+
+@pytest.mark.parametrize("season", [(), (Seasonal(3, 0.0),)])
+def test_diffuse_trend_without_noise_equals_dense_algebra(season):
+    y = np.cumsum(np.cumsum(np.random.default_rng(11).normal(size=24)))[:, None]
+    y[[0, 3, 4, 20]] = np.nan
+    series = one_series(jnp.asarray(y))
+
+    def make(variances):
+        return Structural((Trend(variances[0], variances[1]), *season), variances[2])
+
+    value_and_slopes = jax.jit(jax.value_and_grad(lambda v: make(v).log_prob(series)))
+    for variances in ([0.0, 0.5, 0.0], [0.4, 0.0, 0.0], [0.0, 0.5, 1e-14], [0.3, 0.2, 0.1]):
+        v = np.array(variances)
+        expected, mean = dense_diffuse(make(v), y)
+        value, slopes = value_and_slopes(jnp.asarray(v))
+        assert float(value) == pytest.approx(expected, abs=1e-7)
+        np.testing.assert_allclose(fill(make(v), series), mean, atol=1e-7)
+        for i in range(3):
+            # a variance cannot be less than zero: three points on one side are as good as two around
+            width = 1e-4
+            points = [dense_diffuse(make(v + width * k * np.eye(3)[i]), y)[0] for k in (0, 1, 2, 3)]
+            difference = np.dot([-11 / 6, 3, -3 / 2, 1 / 3], points) / width
+            assert float(slopes[i]) == pytest.approx(difference, rel=1e-4, abs=1e-5)
+
+
+def test_diffuse_vector_autoregression_without_noise():
+    rng = np.random.default_rng(12)
+    A, Q = np.array([[0.9, 0.3], [-0.2, 0.7]]), np.array([[1.0, 0.4], [0.4, 0.5]])
+    y = np.cumsum(rng.normal(size=(12, 2)), axis=0)
+    y[3, 0], y[5] = np.nan, np.nan
+    for noise in (0.0, 1e-14):
+        model = LinearGaussianSSM(
+            *(jnp.zeros(2), Full(jnp.zeros((2, 2))), jnp.asarray(A), jnp.zeros(2), Full(jnp.asarray(Q))),
+            *(jnp.eye(2), jnp.zeros(2), Full(noise * jnp.eye(2))),
+            diffuse=jnp.eye(2),
+        )
+        expected, mean = dense_diffuse(model, y)
+        series = one_series(jnp.asarray(y))
+        assert float(log_prob(model, series)) == pytest.approx(expected, abs=1e-8)
+        np.testing.assert_allclose(fill(model, series), mean, atol=1e-8)
+    drawn = jax.jit(jax.vmap(lambda k: model.complete_sample(series, key=k)))
+    paths = np.asarray(drawn(jax.random.split(jax.random.key(0), 2000)))
+    spread = paths[:, 5].std(axis=0) / math.sqrt(2000)
+    np.testing.assert_allclose(paths[:, 5].mean(axis=0), mean[5], atol=4.5 * spread.max())
+    np.testing.assert_allclose(paths[0, 4], y[4], atol=1e-6)
+
+
+def test_what_no_value_tells_stays_unknown():
+    """Two levels of which only the sum is seen: infinite variances, no draw, and an evidence of the sum."""
+    series = one_series(jnp.asarray(np.cumsum(np.random.default_rng(13).normal(size=12)))[:, None])
+    both, one = Structural((Level(0.3), Level(0.4)), 0.1), Structural((Level(0.7),), 0.1)
+    # δ_1 + δ_2 has twice the variance of δ
+    expected = float(log_prob(one, series)) - 0.5 * math.log(2)
+    assert float(log_prob(both, series)) == pytest.approx(expected, abs=1e-9)
+
+    @jax.jit
+    def states(model):
+        system = model.system()
+        return system.smooth(series).marginals, system.sample_states(series, key=jax.random.key(0))
+
+    smoothed, drawn = states(both)
+    assert np.isinf(np.diagonal(smoothed.covariance, axis1=1, axis2=2)).all()
+    assert np.isnan(drawn).all()

@@ -77,8 +77,7 @@ class GaussianElement(NamedTuple):
 
         p(x | u, y) = N(M u + m, P),      log p(y | u) = constant + sᵀu − ½ uᵀS u.
 
-    With u the state before the stretch, stretches combine; with u the part of the first state of
-    which nothing is known, an element is the belief of a chain with a diffuse start.
+    With u the state before the stretch, stretches combine.
 
     Attributes:
         loading: M, shape (state, unknown).
@@ -164,6 +163,8 @@ def solve_semidefinite(matrix: Array, right: Array) -> Array:
 def factor_semidefinite(matrix: Array) -> tuple[Array, Array]:
     """L and d with L diag(d) Lᵀ = `matrix`, L unit lower triangular, d ≥ 0."""
     size = len(matrix)
+    if size == 1:
+        return jnp.ones_like(matrix), matrix[0]
     least = _pivots(jnp.diagonal(matrix))
     rows = jnp.arange(size)
 
@@ -176,7 +177,8 @@ def factor_semidefinite(matrix: Array) -> tuple[Array, Array]:
         most = _safe_sqrt(jnp.maximum(jnp.diagonal(rest), 0) / safe)
         column = jnp.where(good & (rows > j), jnp.clip(rest[:, j] / safe, -most, most), 0)
         column = jnp.where(rows == j, 1.0, column)
-        pivot = jnp.where(good, pivot, 0)
+        # a zero that was there at first is no rounding error: it has a slope
+        pivot = jnp.where(pivot >= least[j], pivot, 0)
         here = rows == j
         lower = jnp.where(here[None, :], column[:, None], lower)
         return rest - pivot * _outer(column, column), lower, jnp.where(here, pivot, pivots)
@@ -406,9 +408,9 @@ def _shrunk(covariance: Array, step: Array, along: Array, r: Array) -> Array:
     """P − k (P h)ᵀ; what a measurement without noise makes certain becomes zero, not a rounding error."""
     new = covariance - _outer(step, along)
     before, after = jnp.diagonal(covariance), jnp.diagonal(new)
-    kept = (after > 4 * jnp.finfo(after.dtype).eps * before).astype(new.dtype)
-    # not less than what Joseph's form r k kᵀ + … leaves
-    return new * _outer(kept, kept) + jnp.diag((1 - kept) * r * step**2)
+    kept = after > 4 * jnp.finfo(after.dtype).eps * before
+    # Joseph's form is r k kᵀ and a semidefinite matrix that is zero there, with its rows
+    return jnp.where(kept[:, None] & kept[None, :], new, r * _outer(step, step))
 
 
 def _draw(mean: Array, root: Array, key: Array) -> Array:
@@ -572,97 +574,157 @@ class SquareRootBeliefs(AbstractBeliefs):
         return _draw(product(kernel.gain, state) + kernel.offset, kernel.covariance, key)
 
 
+class DiffuseBelief(NamedTuple):
+    """x = m + B δ + e with e ~ N(0, P) and a flat prior for δ.
+
+    Attributes:
+        mean: m.
+        covariance: P.
+        directions: B, shape (state, unknown); a column is zero once its part of δ is known.
+    """
+
+    mean: Array
+    covariance: Array
+    directions: Array
+
+
+class DiffuseKernel(NamedTuple):
+    """A state given its neighbour: N(gain x + offset, covariance), and flat along `directions`."""
+
+    gain: Array
+    offset: Array
+    covariance: Array
+    directions: Array
+
+
 class DiffuseBeliefs(AbstractBeliefs):
     """Kalman's recursions with an exact diffuse start: x_1 = m + B δ + e with a flat prior for δ.
 
-    Means are affine in δ, covariances do not depend on it, and what the data say of δ gathers in s, S:
-    every belief is a `GaussianElement`.  `moments` integrates δ out once S is regular.
+    A measurement h · x + ε that depends on δ makes the part of δ along v = Bᵀh known, whatever its noise,
+    and nothing is divided by the variance F_* = hᵀP h + r, which may be zero (the exact initial filter of
+    Koopman and Durbin, with P_∞ = B Bᵀ held as a root).  A measurement that does not is Kalman's.
 
-    The evidence is the limit of log p(y) + ½ d log κ for δ ~ N(0, κI).  Until δ is known its steps
-    count zero; the step that makes S regular counts for all before it.
+    The evidence is the limit of log p(y) + ½ k log κ for δ ~ N(0, κI), where k entries of δ are known.
+
+    References:
+        Koopman and Durbin (2000), Fast filtering and smoothing for multivariate state space models.
     """
 
     fixed: LinearStep
 
-    def start(self, belief: GaussianBelief, directions: Array) -> GaussianElement:
+    def start(self, belief: GaussianBelief, directions: Array) -> DiffuseBelief:
         """The belief N(mean, covariance) plus the span of the columns of `directions`, B."""
-        d = directions.shape[1]
-        zero = jnp.zeros((d,), directions.dtype)
-        square = jnp.zeros((d, d), directions.dtype)
-        return GaussianElement(directions, *belief, zero, square, jnp.zeros((), directions.dtype))
+        return DiffuseBelief(*belief, directions)
 
-    def evidence(self, e: GaussianElement) -> Array:
-        """log p(y) of all that the belief has seen; zero while δ is unknown."""
-        regular, solution, spread = _unknown(e)
-        total = e.constant + 0.5 * (_dot(e.score, solution) - spread)
-        return jnp.where(regular, total, 0)
-
-    def moments(self, e: GaussianElement) -> GaussianBelief:
-        """The belief with δ integrated out; infinite variances while δ is unknown."""
-        regular, solution, _ = _unknown(e)
-        mean = e.mean + product(e.loading, solution)
-        covariance = e.covariance + product(e.loading, solve_semidefinite(e.information, e.loading.T))
-        far = jnp.where(regular, 0, jnp.inf) * jnp.any(e.loading != 0, axis=1).astype(mean.dtype)
-        far = jnp.where(jnp.isnan(far), 0, far)
-        return GaussianBelief(mean, covariance + jnp.diag(far))
+    def moments(self, belief: DiffuseBelief) -> GaussianBelief:
+        """The belief as a Gaussian, with infinite variances where it is flat."""
+        flat = jnp.any(belief.directions != 0, axis=1)
+        far = jnp.where(flat, jnp.inf, jnp.zeros_like(belief.mean))
+        # not `jnp.diag`, whose other entries would be inf × 0
+        on = jnp.eye(len(flat), dtype=bool)
+        return GaussianBelief(belief.mean, belief.covariance + jnp.where(on, far[:, None], 0))
 
     def pair(self, pair: GaussianPair) -> GaussianPair:
-        """A pair of elements, as `back` returns, with δ integrated out."""
-        earlier, later = pair.earlier, pair.later
-        shared = solve_semidefinite(later.information, later.loading.T)  # pyright: ignore
-        cross = pair.cross + product(earlier.loading, shared)  # pyright: ignore
-        return GaussianPair(self.moments(earlier), self.moments(later), cross)  # pyright: ignore
+        """A pair of beliefs, as `back` returns, as Gaussians."""
+        earlier, later = (self.moments(b) for b in (pair.earlier, pair.later))  # pyright: ignore
+        return GaussianPair(earlier, later, pair.cross)
 
-    def predict(self, belief: GaussianElement, step: LinearStep) -> GaussianElement:
-        return _advance(belief, _filled(step, self.fixed))
-
-    def update(self, predicted: GaussianElement, step: LinearStep) -> tuple[GaussianElement, Array]:
-        new = _absorb(predicted, _filled(step, self.fixed))
-        return new, self.evidence(new) - self.evidence(predicted)
-
-    def reverse(self, belief: GaussianElement, predicted: GaussianElement, step: LinearStep) -> Any:
+    def predict(self, belief: DiffuseBelief, step: LinearStep) -> DiffuseBelief:
         s = _filled(step, self.fixed)
-        kernel = _reverse(belief.mean, belief.covariance, predicted.mean, predicted.covariance, s)
-        return kernel, belief.loading - product(kernel.gain, predicted.loading)
+        return DiffuseBelief(
+            product(s.transition, belief.mean) + s.offset,
+            _sandwich(s.transition, belief.covariance) + s.noise,
+            product(s.transition, belief.directions),
+        )
 
-    def back(self, smoothed: GaussianElement, kernel: Any) -> tuple[GaussianElement, Any]:
-        (gain, offset, rest), loading = kernel
+    def update(self, predicted: DiffuseBelief, step: LinearStep) -> tuple[DiffuseBelief, Array]:
+        s = _filled(step, self.fixed)
+
+        def body(carry: tuple[DiffuseBelief, Array], i: Any) -> tuple[DiffuseBelief, Array]:
+            belief, gain = carry
+            h, r, z, o = s.design[i], s.variance[i], s.value[i], s.observed[i]
+            along, covariance, directions, surprise = _diffuse_measurement(belief, h, r, o)
+            error = (z - _dot(h, belief.mean)) * o
+            new = DiffuseBelief(belief.mean + along * error, covariance, directions)
+            return new, gain - 0.5 * surprise(error)
+
+        return _repeat(body, (predicted, s.constant), len(s.value))
+
+    def reverse(self, belief: DiffuseBelief, predicted: DiffuseBelief, step: LinearStep) -> DiffuseKernel:
+        """x_t = A x_{t−1} + a + w as measurements of x_{t−1}, one entry after another."""
+        s = _filled(step, self.fixed)
+        n = len(belief.mean)
+        lower, variance = factor_semidefinite(s.noise)
+        both = jnp.concatenate([s.transition, jnp.eye(n, dtype=s.noise.dtype), s.offset[:, None]], axis=1)
+        mixed = _solve_unit_lower(lower, both)
+        seen = jnp.ones((), s.noise.dtype)
+
+        def body(carry: tuple[DiffuseBelief, Array], i: Any) -> tuple[DiffuseBelief, Array]:
+            # the mean is `gain` x_t + `rest.mean`
+            rest, gain = carry
+            h, value, shift = mixed[i, :n], mixed[i, n:-1], mixed[i, -1]
+            along, covariance, directions, _ = _diffuse_measurement(rest, h, variance[i], seen)
+            mean = rest.mean - along * (shift + _dot(h, rest.mean))
+            gain = gain + _outer(along, value - jnp.sum(h[:, None] * gain, axis=0))
+            return DiffuseBelief(mean, covariance, directions), gain
+
+        rest, gain = _repeat(body, (belief, jnp.zeros_like(s.noise)), n)
+        return DiffuseKernel(gain, *rest)
+
+    def back(self, smoothed: DiffuseBelief, kernel: DiffuseKernel) -> tuple[DiffuseBelief, Any]:
+        gain, offset, rest, directions = kernel
         spread = product(gain, smoothed.covariance)
         covariance = product(spread, gain.T) + rest
-        earlier = smoothed._replace(
-            loading=product(gain, smoothed.loading) + loading,
-            mean=product(gain, smoothed.mean) + offset,
-            covariance=(covariance + covariance.T) / 2,
+        earlier = DiffuseBelief(
+            product(gain, smoothed.mean) + offset,
+            (covariance + covariance.T) / 2,
+            product(gain, smoothed.directions) + directions,
         )
         return earlier, GaussianPair(earlier, smoothed, spread)  # pyright: ignore[reportArgumentType]
 
     def forward(self, pair: GaussianPair) -> GaussianKernel:
         return forward_kernel(self.pair(pair))
 
-    def sample(self, belief: GaussianElement, *, key: Array) -> Any:
-        """A draw of δ, then of the state given δ; both are kept."""
-        unknown, rest = jax.random.split(key)
-        _, solution, _ = _unknown(belief)
-        d = len(solution)
-        eye = jnp.eye(d, dtype=solution.dtype)
-        delta = _draw(solution, root_semidefinite(solve_semidefinite(belief.information, eye)), unknown)
-        mean = belief.mean + product(belief.loading, delta)
-        return _draw(mean, root_semidefinite(belief.covariance), rest), delta
+    def sample(self, belief: DiffuseBelief, *, key: Array) -> Array:
+        """A draw; NaN where the belief is flat, which no draw can be."""
+        drawn = _draw(belief.mean, root_semidefinite(belief.covariance), key)
+        return jnp.where(jnp.any(belief.directions != 0, axis=1), jnp.nan, drawn)
 
-    def sample_back(self, state: Any, kernel: Any, *, key: Array) -> Any:
-        (gain, offset, rest), loading = kernel
-        x, delta = state
-        mean = product(gain, x) + offset + product(loading, delta)
-        return _draw(mean, root_semidefinite(rest), key), delta
+    def sample_back(self, state: Array, kernel: DiffuseKernel, *, key: Array) -> Array:
+        mean = product(kernel.gain, state) + kernel.offset
+        return self.sample(DiffuseBelief(mean, kernel.covariance, kernel.directions), key=key)
 
 
-def _unknown(e: GaussianElement) -> tuple[Array, Array, Array]:
-    """Whether δ is known, its mean S⁻¹s, and log |S|."""
-    _, pivots = factor_semidefinite(e.information)
-    regular = jnp.all(pivots > 0)
-    solution = solve_semidefinite(e.information, e.score[:, None])[:, 0]
-    spread = jnp.sum(jnp.log(jnp.where(pivots > 0, pivots, 1)))
-    return regular, jnp.where(regular, solution, 0), spread
+# a measurement depends on what is unknown if it does by more than this share of what it could
+_DEPENDS = 1e-10
+
+
+def _diffuse_measurement(belief: DiffuseBelief, h: Array, r: Array, o: Array) -> Any:
+    """What a measurement h · x + N(0, r) does to a belief: gain, covariance, directions, and a function
+    from its error to −2 log p of it without the 2π; nothing unless `o` is one."""
+    B = belief.directions
+    across = product(belief.covariance, h) * o
+    ordinary = _innovation(_dot(h, across), r, o)
+    v = jnp.sum(B * h[:, None], axis=0) * o
+    size = jnp.max(jnp.abs(h)) * jnp.max(jnp.abs(B))
+    depends = jnp.max(jnp.abs(v)) > _DEPENDS * size
+    infinite = jnp.where(depends, _dot(v, v), 1)
+    variance = jnp.where(depends, 1, ordinary)
+    # known now: the part of δ along v; a reflection puts it into one column, which is then zero
+    step = jnp.where(depends, product(B, v) / infinite, across / variance)
+    place = jnp.argmax(jnp.abs(v))
+    here = (jnp.arange(len(v)) == place).astype(v.dtype)
+    mirror = v + here * jnp.where(_dot(here, v) < 0, -1, 1) * jnp.sqrt(infinite)
+    turned = B - _outer(product(B, mirror), mirror) * (2 / jnp.where(depends, _dot(mirror, mirror), 1))
+    directions = jnp.where(depends, turned * (1 - here)[None, :], B)
+    left = jnp.eye(len(h), dtype=h.dtype) - _outer(step, h)
+    certain = _sandwich(left, belief.covariance, _small_product) + r * _outer(step, step)
+    covariance = jnp.where(depends, certain, _shrunk(belief.covariance, step, across, r))
+
+    def surprise(error: Array) -> Array:
+        return jnp.where(depends, jnp.log(infinite), jnp.log(variance) + error * error / variance)
+
+    return step, covariance, directions, surprise
 
 
 def state_disturbance(pair: GaussianPair, A: Array, a: Array) -> GaussianBelief:

@@ -283,8 +283,7 @@ class LinearGaussianSSM(AbstractSequenceModel, AbstractExpectationMaximisation[S
     def sample_states(self, series: Series, *, key: Array) -> Array:
         """A draw of all states given the series (a simulation smoother)."""
         beliefs, filtered, steps = self._filter(series, True, False)
-        path = sample_paths(beliefs, filtered, steps, key=key)
-        return path[0] if isinstance(beliefs, DiffuseBeliefs) else path
+        return sample_paths(beliefs, filtered, steps, key=key)
 
     def sample_both(self, length: int, *, key: Array, inputs: Array | None = None) -> tuple[Array, Array]:
         """States and values of one series."""

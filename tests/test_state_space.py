@@ -10,6 +10,7 @@ import pytest
 import statsmodels.api as sm
 from scipy import linalg, stats
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 
 import freeenergy as fe
 from freeenergy._core import AbstractProgress, Data, constrain, freeze, unconstrain
@@ -685,9 +686,11 @@ def test_diffuse_start_of_a_series_without_noise():
     """A random walk seen exactly has independent steps; what is nearly exact is nearly that."""
     unemployment = sm.datasets.macrodata.load_pandas().data["unemp"].to_numpy()
     series = one_series(jnp.asarray(unemployment)[:, None])
-    value_and_slopes = jax.jit(jax.value_and_grad(lambda v: Structural((Level(v[0]),), v[1]).log_prob(series)))
+    value_and_slopes = jax.jit(
+        jax.value_and_grad(lambda v: Structural((Level(v[0]),), v[1]).log_prob(series))
+    )
     steps = stats.norm.logpdf(np.diff(unemployment), scale=math.sqrt(0.118)).sum()
-    # KFAS has −70.9677 at its estimate of the variance; it leaves out 2π for a start of which nothing is known
+    # KFAS has −70.9677 at its estimate of the variance, without 2π for a start that is not known
     assert steps == pytest.approx(-70.9677, abs=3e-4)
     expected = steps - 0.5 * math.log(2 * math.pi)
     # the derivative of Σ log N(Δy; 0, V) in the noise, V = vI + r(2 on the diagonal, −1 beside it)
@@ -699,7 +702,9 @@ def test_diffuse_start_of_a_series_without_noise():
         assert float(value) == pytest.approx(expected, abs=1e-8)
         assert float(slopes[1]) == pytest.approx(slope, rel=1e-6)
         assert float(slopes[0]) == pytest.approx(walk @ walk / (2 * 0.118**2) - len(walk) / 0.236, rel=1e-6)
-    assert float(value_and_slopes(jnp.array([0.118, 1e-8]))[0]) == pytest.approx(expected + 1e-8 * slope, abs=1e-9)
+    assert float(value_and_slopes(jnp.array([0.118, 1e-8]))[0]) == pytest.approx(
+        expected + 1e-8 * slope, abs=1e-9
+    )
 
 
 @pytest.mark.parametrize("season", [(), (Seasonal(3, 0.0),)])
@@ -764,3 +769,51 @@ def test_what_no_value_tells_stays_unknown():
     smoothed, drawn = states(both)
     assert np.isinf(np.diagonal(smoothed.covariance, axis1=1, axis2=2)).all()
     assert np.isnan(drawn).all()
+
+
+def test_structural_fits_with_variances_of_zero():
+    """A smooth trend is a trend without noise of its level; draws start where the series did."""
+    unemployment = sm.datasets.macrodata.load_pandas().data["unemp"].to_numpy()[:, None]
+    fitted = fe.StructuralTimeSeries(Structural((Trend(0.0, 0.01),), 0.5), tol=1e-4).fit(unemployment)
+    peer = sm.tsa.UnobservedComponents(unemployment[:, 0], "strend", use_exact_diffuse=True).fit(disp=0)
+    assert -fitted.history_["objective"][-1] * len(unemployment) == pytest.approx(peer.llf, abs=1e-4)
+    assert float(fitted.model_.models.blocks[0].level_variance[0]) == 0
+    assert np.isfinite(fitted.score_samples(unemployment)).all()
+    # the level and slope that the first values had, and what the fit says of them
+    result = peer.model.smooth(peer.params)
+    first = fitted.sample(4000, random_state=0, length=2)[:, :, 0]
+    spread = math.sqrt(result.smoothed_state_cov[0, 0, 0] + peer.params[0])
+    assert first[:, 0].mean() == pytest.approx(
+        result.smoothed_state[0, 0], abs=4.5 * spread / math.sqrt(4000)
+    )
+    assert first[:, 0].std() == pytest.approx(spread, rel=0.06)
+    assert np.diff(first).mean() == pytest.approx(result.smoothed_state[1, 0], abs=0.03)
+    wrong = fe.StructuralTimeSeries(Cycle(6.0, 1.0))
+    with pytest.raises(
+        ValueError, match=r"numbers in the 'blocks' parameter .* in the open unit interval. Got 1.0"
+    ):
+        wrong.fit(unemployment)
+    with pytest.raises(ValueError, match="must have a variance above zero, or there is nothing to fit"):
+        fe.StructuralTimeSeries(Structural((Level(0.0),), 0.0)).fit(unemployment)
+
+
+@pytest.mark.parametrize("value", [3.0, 1e16])
+def test_structural_fit_of_a_constant_column_is_bounded_and_told(value):
+    # the second is constant once it is a float
+    x = value + np.where(np.arange(40) % 2, 0.1, 0.0)[:, None] * (value > 3)
+    with pytest.warns(ConvergenceWarning, match="column 0 of X is constant, so that no variance"):
+        fitted = fe.StructuralTimeSeries().fit(x)
+    # no more than the density of the smallest variance of a column, at its mean
+    most = stats.norm.logpdf(0, scale=1e-3 * value)
+    assert most - 0.5 < fitted.score(x) < most
+    assert np.abs(fitted.sample(50, random_state=0) / value - 1).max() < 0.02
+
+
+def test_a_score_that_is_no_number_is_refused():
+    fitted = fe.StructuralTimeSeries().fit(np.arange(40.0)[:, None] % 7)
+    broken = jax.tree.map(lambda a: a * jnp.nan, fitted.model_)
+    fitted.model_ = broken
+    with pytest.raises(ValueError, match=r"StructuralTimeSeries.evidence has no answer for series 0 of X"):
+        fitted.score_samples(np.arange(40.0)[:, None] % 7)
+    with pytest.raises(ValueError, match=r"StructuralTimeSeries.forecast has no answer for series 0 of X"):
+        fitted.forecast(np.arange(40.0)[:, None] % 7)

@@ -219,6 +219,44 @@ def learnable(model: Tree) -> Tree:
     return _map_fields(model, lambda _, kept, value: eqx.is_inexact_array(value) and not kept)
 
 
+def held_at_zero(model: Tree) -> Tree:
+    """The tree of `learnable` with False at positive parameters that are zero, which no free real maps to.
+
+    >>> class Rate(eqx.Module):
+    ...     value: Array = parameter(positive)
+    >>> held_at_zero(Rate(jnp.array(0.0))).value, held_at_zero(Rate(jnp.array(0.5))).value
+    (False, True)
+    """
+
+    def leaf(constraint: Constraint | None, kept: bool, value: Any) -> bool:
+        if kept or not eqx.is_inexact_array(value):
+            return False
+        return constraint is not positive or not bool(jnp.all(value == 0))
+
+    return _map_fields(model, leaf)
+
+
+def inadmissible(model: Any) -> tuple[Constraint, Array] | None:
+    """The first parameter outside its constraint with that constraint, or None.
+
+    >>> class Rate(eqx.Module):
+    ...     value: Array = parameter(positive)
+    >>> inadmissible(Rate(jnp.array(-1.0)))[0], inadmissible(Rate(jnp.array(1.0)))
+    (positive, None)
+    """
+    found: list[tuple[Constraint, Array]] = []
+
+    def leaf(constraint: Constraint | None, kept: bool, value: Any) -> Any:
+        if eqx.is_inexact_array(value) and not kept:
+            where = constraint or real
+            if not bool(jnp.all(where.contains(value))):
+                found.append((where, value))
+        return value
+
+    _map_fields(model, leaf)
+    return found[0] if found else None
+
+
 def freeze(model: Tree, where: Callable[[Tree], Any]) -> Tree:
     """The tree of `learnable` with False at the leaves of `where(model)`.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import heapq
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -12,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from sklearn.base import DensityMixin
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from .._core import CellError, Data, Evidence, Fit, Kind, bucket, cells_of, map_padded, row_hashes
@@ -51,12 +53,14 @@ class Sequences(NamedTuple):
         series: an array of shape (time, features) each.
         inputs: an array of shape (time, inputs) each, or None.
         weight: how often each series counts.
+        constant: which columns never vary.
         states: the hidden state of each time step where it is known, −1 where not; or None.
     """
 
     series: list[np.ndarray]
     inputs: list[np.ndarray] | None
     weight: np.ndarray
+    constant: np.ndarray
     states: list[np.ndarray] | None = None
 
     @property
@@ -149,6 +153,38 @@ def _check_weight(owner: Any, weight: Any, series: list[np.ndarray]) -> np.ndarr
             f"the {len(series)} series, not all zero. Got {weight!r} instead."
         )
     return given
+
+
+def _constant_columns(rows: np.ndarray, scaling: Scaling) -> np.ndarray:
+    """Which columns never vary by more than rounding."""
+    low, high = np.nanmin(rows, axis=0), np.nanmax(rows, axis=0)
+    least = 1e-10 * np.maximum(np.abs(low), np.abs(high))
+    # a scale that is not that of the data leaves less than one
+    return (high - low <= least) & (high / scaling.scale - low / scaling.scale < 1e-6)
+
+
+def _tell_constant(owner: Any, constant: np.ndarray, names: Any) -> None:
+    if constant.any():
+        column = int(np.flatnonzero(constant)[0])
+        name = str(column) if names is None else repr(str(names[column]))
+        warnings.warn(
+            f"{type(owner).__name__}: column {name} of X is constant, so that no variance of it has a "
+            "largest likelihood; the smallest that is allowed is taken. Leave it out to compare densities.",
+            ConvergenceWarning,
+            stacklevel=4,
+        )
+
+
+def answered(owner: Any, method: str, parts: list[np.ndarray]) -> list[np.ndarray]:
+    """`parts`, an array for each series, refused where one holds NaN or an infinite density."""
+    for number, part in enumerate(parts):
+        if np.isnan(part).any() or np.isposinf(part).any():
+            raise ValueError(
+                f"{type(owner).__name__}.{method} has no answer for series {number} of X: its numbers "
+                "overflow, or no variance is left in the model. Check its values and units, and whether "
+                "the fit converged."
+            )
+    return parts
 
 
 def _few(n: int) -> int:
@@ -373,19 +409,23 @@ class AbstractSequenceDensity(DensityMixin, Shell):
         known = None if states is None else states(series)
         pushes = None if inputs is None else check_inputs(self, inputs, [len(x) for x in series], None)
         used = np.flatnonzero(weight > 0)
-        found = Sequences([series[i] for i in used], pushes and [pushes[i] for i in used], weight[used])
-        rows, counts = found.rows, found.row_weight
-        check_observed(rows, getattr(self, "feature_names_in_", None))
+        kept, kept_inputs = [series[i] for i in used], pushes and [pushes[i] for i in used]
+        rows, counts = np.concatenate(kept), np.repeat(weight[used], [len(x) for x in kept])
+        names = getattr(self, "feature_names_in_", None)
+        check_observed(rows, names)
         self.scaling_ = self._scaling(rows, counts)
+        constant = _constant_columns(rows, self.scaling_)
+        _tell_constant(self, constant & ~self._discrete_columns(rows.shape[1]), names)
         self.input_scaling_ = None
-        if found.inputs is not None:
-            self.input_scaling_ = self._input_scaling(np.concatenate(found.inputs), counts)
-        self.length_ = max(len(x) for x in found.series)
-        order = canonical_order(found.series, self.scaling_)
+        if kept_inputs is not None:
+            self.input_scaling_ = self._input_scaling(np.concatenate(kept_inputs), counts)
+        self.length_ = max(len(x) for x in kept)
+        order = canonical_order(kept, self.scaling_)
         sequences = Sequences(
-            [self.scaling_.apply(found.series[i]) for i in order],
-            self._scaled_inputs(found.inputs and [found.inputs[i] for i in order]),
-            found.weight[order],
+            [self.scaling_.apply(kept[i]) for i in order],
+            self._scaled_inputs(kept_inputs and [kept_inputs[i] for i in order]),
+            weight[used][order],
+            constant,
             known and [known[used[i]] for i in order],
         )
         data = pack(sequences.series, sequences.states, sequences.inputs, sequences.weight)
@@ -456,7 +496,8 @@ class AbstractSequenceDensity(DensityMixin, Shell):
 
     def _step_evidence(self, container: Container) -> list[np.ndarray]:
         parts = self._for_each(_step_log_prob, container)
-        return [part + self.scaling_.log_det(x) for part, x in zip(parts, container.series, strict=True)]
+        parts = [part + self.scaling_.log_det(x) for part, x in zip(parts, container.series, strict=True)]
+        return answered(self, "evidence", parts)
 
     def evidence(self, X: Any, *, inputs: Any = None) -> Evidence:
         """log p of each series with its standard error and kind; NaN is marginalised."""
@@ -500,6 +541,7 @@ class AbstractSequenceDensity(DensityMixin, Shell):
         repeated = container.take(list(range(many)) * n)
         drawn = self._for_each(_complete_sample, repeated, extra=key_data(key, many * n))
         filled = [self._fill(x, z) for x, z in zip(repeated.series, drawn, strict=True)]
+        answered(self, "sample", filled)
         if n == 1:
             return container.wrap(filled)
         return container.wrap([np.stack(filled[i::many]) for i in range(many)])
@@ -527,7 +569,7 @@ class AbstractSequenceDensity(DensityMixin, Shell):
             means = self._for_each(_complete_mean, container.take(holes))
             for i, z in zip(holes, means, strict=True):
                 series[i] = self._fill(series[i], z)
-        return container.wrap(series)
+        return container.wrap(answered(self, "impute", series))
 
     def _fill(self, x: np.ndarray, z: np.ndarray) -> np.ndarray:
         return np.where(np.isnan(x), self.scaling_.invert(z), x)

@@ -17,7 +17,7 @@ from ..inference import GaussianBelief
 from ..learning import EM, fit
 from ..models import Learned, Series, ppca_closed_form
 from ._base import retold
-from ._sequence import AbstractSequenceDensity, Sequences, pack
+from ._sequence import AbstractSequenceDensity, Sequences, answered, pack
 from ._validation import check_instance, check_int, check_real
 
 
@@ -100,6 +100,7 @@ class AbstractStateSpace(AbstractSequenceDensity):
         width = stats.norm.ppf(0.5 + level / 2)
         means = [self.scaling_.invert(mean[-steps:]) for mean, _ in parts]
         widths = [width * np.sqrt(variance[-steps:]) * self.scaling_.scale for _, variance in parts]
+        answered(self, "forecast", [m + w for m, w in zip(means, widths, strict=True)])
         return Forecast(
             container.wrap(means),
             container.wrap([m - w for m, w in zip(means, widths, strict=True)]),

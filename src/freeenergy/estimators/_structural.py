@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from .._core import AbstractAlgorithm, Data, Fit, Info, parameter_count
+from .._core import AbstractAlgorithm, Data, Fit, Info, held_at_zero, inadmissible, parameter_count
 from ..inference import GaussianBelief
 from ..learning import LBFGS, negative_log_likelihood
 from ..models import AbstractBlock, Columns, Level, Regressors, Series, Structural
@@ -28,6 +28,9 @@ class Component(NamedTuple):
     mean: Any
     std: Any
 
+
+# the least variance of a column that never varies, as covariances have it
+_FLOOR = 1e-6
 
 # parameters of which the slopes are carried along a series; with more, one walk back is faster
 _FEW = 8
@@ -80,25 +83,46 @@ def _first_states(series: Series, model: Structural) -> GaussianBelief:
     return jax.tree.map(lambda a: a[0], model.system(series.inputs).smooth(series).marginals)
 
 
+def _effect(series: Series, model: Structural) -> Array:
+    """The mean square over a series of what each diffuse direction of the first state adds to it."""
+    system = model.system(series.inputs)
+    length = len(series.real)
+
+    def body(directions: Array, at: tuple[Array, Array]) -> tuple[Array, Array]:
+        row, there = at
+        return system.transition @ directions, jnp.where(there, row @ directions, 0)
+
+    added = jax.lax.scan(body, model.directions(), (system._emissions(length)[:, 0], series.real))[1]
+    steps = jnp.sum(series.real, dtype=added.dtype)
+    return jnp.sum(added**2, axis=0) / jnp.where(steps > 0, steps, 1)
+
+
 @eqx.filter_jit
-def _with_start(columns: Columns, data: Data) -> Columns:
-    """Replaces the diffuse start by the first states that the series had."""
+def _with_start(columns: Columns, data: Data, alone: bool) -> Columns:
+    """Replaces the diffuse start by the first states that the series had; `alone` says if there is one."""
 
     def one(model: Structural, values: Array) -> Structural:
         rows = data.x._replace(values=values[..., None])
         mean, covariance = jax.vmap(lambda s: _first_states(s, model))(rows)
-        share = data.weight / jnp.sum(data.weight)
-        # padding has no observation, and so no finite first state
-        real = share > 0
-        mean = jnp.where(real[:, None], mean, 0)
-        covariance = jnp.where(real[:, None, None], covariance, 0)
+        total = jnp.sum(data.weight)
+        share = data.weight / total
+        # what of a first state its series does not tell, and padding, which has no observation
+        known = jnp.isfinite(jnp.diagonal(covariance, axis1=1, axis2=2)) & (share > 0)[:, None]
+        mean = jnp.where(known, mean, 0)
+        covariance = jnp.where(known[:, :, None] & known[:, None, :], covariance, 0)
         centre = share @ mean
         gap = mean - centre[None]
         spread = jnp.einsum("s,sij->ij", share, covariance) + (gap * share[:, None]).T @ gap
-        # few series say little of where another one starts: one more of unit variance
-        directions = model.directions()
-        spread = spread + directions @ directions.T / jnp.sum(data.weight)
-        return Structural(model.blocks, model.variance, GaussianBelief(centre, spread))
+        # one direction more or less adds as much to a series as it varies
+        directions, effect = model.directions(), share @ jax.vmap(lambda s: _effect(s, model))(rows)
+        scaled = directions / jnp.sqrt(jnp.where(effect > 0, effect, 1))[None, :]
+        wide = scaled @ scaled.T
+        unknown = share @ (~known).astype(mean.dtype)
+        spread = spread + wide * jnp.sqrt(unknown[:, None] * unknown[None, :])
+        # few series say little of where another one starts: one more of the variance of the data
+        begin = GaussianBelief(centre, spread + wide / total)
+        first = GaussianBelief(centre, spread) if alone else None
+        return dataclasses.replace(model, begin=begin, first=first)
 
     return Columns(eqx.filter_vmap(one, in_axes=(eqx.if_array(0), 2))(columns.models, data.x.values))
 
@@ -119,11 +143,13 @@ class StructuralTimeSeries(AbstractStateSpace):
     The variances and other numbers of the parts have the largest likelihood, with an exact diffuse start
     of what is not stationary; columns are independent of each other and fitted side by side.  After that
     the first states that the series had, and one more of the variance of the data, replace the diffuse
-    start, so that the model is a density.
+    start, so that the model is a density.  Draws of a model of one series start in the state in which that
+    series started, as far as it is known: they are paths like it.
 
     Args:
         blocks: the parts, such as `Trend() + Seasonal(12)`; by default a `Level()`.  Their values, for data
-            of unit variance, are where the fit starts.  `Regressors(k)` takes k inputs from `fit`.
+            of unit variance, are where the fit starts; a variance of zero stays zero, so that
+            `Trend(0.0, 0.01)` is a smooth trend.  `Regressors(k)` takes k inputs from `fit`.
         max_iter, tol: of L-BFGS; `tol` is the largest slope that counts as zero.
         learner: replaces L-BFGS, for each column.
         random_state, verbose, checkpoint: as everywhere.
@@ -161,6 +187,19 @@ class StructuralTimeSeries(AbstractStateSpace):
 
     def _check_parameters(self) -> None:
         check_instance(self, "blocks", AbstractBlock, Structural, optional=True)
+        structure = self._structure()
+        moving = held_at_zero(structure)
+        wrong = inadmissible(eqx.filter(structure, moving))
+        if wrong is not None:
+            raise ValueError(
+                f"The numbers in the 'blocks' parameter of StructuralTimeSeries must be {wrong[0]}. "
+                f"Got {np.asarray(wrong[1]).tolist()!r} instead."
+            )
+        if not any(jax.tree.leaves(moving)):
+            raise ValueError(
+                "The 'blocks' parameter of StructuralTimeSeries must have a variance above zero, or there "
+                f"is nothing to fit. Got {structure!r} instead."
+            )
         check_int(self, "max_iter")
         check_real(self, "tol")
         check_instance(self, "learner", AbstractAlgorithm, optional=True)
@@ -184,15 +223,20 @@ class StructuralTimeSeries(AbstractStateSpace):
         own = apart(sequences)
         arrays, static = eqx.partition(structure, eqx.is_array)
         stacked = jax.tree.map(lambda a: jnp.broadcast_to(a, (columns, *a.shape)), arrays)
-        few = parameter_count(structure) <= _FEW
-        learner = self.learner or LBFGS(negative_log_likelihood, self.tol, forward=few)
-        start = Columns(eqx.combine(stacked, static))
-        result = self._learn(start, _EachColumn(learner), sequences, own, key)
+        start = eqx.combine(stacked, static)
+        start = dataclasses.replace(start, floor=jnp.where(sequences.constant, _FLOOR, 0.0))
+        moving = held_at_zero(structure)
+        few = parameter_count(eqx.filter(structure, moving)) <= _FEW
+        learner = self.learner or LBFGS(negative_log_likelihood, self.tol, moving, few)
+        result = self._learn(Columns(start), _EachColumn(learner), sequences, own, key)
+        alone = bool(sequences.weight.sum() <= 1)
         # a diffuse start has no units: each of its directions takes one log-determinant away
         units = structure.directions().shape[1] * np.log(self.scaling_.scale).sum()
         if self.input_scaling_ is not None:
             units -= len(sizes) * columns * np.log(self.input_scaling_.scale).sum()
-        result = retold(dataclasses.replace(result, model=_with_start(result.model, own)), offset=units)
+        result = retold(
+            dataclasses.replace(result, model=_with_start(result.model, own, alone)), offset=units
+        )
         return per_row_of(data, result, own)
 
     _predictions: ClassVar[Any] = staticmethod(_predicted_columns)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import dataclasses
 from typing import Any
 
 import equinox as eqx
@@ -217,6 +218,13 @@ class Structural(AbstractSequenceModel):
 
     Blocks without a stationary law start diffuse, exactly; `begin` replaces that by a proper start.
 
+    Attributes:
+        blocks: the parts.
+        variance: of ε_t.
+        begin: the law of the first state, in place of a diffuse start.
+        first: where draws start, if not in `begin`.
+        floor: added to `variance`, so that a series that never varies has a density.
+
     >>> model = Level(0.5) + Seasonal(4)
     >>> [type(block).__name__ for block in model.blocks], model.system().latent_dim
     (['Level', 'Seasonal'], 4)
@@ -225,10 +233,12 @@ class Structural(AbstractSequenceModel):
     blocks: tuple[AbstractBlock, ...]
     variance: Array = parameter(positive, converter=_one, default=1.0)
     begin: GaussianBelief | None = buffer(default=None)
+    first: GaussianBelief | None = buffer(default=None)
+    floor: Array | float = buffer(default=0.0)
 
     def __add__(self, other: AbstractBlock | Structural) -> Structural:
         blocks = other.blocks if isinstance(other, Structural) else (other,)
-        return Structural((*self.blocks, *blocks), self.variance, self.begin)
+        return Structural((*self.blocks, *blocks), self.variance, self.begin, self.first, self.floor)
 
     def directions(self) -> Array:
         """Directions of the first state (columns) of which nothing is known, before there is a `begin`."""
@@ -254,7 +264,7 @@ class Structural(AbstractSequenceModel):
             Full(_block_diagonal([block.noise() for block in self.blocks])),
             emission,
             jnp.zeros(1),
-            Full(self.variance[None, None]),
+            Full((self.variance + self.floor)[None, None]),
             diffuse=diffuse,
         )
 
@@ -285,7 +295,9 @@ class Structural(AbstractSequenceModel):
         return self.system(series.inputs).step_log_prob(series, incomplete=incomplete)
 
     def sample(self, length: int, *, key: Array, inputs: Array | None = None) -> Array:
-        return self.system(inputs).sample(length, key=key)
+        """The values of one series that starts in `first`, or else in `begin`."""
+        start = self if self.first is None else dataclasses.replace(self, begin=self.first)
+        return start.system(inputs).sample(length, key=key)
 
     def complete_mean(self, series: Series) -> Array:
         return self.system(series.inputs).complete_mean(series)

@@ -364,7 +364,7 @@ def test_autoregression_by_em_is_least_squares():
     x = np.zeros((300, 2))
     for t in range(1, 300):
         x[t] = A @ x[t - 1] + rng.normal(size=2) * [1.0, 5.0]
-    fitted = fe.AutoRegression(1, tol=1e-10).fit(x)
+    fitted = fe.AutoRegression(1, learner=EM(tol=1e-10)).fit(x)
     z = np.column_stack([x[:-1], np.ones(299)])
     W = np.linalg.lstsq(z, x[1:], rcond=None)[0].T
     np.testing.assert_allclose(fitted.coefficients_[0], W[:, :2], atol=1e-6)
@@ -817,3 +817,48 @@ def test_a_score_that_is_no_number_is_refused():
         fitted.score_samples(np.arange(40.0)[:, None] % 7)
     with pytest.raises(ValueError, match=r"StructuralTimeSeries.forecast has no answer for series 0 of X"):
         fitted.forecast(np.arange(40.0)[:, None] % 7)
+
+
+# the peer stops where differences of its likelihood are rounding errors, and warns
+@pytest.mark.filterwarnings("ignore::statsmodels.tools.sm_exceptions.ConvergenceWarning")
+def test_autoregression_has_the_largest_exact_likelihood():
+    """statsmodels gives the same likelihood at the same parameters, and finds no better ones."""
+    spots = sm.datasets.sunspots.load_pandas().data["SUNACTIVITY"].to_numpy()
+    holes = np.where(np.isin(np.arange(len(spots)), [0, 5, 6, 50]), np.nan, spots)
+    for y in (spots, holes):
+        fitted = fe.AutoRegression(2).fit(y[:, None])
+        assert fitted.converged_
+        phi, noise = fitted.coefficients_[:, 0, 0], fitted.noise_covariance_[0, 0]
+        mean = fitted.scaling_.invert(np.asarray(fitted.model_.start_mean[:1]))[0]
+        peer = sm.tsa.SARIMAX(y, order=(2, 0, 0), trend="c")
+        score = fitted.score_samples(y[:, None])[0]
+        assert score == pytest.approx(peer.loglike([mean * (1 - phi.sum()), *phi, noise]), abs=1e-6)
+        assert score > peer.fit(disp=0, maxiter=1000, pgtol=1e-10, factr=10.0).llf - 1e-6
+
+
+def test_vector_autoregression_has_the_largest_exact_likelihood():
+    rng = np.random.default_rng(15)
+    y = np.zeros((40, 2))
+    for t in range(1, 40):
+        y[t] = [[0.7, 0.3], [-0.4, 0.5]] @ y[t - 1] + rng.normal(size=2) * [1.0, 20.0]
+    fitted = fe.AutoRegression(1).fit(y)
+    phi, Q = fitted.coefficients_[0], fitted.noise_covariance_
+    mean = fitted.scaling_.invert(np.asarray(fitted.model_.start_mean))
+
+    def dense(mean, phi, Q):
+        variance = linalg.solve_discrete_lyapunov(phi, Q)
+        powers = [np.linalg.matrix_power(phi, k) @ variance for k in range(40)]
+        V = np.block([[powers[i - j] if i >= j else powers[j - i].T for j in range(40)] for i in range(40)])
+        return stats.multivariate_normal(np.tile(mean, 40), V).logpdf(y.ravel())
+
+    score = fitted.score_samples(y)[0]
+    assert score == pytest.approx(dense(mean, phi, Q), abs=1e-7)
+    # no step in any direction is better: slopes are zero, to the accuracy of differences
+    for index in np.ndindex(2, 2):
+        for size in (1e-4, -1e-4):
+            moved = phi.copy()
+            moved[index] += size * [1, 20][index[0]] / [1, 20][index[1]]
+            assert dense(mean, moved, Q) < score + 1e-9
+    assert dense(mean, phi, 1.001 * Q) < score > dense(mean, phi, 0.999 * Q)
+    step = np.array([0.01, 0.0])
+    assert dense(mean + step, phi, Q) < score > dense(mean - step, phi, Q)

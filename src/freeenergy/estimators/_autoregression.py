@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -11,22 +13,30 @@ from jax import Array
 from .. import models
 from .._core import AbstractAlgorithm, Data, Fit
 from ..distributions import AbstractCovariance, Full
-from ._sequence import Sequences
-from ._state_space import AbstractStateSpace, with_values
+from ..learning import LBFGS, negative_log_likelihood
+from ..models._autoregression import StationaryAutoRegression
+from ._sequence import LEAST_VARIANCE, Sequences
+from ._state_space import AbstractStateSpace, apart, per_row_of, with_values
 from ._validation import check_instance, check_int, check_real
 
 
 class AutoRegression(AbstractStateSpace):
     """y_t = Φ_1 y_{t−1} + … + Φ_p y_{t−p} + B u_t + a + w_t, w_t ~ N(0, Q), for vectors.
 
-    Missing values are allowed; B is there if `fit` is given inputs u.  The first p values follow the
-    autocovariances of the data; the rest is fitted by EM, which with complete data is nearly least
-    squares.
+    Missing values are allowed.  The model is stationary, the first p values included, and has the largest
+    likelihood of all such (L-BFGS over partial autocorrelations).
+
+    With inputs u, which a stationary law of y_1 would need from ever on, or with a `learner` of your own,
+    the first p values follow the autocovariances of the data, the rest need not be stationary, and EM fits
+    it, which with complete data is nearly least squares.
 
     Args:
         p: how many values before it a value depends on.
         noise: structure of Q; by default `Full()`.
-        max_iter, tol, learner, random_state, verbose, checkpoint: as everywhere.
+        max_iter, tol: the most steps, and the largest slope of log p of a series that counts as zero; with
+            EM the improvement in nats per time step that stops it.
+        learner: replaces L-BFGS, or EM.
+        random_state, verbose, checkpoint: as everywhere.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -44,7 +54,7 @@ class AutoRegression(AbstractStateSpace):
         *,
         noise: AbstractCovariance | None = None,
         max_iter: int = 500,
-        tol: float = 1e-7,
+        tol: float = 1e-6,
         learner: AbstractAlgorithm | None = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -68,6 +78,8 @@ class AutoRegression(AbstractStateSpace):
 
     def _fit_series(self, sequences: Sequences, data: Data, *, key: Array) -> Fit:
         dim = sequences.series[0].shape[1]
+        if self.learner is None and sequences.inputs is None:
+            return self._by_likelihood(dim, sequences, data, key)
         start = models.AutoRegression(
             jnp.zeros((self.p, dim, dim)),
             jnp.zeros(dim),
@@ -77,6 +89,15 @@ class AutoRegression(AbstractStateSpace):
             None if sequences.inputs is None else jnp.zeros((dim, sequences.n_inputs)),
         )
         return self._by_em(start, sequences, data, key)
+
+    def _by_likelihood(self, dim: int, sequences: Sequences, data: Data, key: Array) -> Fit:
+        own = apart(sequences)
+        noise = with_values(self.noise, Full(), jnp.eye(dim) / 2)
+        free, mean = jnp.zeros((self.p, dim, dim)), jnp.zeros(dim)
+        start = StationaryAutoRegression(free, mean, noise, LEAST_VARIANCE, not own.incomplete)
+        learner = LBFGS(negative_log_likelihood, self.tol)
+        result = self._learn(start, learner, sequences, own, key)
+        return per_row_of(data, dataclasses.replace(result, model=_in_coefficients(result.model)), own)
 
     @property
     def coefficients_(self) -> np.ndarray:
@@ -93,6 +114,13 @@ class AutoRegression(AbstractStateSpace):
     def noise_covariance_(self) -> np.ndarray:
         """Q, in the units of the data."""
         return np.asarray(self.model_.noise.matrix()) * np.outer(self.scaling_.scale, self.scaling_.scale)
+
+
+@eqx.filter_jit
+def _in_coefficients(model: StationaryAutoRegression) -> models.AutoRegression:
+    regression = model.regression()
+    noise = with_values(model.noise, Full(), regression.noise.matrix())
+    return eqx.tree_at(lambda m: m.noise, regression, noise)
 
 
 def _autocovariance(sequences: Sequences, p: int) -> np.ndarray:

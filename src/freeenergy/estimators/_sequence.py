@@ -24,6 +24,8 @@ from ._validation import check_observed, check_rows, random_key
 
 # numbers of one kind (time steps × series) that a program works on at once
 _STEPS_AT_ONCE = 2**18
+# the least variance of rescaled noise where a likelihood would grow without bound, as covariances have
+LEAST_VARIANCE = 1e-6
 
 
 class Container(NamedTuple):

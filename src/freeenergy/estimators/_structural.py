@@ -17,7 +17,7 @@ from ..learning import LBFGS, negative_log_likelihood
 from ..models import AbstractBlock, Columns, Level, Regressors, Series, Structural
 from ._base import retold
 from ._rows import Scaling
-from ._sequence import Sequences
+from ._sequence import LEAST_VARIANCE, Sequences
 from ._state_space import AbstractStateSpace, apart, per_row_of
 from ._validation import check_instance, check_int, check_real
 
@@ -28,9 +28,6 @@ class Component(NamedTuple):
     mean: Any
     std: Any
 
-
-# the least variance of a column that never varies, as covariances have it
-_FLOOR = 1e-6
 
 # parameters of which the slopes are carried along a series; with more, one walk back is faster
 _FEW = 8
@@ -224,7 +221,7 @@ class StructuralTimeSeries(AbstractStateSpace):
         arrays, static = eqx.partition(structure, eqx.is_array)
         stacked = jax.tree.map(lambda a: jnp.broadcast_to(a, (columns, *a.shape)), arrays)
         start = eqx.combine(stacked, static)
-        start = dataclasses.replace(start, floor=jnp.where(sequences.constant, _FLOOR, 0.0))
+        start = dataclasses.replace(start, floor=jnp.where(sequences.constant, LEAST_VARIANCE, 0.0))
         moving = held_at_zero(structure)
         few = parameter_count(eqx.filter(structure, moving)) <= _FEW
         learner = self.learner or LBFGS(negative_log_likelihood, self.tol, moving, few)

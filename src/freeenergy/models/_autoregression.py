@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+import equinox as eqx
 import jax.numpy as jnp
 from jax import Array
+from jax.scipy.linalg import solve_triangular
 
-from .._core import buffer, parameter
+from .._core import LOG_2PI, buffer, log_det_cholesky, parameter
 from ..distributions import AbstractCovariance, Full
 from ..inference import GaussianBelief
 from ._base import AbstractExpectationMaximisation
 from ._series import AbstractSequenceModel, Series
 from ._state_space import LinearGaussianSSM, Sums, fitted_covariance
+from ._structural import stationary_covariance
 
 
 class AutoRegression(AbstractSequenceModel, AbstractExpectationMaximisation[Sums]):
@@ -101,3 +104,95 @@ class AutoRegression(AbstractSequenceModel, AbstractExpectationMaximisation[Sums
             self.start_covariance,
             None if self.input_coefficients is None else W[:, p * dim : -1],
         )
+
+
+def stationary_coefficients(free: Array, noise: Array) -> Array:
+    """Φ of a stationary vector autoregression with noise Q, from free reals of its shape (p, dim, dim).
+
+    Partial autocorrelations P = B⁻¹F with B Bᵀ = I + F Fᵀ have singular values below one and are otherwise
+    free; Whittle's recursion turns them into coefficients for the variance I of a value, and a change of
+    coordinates gives the noise that was asked for.
+
+    References:
+        Ansley and Kohn (1986), A note on reparameterizing a vector autoregressive moving average model to
+        enforce stationarity.
+
+    >>> stationary_coefficients(jnp.array([[[0.75]]]), jnp.ones((1, 1))).round(6).tolist()
+    [[[0.6]]]
+    """
+    eye = jnp.eye(free.shape[1], dtype=free.dtype)
+    ahead, behind = eye, eye
+    forward, backward = free[:0], free[:0]
+    for own in free:
+        partial = solve_triangular(jnp.linalg.cholesky(eye + own @ own.T), own, lower=True)
+        root, reverse = jnp.linalg.cholesky(ahead), jnp.linalg.cholesky(behind)
+        last = solve_triangular(reverse, (root @ partial).T, lower=True, trans=1).T
+        first = solve_triangular(root, (reverse @ partial.T).T, lower=True, trans=1).T
+        forward, backward = (
+            jnp.concatenate([forward - last[None] @ backward[::-1], last[None]]),
+            jnp.concatenate([backward - first[None] @ forward[::-1], first[None]]),
+        )
+        ahead = root @ (eye - partial @ partial.T) @ root.T
+        behind = reverse @ (eye - partial.T @ partial) @ reverse.T
+    change = jnp.linalg.cholesky(noise)
+    change = solve_triangular(jnp.linalg.cholesky(ahead), change.T, lower=True, trans=1).T
+    return change[None] @ forward @ jnp.linalg.inv(change)[None]
+
+
+class StationaryAutoRegression(eqx.Module):
+    """An autoregression that has gone on for ever, in coordinates of which every value is stationary.
+
+    `regression` is the same as an `AutoRegression`, whose first values follow the stationary law.
+
+    Attributes:
+        free: of `stationary_coefficients`, shape (p, dim, dim).
+        mean: of a value.
+        noise: Q, but for `floor`.
+        floor: the smallest variance of the noise.
+        complete: whether series are single and without NaN, of which log p needs no recursion.
+    """
+
+    free: Array = parameter()
+    mean: Array = parameter()
+    noise: AbstractCovariance  # pyright: ignore[reportGeneralTypeIssues]
+    floor: float | Array = buffer(default=0.0)
+    complete: bool = eqx.field(static=True, default=False)
+
+    def regression(self) -> AutoRegression:
+        """The same model in coefficients."""
+        p, dim, _ = self.free.shape
+        noise = self.noise.matrix() + self.floor * jnp.eye(dim)
+        coefficients = stationary_coefficients(self.free, noise)
+        offset = self.mean - jnp.sum(coefficients, axis=0) @ self.mean
+        start = jnp.zeros((p * dim, p * dim))
+        model = AutoRegression(coefficients, offset, Full(noise), jnp.tile(self.mean, p), start)
+        system = model.system()
+        start = stationary_covariance(system.transition, system.noise.matrix())
+        return eqx.tree_at(lambda m: m.start_covariance, model, start)
+
+    def log_prob(self, series: Series) -> Array:
+        """log p(y)."""
+        model = self.regression()
+        return _log_prob_complete(model, series) if self.complete else model.log_prob(series)
+
+
+def _log_prob_complete(model: AutoRegression, series: Series) -> Array:
+    """log p of the first p values, and of the errors that come after them."""
+    p, dim, _ = model.coefficients.shape
+    y = jnp.where(series.real[:, None], series.values, 0)
+    # before the start stands the mean, which is not counted
+    y = jnp.concatenate([y, jnp.zeros((p, dim), y.dtype)])
+    real = jnp.concatenate([series.real, jnp.zeros(p, bool)])
+    lags = [y[p - k - 1 : -k - 1] for k in range(p)]
+    error = y[p:] - model.offset[None] - sum(lag @ c.T for lag, c in zip(lags, model.coefficients))
+    later = jnp.where(real[p:, None], error, 0)
+    root = jnp.linalg.cholesky(model.noise.matrix())
+    white = solve_triangular(root, later.T, lower=True)
+    first = y[:p][::-1].ravel() - model.start_mean
+    there = jnp.repeat(real[:p][::-1], dim)
+    eye = jnp.eye(p * dim, dtype=y.dtype)
+    start = jnp.linalg.cholesky(jnp.where(there[:, None] & there[None, :], model.start_covariance, eye))
+    begun = solve_triangular(start, jnp.where(there, first, 0), lower=True)
+    count = jnp.sum(real[p:], dtype=y.dtype)
+    lengths = jnp.sum(white**2) + jnp.sum(begun**2) + jnp.sum(real, dtype=y.dtype) * dim * LOG_2PI
+    return -0.5 * (lengths + count * log_det_cholesky(root) + log_det_cholesky(start))

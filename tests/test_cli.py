@@ -566,7 +566,30 @@ def test_standard_input_is_data(monkeypatch, capsys):
             ["compare", "iris", "--cv", "3", "--test-size", "0.5"],
             "Only one of --cv and --test-size can be given.",
         ),
-        (["compare", "iris", "-m", "ppca", "--test-size", "7.5"], "test_size"),
+        (
+            ["compare", "iris", "-m", "ppca", "--test-size", "7.5"],
+            "--test-size must be a share between 0 and 1.",
+        ),
+        (
+            ["compare", "iris", "-m", "ppca", "--final-size", "nan"],
+            "--final-size must be a share between 0 and 1.",
+        ),
+        (["compare", "iris", "-m", "ppca", "--jobs", "0"], "--jobs must be a number of processes, or -1"),
+        (["compare", "{text}", "--drop", "kind", "--resume", "{text}"], "is a file. A folder is needed."),
+        (
+            ["compare", "{text}", "--drop", "kind", "--encode", "kind"],
+            "is named by --drop and by --encode.",
+        ),
+        (["inspect", "{text}", "--array", "x"], "--array is for .npz files, which '{text}' is not."),
+        (["inspect", "iris", "--array", "x"], "--array is for .npz files, which 'iris' is not."),
+        (
+            ["score", "{fitted}", "{text}", "--encode", "x", "--drop", "kind"],
+            "The model needs the column 'x', wh",
+        ),
+        (
+            ["fit", "iris", "-m", "mixture:family=binomial(trials=9)", "-o", "m.safetensors"],
+            "Binomial needs non-negative whole numbers. Got 5.1 in row 1, column 'sepal length (cm)'.",
+        ),
         (["compare", "iris", "--report", "r.pdf"], "The output 'r.pdf' must end in .html."),
         (
             ["compare", "iris", "--report", "none/r.html"],
@@ -635,6 +658,15 @@ def test_standard_input_is_data(monkeypatch, capsys):
         (["score", "{text}", "iris"], "{text}"),
         (["sample", "{junk}"], "{junk}"),
         (["sample", "none.safetensors", "-n", "0"], "Invalid value for '--number' / '-n'"),
+        (["sample", "{fitted}", "-n", "99999999999999"], "The sample has"),
+        (
+            ["fit", "iris", "-m", "ppca:" + "9" * 99, "-o", "m.safetensors"],
+            "of the model is too large: it needs 64",
+        ),
+        (
+            ["fit", "iris", "-m", "ppca:" + "[" * 9999, "-o", "m.safetensors"],
+            "has brackets inside brackets, too",
+        ),
         (["inspect", "{junk}.safetensors"], "{junk}.safetensors"),
         (["sample", "{model}"], "KMeans in '{model}' cannot sample."),
         (["score", "{model}", "iris"], "KMeans in '{model}' cannot score."),
@@ -652,7 +684,9 @@ def test_bad_input_gets_one_sentence(arguments, sentence, tmp_path, capsys):
         "unlabelled": b"kind,x\ncat,1\n?,2\ndog,3\n,4\n",
     }
     places = {"folder": str(tmp_path), "model": str(tmp_path / "model.safetensors")}
+    places["fitted"] = str(tmp_path / "fitted.safetensors")
     fe.KMeans().save(places["model"])
+    fe.GaussianDensity().fit(pl.DataFrame(COUNTS, schema=["x", "y", "z"])).save(places["fitted"])
     for name, content in files.items():
         places[name] = str(tmp_path / f"{name}.file")
         (tmp_path / f"{name}.file").write_bytes(content)

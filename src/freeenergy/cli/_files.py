@@ -60,6 +60,8 @@ class Input:
         try:
             yield
         except CellError as error:
+            if error.name is None and error.position is not None:
+                error = error.placed(error.position, self.values, names=self.names)
             raise ValueError(self.told(str(error))) from None
 
     def frame(self) -> Any:
@@ -86,6 +88,11 @@ def read(
     from freeenergy import datasets
 
     apart = [name for name in (target, groups, series) if name is not None]
+    both = [name for name in encode if name in set(drop)]
+    if both:
+        raise ValueError(f"Column {both[0]!r} is named by --drop and by --encode. Only one can be.")
+    if array is not None and not _is_archive(data):
+        raise ValueError(f"--array is for .npz files, which {data!r} is not.")
     if data != "-" and not Path(data).exists() and data in datasets.names():
         return _built_in(data, apart, target, groups, series, drop, encode)
     if data != "-" and not Path(data).exists() and not Path(data).suffix:
@@ -107,6 +114,14 @@ def read(
         lines=table.lines,
     )
     return found if series is None else _in_series(found, labels[series])
+
+
+def _is_archive(data: str) -> bool:
+    """Whether it is a file of several arrays; standard input may be one."""
+    if data == "-" or not Path(data).is_file():
+        return data == "-"
+    with Path(data).open("rb") as file:
+        return file.read(2) == b"PK"
 
 
 def _built_in(
@@ -181,7 +196,7 @@ def align(data: Input, model: Any, encode: Iterable[str]) -> Input:
     for name in map(str, names):
         if name in place:
             chosen.append(place[name])
-        elif name.partition("=")[0] in set(encode):
+        elif "=" in name and name.partition("=")[0] in set(encode):
             chosen.append(None)  # a label that does not occur here
         elif several and data.names == [f"x{j}" for j in range(len(names))]:
             return data  # an array of series, which has no names

@@ -141,6 +141,13 @@ def compare(
 
     if cv is not None and test_size is not None:
         raise ValueError("Only one of --cv and --test-size can be given.")
+    for name, share in (("test", test_size), ("final", final_size)):
+        if share is not None and not 0 < share < 1:
+            raise ValueError(f"--{name}-size must be a share between 0 and 1. Got {share:g} instead.")
+    if jobs == 0:
+        raise ValueError("--jobs must be a number of processes, or -1 for one per core. Got 0 instead.")
+    if resume is not None and resume.exists() and not resume.is_dir():
+        raise ValueError(f"The place to --resume from, '{resume}', is a file. A folder is needed.")
     _files.check_output(report, (".html",))
     _files.check_output(best, (".safetensors",))
     _files.check_output(output, (".csv", ".parquet"))
@@ -152,7 +159,8 @@ def compare(
 
     X = found.values if _is_series(found.values) else found.frame()
     declared = _support(found, support, continuous)
-    models = _models(model, found, declared)
+    with found.in_words_of_the_file():
+        models = _models(model, found, declared)
     labels = _labels_for(models, found, target)
     if labels and declared is not None:
         raise ValueError("--support and --continuous are for densities, not for models of a --target.")
@@ -347,7 +355,8 @@ def fit(
     options |= {"max_bytes": max_bytes}
     found = _read(data, target=target, series=series, **options)
     rows = found.values if not _is_series(found.values) else found.values[0]
-    estimator = _specs.build(model, rows)
+    with found.in_words_of_the_file():
+        estimator = _specs.build(model, rows)
     known = estimator.get_params(deep=False)
     if support and "support" not in known:
         raise ValueError(
@@ -526,6 +535,8 @@ def sample(
     """New rows from a model."""
     import inspect as python
 
+    from freeenergy.datasets._tables import check_size
+
     from . import _files
 
     _files.check_output(output)
@@ -533,6 +544,9 @@ def sample(
     options = {} if length is None else {"length": length}
     if options and "length" not in python.signature(estimator.sample).parameters:
         raise ValueError(f"--length is for models of series, which {type(estimator).__name__} is not.")
+    steps = length or getattr(estimator, "length_", 1)
+    # a row of numbers and the key that it is drawn with
+    check_size("The sample", 8 * n * steps * (estimator.n_features_in_ + 1))
     drawn = estimator.sample(n, random_state=seed, **options)
     _give(_names(estimator, drawn.shape[-1]), drawn, output, json)
 
@@ -784,7 +798,10 @@ def run(arguments: Sequence[str]) -> int:
         return 0
     except MemoryError:
         _say("There is not enough memory. Take a part of the rows, or a smaller model.")
-    except (ValueError, TypeError, OSError) as error:
+    except OSError as error:
+        what = str(error) if error.strerror is None else error.strerror
+        _say(_sentence(what if error.filename is None else f"'{error.filename}': {what}"))
+    except (ValueError, TypeError) as error:
         _say(_sentence(str(error)))
     except KeyboardInterrupt:
         return _stopped()

@@ -40,9 +40,14 @@ def parse(text: str) -> Call:
     >>> parse("mixture:2,family=poisson").arguments
     ((None, 2), ('family', Call(name='poisson', arguments=None)))
     """
-    parser = _Parser(text)
-    call = parser.call(outermost=True)
-    parser.expect("end")
+    try:
+        parser = _Parser(text)
+        call = parser.call(outermost=True)
+        parser.expect("end")
+    except RecursionError:
+        raise SpecError(
+            f"The model '{text[:30]}…' has brackets inside brackets, too many of them."
+        ) from None
     return call
 
 
@@ -254,6 +259,10 @@ def _value(value: Any, X: np.ndarray, around: dict[str, Any]) -> Any:
     if isinstance(value, list):
         return tuple(_value(part, X, around) for part in value)
     if not isinstance(value, Call):
+        if isinstance(value, int) and abs(value) >= 2**63:
+            raise SpecError(
+                f"The number {str(value)[:30]}… of the model is too large: it needs 64 bits or more."
+            )
         return value
     if value.arguments is None and value.name.lower() in _CONSTANTS:
         return _CONSTANTS[value.name.lower()]

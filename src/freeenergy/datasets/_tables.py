@@ -160,7 +160,7 @@ class _Room:
 
     def check(self, size: int) -> None:
         """Refuses what takes more, before it is unpacked."""
-        _fits(self.name, size)
+        check_size(self.name, size)
         if size > self.most:
             raise _RefusedError(
                 f"{self.name} unpacks to more than the {self.most / 2**20:.0f} MiB that a file of its size "
@@ -179,13 +179,13 @@ def _content(source: str | os.PathLike[str] | IO[bytes], max_bytes: int | None) 
             raise ValueError(f"{name} is a folder. A file is needed.")
         if not path.is_file():
             raise ValueError(f"{name} is a device, a pipe or a socket. A file is needed.")
-        _fits(name, path.stat().st_size)
+        check_size(name, path.stat().st_size)
         content = path.read_bytes()
     else:
         name, memory = "The input", _memory()
         # one byte more than is allowed tells that there is too much
         content = source.read(-1 if memory is None else memory // 3 + 1)
-        _fits(name, len(content))
+        check_size(name, len(content))
     room = _Room(name, max(_MOST_BYTES, len(content)) if max_bytes is None else max_bytes)
     return name, _not_empty(name, _unpacked(name, content, room)), room
 
@@ -226,7 +226,7 @@ def _memory() -> int | None:
         return None
 
 
-def _fits(name: str, size: int) -> None:
+def check_size(name: str, size: int) -> None:
     """Refuses what would not leave room to work on it."""
     memory = _memory()
     if memory is not None and size > memory // 3:

@@ -738,6 +738,21 @@ def test_a_reader_that_leaves_is_no_error():
     assert "Traceback" not in found.stderr
 
 
+def test_closed_streams_are_no_crash():
+    for command, code in (("models --json >&-", 0), ("inspect none 2>&-", 2), ("inspect - <&-", 2)):
+        found = subprocess.run(
+            ["sh", "-c", f"{sys.executable} -m freeenergy {command}"],
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        assert found.returncode == code
+        assert found.stderr in (
+            "",
+            "Standard input is closed. Name a file, or pass the data through a pipe.\n",
+        )
+
+
 def test_ctrl_c_exits_with_130_and_says_what_is_kept(tmp_path):
     resume = tmp_path / "kept"
     words = ["-m", "gaussian-density", "-m", "vae:max_iter=1000000,patience=1000000"]

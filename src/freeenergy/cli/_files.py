@@ -99,6 +99,8 @@ def read(
         close = difflib.get_close_matches(data, datasets.names(), n=1)
         hint = f"Did you mean {close[0]!r}?" if close else f"Known names: {', '.join(datasets.names())}."
         raise FileNotFoundError(f"{data!r} is neither a file nor the name of a data set. {hint}")
+    if data == "-" and sys.stdin is None:
+        raise ValueError("Standard input is closed. Name a file, or pass the data through a pipe.")
     source = sys.stdin.buffer if data == "-" else data
     options: Any = {"drop": drop, "encode": encode, "header": header, "decimal": decimal, "array": array}
     table = datasets.read_table(source, apart=apart, max_bytes=max_bytes, **options)

@@ -820,6 +820,9 @@ def _stopped() -> int:
 
 def main() -> None:
     """The program `freeenergy`."""
+    # a stream that was closed by who called us is None: what goes there is not wanted
+    sys.stdout = sys.stdout or io.StringIO()
+    sys.stderr = sys.stderr or io.StringIO()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # names of columns are in any script, and what we write we read as UTF-8

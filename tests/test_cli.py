@@ -622,7 +622,7 @@ def test_standard_input_is_data(monkeypatch, capsys):
             ["compare", "iris", "--support", "integer"],
             "--support must have a word for each of the 4 columns",
         ),
-        (["compare", "iris", "--support", "whole"], "--support knows continuous, integer, constant"),
+        (["compare", "iris", "--support", "whole"], "--support knows continuous, integer, "),
         (
             ["compare", "iris", "--support", "petal=integer"],
             "--support names no column 'petal'. There are 'sep",

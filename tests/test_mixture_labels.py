@@ -6,7 +6,9 @@ import optax
 import pytest
 import statsmodels.api as sm
 from scipy import stats
+from sklearn.datasets import load_iris
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.mixture import GaussianMixture as SklearnMixture
 from statsmodels.tools.numdiff import approx_hess
 
 import freeenergy as fe
@@ -271,10 +273,28 @@ def test_wrong_starts(options, message):
         fe.GaussianMixture(**{"n_components": 2, "init": START, **options}).fit(X)
 
 
-def test_spherical_starts_are_refused():
-    start = models.Mixture(START.weights, Gaussian(START.components.mean, Spherical(jnp.ones(2), dim=2)))
-    with pytest.raises(ValueError, match="not spherical in other units"):
-        fe.GaussianMixture(2, Spherical(), init=start).fit(X)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_spherical_gaussians_are_spherical_in_the_units_of_the_data():
+    iris = load_iris().data
+    means = iris[[0, 60, 120]]
+    start = models.Mixture(jnp.full(3, 1 / 3), Gaussian(jnp.asarray(means), Spherical(jnp.ones(3), dim=4)))
+    # some steps from the same start
+    ours = fe.GaussianMixture(3, Spherical(floor=0.0), init=start, max_iter=20, tol=0.0).fit(iris)
+    theirs = SklearnMixture(
+        3,
+        covariance_type="spherical",
+        weights_init=np.full(3, 1 / 3),
+        means_init=means,
+        precisions_init=np.ones(3),
+        reg_covar=0.0,
+        max_iter=20,
+        tol=0.0,
+    ).fit(iris)
+    np.testing.assert_allclose(ours.means_, theirs.means_, rtol=1e-7)
+    np.testing.assert_allclose(
+        ours.covariances_, theirs.covariances_[:, None, None] * np.eye(4), rtol=1e-7, atol=1e-12
+    )
+    np.testing.assert_allclose(ours.score(iris), theirs.score(iris), rtol=1e-9)
 
 
 def test_mixture_of_factor_analysers():

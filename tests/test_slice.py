@@ -75,7 +75,11 @@ def test_a_column_observed_only_where_nothing_counts_is_refused():
 def test_structures_with_a_closed_form(covariance):
     model = GaussianDensity(covariance).fit(HOLES)
     if isinstance(covariance, Diagonal):
-        np.testing.assert_allclose(np.diagonal(model.covariance_), np.nanvar(HOLES, axis=0), rtol=1e-9)
+        expected = np.nanvar(HOLES, axis=0)
+    else:
+        # one variance for all entries about the means of their columns, in the units of the data
+        expected = np.nanmean((HOLES - np.nanmean(HOLES, axis=0)) ** 2)
+    np.testing.assert_allclose(np.diagonal(model.covariance_), expected, rtol=1e-9)
     np.testing.assert_allclose(model.mean_, np.nanmean(HOLES, axis=0), rtol=1e-9, atol=1e-12)
     assert model.n_iter_ == 1
 

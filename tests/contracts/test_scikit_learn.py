@@ -18,7 +18,8 @@ import freeenergy as fe
 SMALL = {
     "VAE": {"width": 8, "max_iter": 5, "importance_samples": 20},
     "NormalizingFlow": {"layers": 2, "width": 8, "max_iter": 5},
-    "RBM": {"n_components": 4, "max_iter": 5},
+    # the tables of scikit-learn are real numbers, which a binary model takes only if it is told how
+    "RBM": {"n_components": 4, "max_iter": 5, "threshold": 0.5},
     "SwitchingLinearSystem": {"max_iter": 5},
 }
 

@@ -3,6 +3,7 @@
 from ._arrays import (
     Data,
     bucket,
+    check_size,
     has_nan,
     in_blocks,
     map_data,
@@ -19,6 +20,7 @@ from ._files import LARGEST_HEADER, DamagedError, read_sealed, sealed, write_who
 from ._loop import AbstractAlgorithm, Info, Outcome, iterate
 from ._numerics import (
     LOG_2PI,
+    ROOM,
     boltzmann,
     categorical_entropy,
     cholesky,
@@ -68,6 +70,7 @@ __all__ = [
     "LARGEST_HEADER",
     "LOG_2PI",
     "OBJECTIVES",
+    "ROOM",
     "AbstractAlgorithm",
     "AbstractHomogeneous",
     "AbstractProgress",
@@ -98,6 +101,7 @@ __all__ = [
     "buffer",
     "categorical_entropy",
     "cells_of",
+    "check_size",
     "cholesky",
     "constrain",
     "count_compilations",

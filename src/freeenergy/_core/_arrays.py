@@ -35,6 +35,22 @@ def bucket(rows: int) -> int:
     return -(-rows // step) * step
 
 
+# what may be held at once, in bytes: more is asked for by mistake more often than not
+_MOST_BYTES = 2**31
+
+
+def check_size(numbers: float, what: str, advice: str) -> None:
+    """Refuses `what`, before it is built, if it takes so many numbers that they are more than 2 GiB.
+
+    >>> check_size(1e12, "A matrix of 1,000,000 columns", "Use fewer.")
+    Traceback (most recent call last):
+    ValueError: A matrix of 1,000,000 columns would take 7,450.6 GiB; the limit is 2 GiB. Use fewer.
+    """
+    if 8 * numbers > _MOST_BYTES:
+        size, most = (f"{bytes / 2**30:,.1f}".removesuffix(".0") for bytes in (8 * numbers, _MOST_BYTES))
+        raise ValueError(f"{what} would take {size} GiB; the limit is {most} GiB. {advice}")
+
+
 def _mesh_for(rows: int, least: int = _WORTH_SPREADING) -> Mesh | None:
     """All devices, where there are several and rows enough to divide among them."""
     devices = jax.devices()

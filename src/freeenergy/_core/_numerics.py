@@ -9,6 +9,10 @@ from jax.scipy.special import xlogy
 
 LOG_2PI = 1.8378770664093453
 
+# linear maps are applied to numbers smaller by this power of two, so that what they sum does not overflow
+# on the way; what they give is larger by it again, which changes no digit
+ROOM = 2.0**64
+
 
 def log_mean_exp(values: Array, axis: int = 0) -> Array:
     """log of the mean of exp(values) along `axis`."""

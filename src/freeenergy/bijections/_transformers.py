@@ -156,6 +156,9 @@ class Spline(AbstractTransformer):
         # ξ solves a ξ² + b ξ + c = 0; this form of the root does not cancel
         bend = rise * (d0 + d1 - 2 * s)
         a, b, c = dy * (s - d0) + bend, dy * d0 - bend, -s * rise
+        # one factor changes no root, and keeps squares of steep slopes from overflowing
+        unit = jax.lax.stop_gradient(jnp.maximum(jnp.maximum(d0, d1), s))
+        a, b, c = a / unit, b / unit, c / unit
         xi = 2 * c / (-b - jnp.sqrt(jnp.maximum(b**2 - 4 * a * c, 0)))
         log_slope = self._log_slope(xi, s, d0, d1)
         return jnp.where(inside, x0 + xi * dx, y), jnp.where(inside, -log_slope, 0)

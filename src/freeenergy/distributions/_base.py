@@ -61,6 +61,18 @@ class AbstractShaped(eqx.Module):
         """A member of the shape that rows `x` need; refuses rows outside the support."""
 
 
+class AbstractRay(eqx.Module):
+    """A distribution whose log-density is a polynomial in the size of the event.
+
+    Far from all that is likely log p is lower than any float, for every member of a mixture; which of the
+    members it is least low for can still be said by the polynomials.
+    """
+
+    @abc.abstractmethod
+    def along_ray(self, x: Array) -> Array:
+        """(c₀, c₁, c₂) with log p(s·x) = c₀ + c₁ s + c₂ s² for every s > 0; NaN is marginalised."""
+
+
 class AbstractExponentialFamily(AbstractDistribution, AbstractPartial):
     """p(x) = h(x) exp(η·T(x) − A(η)).
 
@@ -197,7 +209,9 @@ class AbstractFactorised(AbstractExponentialFamily, AbstractShaped):
         return jnp.sum(jnp.where(observed, self.log_base_terms(filled), 0))
 
     def log_prob(self, x: Array) -> Array:
-        return jnp.vdot(self.coefficients(), self.features(x)) + self.log_base(x)
+        base = self.log_base(x)
+        # h(x) = 0 is an impossible event, whatever the parameters
+        return jnp.where(jnp.isneginf(base), base, jnp.vdot(self.coefficients(), self.features(x)) + base)
 
     def complete_mean(self, x: Array) -> Array:
         return jnp.where(jnp.isnan(x), self.mean(), x)

@@ -80,6 +80,14 @@ class AbstractCovariance(eqx.Module):
     def separable(self) -> bool:
         """Whether the coordinates are independent."""
 
+    @property
+    @abc.abstractmethod
+    def unit_free(self) -> bool:
+        """Whether the structure is the same in any units of the single coordinates.
+
+        One that is not, such as equal variances, is fitted in one unit for all of them.
+        """
+
 
 def triangle(dim: int) -> tuple[np.ndarray, np.ndarray]:
     """Row and column numbers of the upper triangle, as constants."""
@@ -187,6 +195,10 @@ class Full(AbstractCovariance):
     def separable(self) -> bool:
         return False
 
+    @property
+    def unit_free(self) -> bool:
+        return True
+
 
 def dense_precision_coefficients(precision: Array) -> Array:
     rows, columns = triangle(precision.shape[-1])
@@ -250,6 +262,10 @@ class Diagonal(AbstractCovariance):
     def separable(self) -> bool:
         return True
 
+    @property
+    def unit_free(self) -> bool:
+        return True
+
 
 class Spherical(AbstractCovariance):
     """One variance for all `dim` coordinates."""
@@ -302,6 +318,10 @@ class Spherical(AbstractCovariance):
     @property
     def separable(self) -> bool:
         return True
+
+    @property
+    def unit_free(self) -> bool:
+        return False
 
 
 class LowRank(AbstractCovariance):
@@ -411,6 +431,10 @@ class LowRank(AbstractCovariance):
     def separable(self) -> bool:
         return False
 
+    @property
+    def unit_free(self) -> bool:
+        return True
+
 
 def _leading(scatter: Array, rank: int, floor: Array) -> tuple[Array, Array]:
     """F from the leading eigenvectors of the matrix (or stack) `scatter`, d from what is left."""
@@ -495,6 +519,10 @@ class Tied(AbstractCovariance):
     @property
     def separable(self) -> bool:
         return self.covariance.separable
+
+    @property
+    def unit_free(self) -> bool:
+        return self.covariance.unit_free
 
 
 def _filled(owner: AbstractCovariance, value: Array | None) -> Array:

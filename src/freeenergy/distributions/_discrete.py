@@ -16,6 +16,7 @@ from .._core import (
     Binary,
     Categories,
     Counts,
+    check_size,
     parameter,
     positive,
     simplex,
@@ -23,6 +24,9 @@ from .._core import (
     unit_interval,
 )
 from ._base import AbstractFactorised, AbstractJoint, AbstractRate, check_support
+
+# rows of which the indicators of all labels are held at once
+_TOGETHER = 160
 
 
 def inside_unit(probability: Array) -> Array:
@@ -170,6 +174,11 @@ class Categorical(AbstractFactorised):
     def prototype(cls, x: np.ndarray) -> Categorical:
         check_support(cls, x)
         labels = int(np.nanmax(x)) + 1
+        check_size(
+            _TOGETHER * x.shape[1] * float(labels),
+            f"Categorical with the label {labels - 1} and {x.shape[1]} columns",
+            "Number the labels that occur 0, 1, 2, …",
+        )
         return cls(jnp.full((x.shape[1], max(labels, 2)), 1 / max(labels, 2)))
 
     def statistics(self, x: Array) -> Array:

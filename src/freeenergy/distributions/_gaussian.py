@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from .._core import LOG_2PI, AbstractSpace, Reals, cholesky, log_det_cholesky, parameter
-from ._base import AbstractExponentialFamily, AbstractShaped, check_support
+from .._core import LOG_2PI, ROOM, AbstractSpace, Reals, cholesky, log_det_cholesky, parameter
+from ._base import AbstractExponentialFamily, AbstractRay, AbstractShaped, check_support
 from ._covariance import (
     AbstractCovariance,
     Full,
@@ -20,7 +20,7 @@ from ._covariance import (
 )
 
 
-class Gaussian(AbstractExponentialFamily, AbstractShaped):
+class Gaussian(AbstractExponentialFamily, AbstractRay, AbstractShaped):
     """N(x; μ, Σ) = exp(−½ (x−μ)ᵀΣ⁻¹(x−μ)) / √|2πΣ|.
 
     The covariance is an object, so that one class serves every structure.  Missing entries are
@@ -105,9 +105,26 @@ class Gaussian(AbstractExponentialFamily, AbstractShaped):
                 jnp.where(observed, residual**2 / variance + jnp.log(variance) + LOG_2PI, 0)
             )
         factor = cholesky(observed_block(self.covariance.matrix(), observed))[0]
-        scaled = jax.scipy.linalg.solve_triangular(factor, residual, lower=True)
+        scaled = ROOM * jax.scipy.linalg.solve_triangular(factor, residual / ROOM, lower=True)
         constant = jnp.sum(observed.astype(x.dtype)) * LOG_2PI
         return -0.5 * (jnp.vdot(scaled, scaled) + log_det_cholesky(factor) + constant)
+
+    def along_ray(self, x: Array) -> Array:
+        observed = ~jnp.isnan(x)
+        factor = cholesky(observed_block(self.covariance.matrix(), observed))[0]
+
+        def whiten(v: Array) -> Array:
+            return jax.scipy.linalg.solve_triangular(factor, jnp.where(observed, v, 0), lower=True)
+
+        direction, mean = whiten(x), whiten(self.mean)
+        constant = jnp.sum(observed.astype(x.dtype)) * LOG_2PI + log_det_cholesky(factor)
+        return jnp.stack(
+            [
+                -0.5 * (jnp.vdot(mean, mean) + constant),
+                jnp.vdot(direction, mean),
+                -0.5 * jnp.vdot(direction, direction),
+            ]
+        )
 
     def _conditional(self, x: Array) -> tuple[Array, Array, Array]:
         """Mean and covariance of the event given its observed entries (zero rows where observed)."""

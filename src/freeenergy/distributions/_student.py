@@ -10,6 +10,7 @@ from jax import Array
 from jax.scipy.special import gammaln
 
 from .._core import (
+    ROOM,
     AbstractSpace,
     Reals,
     cholesky,
@@ -22,6 +23,9 @@ from .._core import (
 from ._base import AbstractDistribution, AbstractPartial
 from ._covariance import Full
 from ._gaussian import Gaussian, observed_block
+
+# of longer vectors the squares might overflow
+_FAR = 2.0**40
 
 
 class MultivariateT(AbstractDistribution, AbstractPartial):
@@ -47,28 +51,38 @@ class MultivariateT(AbstractDistribution, AbstractPartial):
     scale: Array = parameter(positive_definite)
     df: Array = parameter(positive)
 
-    def log_density(self, length: Array, log_det: Array, dim: Array | int) -> Array:
-        """log p from the squared Mahalanobis length of `dim` entries."""
+    def _density(self, scaled: Array, log_det: Array, dim: Array | int) -> Array:
+        """log p from L⁻¹(x − m), in units of `ROOM`, of `dim` entries."""
         half = (self.df + dim) / 2
         constant = gammaln(half) - gammaln(self.df / 2) - 0.5 * (dim * jnp.log(jnp.pi * self.df) + log_det)
-        return constant - half * jnp.log1p(length / self.df)
+        # far out log(1 + t²/ν) is 2 log t − log ν, whose t need not be squared
+        longest = jax.lax.stop_gradient(jnp.max(jnp.abs(scaled)))
+        far = longest > _FAR / ROOM
+        size = jnp.where(far, longest, 1 / ROOM)
+        ratio = jnp.sum((scaled / size) ** 2) / self.df
+        tail = jnp.where(
+            far,
+            2 * (jnp.log(size) + jnp.log(ROOM)) + jnp.log(jnp.where(far, ratio, 1)),
+            jnp.log1p(jnp.where(far, 0, ratio)),
+        )
+        return constant - half * tail
 
-    def _length(self, x: Array) -> tuple[Array, Array, Array]:
-        """Squared Mahalanobis length of the observed entries, their log |S| and their number."""
+    def _whitened(self, x: Array) -> tuple[Array, Array, Array]:
+        """L⁻¹(x − m) of the observed entries, in units of `ROOM`, their log |S| and their number."""
         observed = ~jnp.isnan(x)
         factor = cholesky(observed_block(self.scale, observed))[0]
         residual = jnp.where(observed, x - self.loc, 0)
-        scaled = jax.scipy.linalg.solve_triangular(factor, residual, lower=True)
-        return jnp.vdot(scaled, scaled), log_det_cholesky(factor), jnp.sum(observed.astype(x.dtype))
+        scaled = jax.scipy.linalg.solve_triangular(factor, residual / ROOM, lower=True)
+        return scaled, log_det_cholesky(factor), jnp.sum(observed.astype(x.dtype))
 
     def log_prob(self, x: Array) -> Array:
-        return self.log_density(*self._length(x))
+        return self._density(*self._whitened(x))
 
     def log_prob_complete(self, x: Array) -> Array:
         """`log_prob` for an event without NaN, by one factorisation that all rows share."""
         factor = cholesky(self.scale)[0]
-        scaled = jax.scipy.linalg.solve_triangular(factor, x - self.loc, lower=True)
-        return self.log_density(jnp.vdot(scaled, scaled), log_det_cholesky(factor), len(x))
+        scaled = jax.scipy.linalg.solve_triangular(factor, (x - self.loc) / ROOM, lower=True)
+        return self._density(scaled, log_det_cholesky(factor), len(x))
 
     def _normal(self) -> Gaussian:
         return Gaussian(self.loc, Full(self.scale))
@@ -82,7 +96,8 @@ class MultivariateT(AbstractDistribution, AbstractPartial):
 
     def complete_sample(self, x: Array, *, key: Array) -> Array:
         width_key, normal_key = jax.random.split(key)
-        length, _, dim = self._length(x)
+        scaled, _, dim = self._whitened(x)
+        length = jnp.sum((ROOM * scaled) ** 2)
         chi = 2 * jax.random.gamma(width_key, (self.df + dim) / 2)
         mean = self._normal().complete_mean(x)
         draw = self._normal().complete_sample(x, key=normal_key)

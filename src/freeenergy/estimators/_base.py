@@ -35,10 +35,12 @@ from ..learning import EM, fit
 from ..learning._fit import check_sums_rows
 from ._chunks import Chunks
 from ._rows import Rows, Scaling, canonical_rows, row_seeds
-from ._validation import check_observed, check_rows, check_weight, random_key
+from ._validation import check_numbers, check_observed, check_rows, check_weight, random_key
 
 # rows of a stream that are fitted first, in memory
 _SAMPLE = 65_536
+# rescaled numbers below this have products that do not overflow, whatever they are multiplied with
+_FAR = 1e100
 
 
 class Shell(BaseEstimator, metaclass=abc.ABCMeta):
@@ -109,6 +111,12 @@ def best_of(results: list[Fit]) -> Fit:
     return dataclasses.replace(best, interrupted=True, reason=last.reason) if last.interrupted else best
 
 
+def checked(owner: Shell, evidence: Evidence) -> Evidence:
+    """`evidence`, refused where it is not a number, or an infinite density."""
+    check_numbers(owner, "evidence", np.where(np.isposinf(evidence.nats), np.nan, evidence.nats))
+    return evidence
+
+
 class AbstractDensity(DensityMixin, Shell):
     """A fitted density: `fit`, `evidence`, `score_samples`, `score`, `sample`, `impute`.
 
@@ -148,6 +156,9 @@ class AbstractDensity(DensityMixin, Shell):
     def _fill_sample(self, z: np.ndarray, *, key: Array) -> np.ndarray:
         """Rescaled rows with NaN replaced by conditional draws."""
 
+    def _check_size(self, rows: int, columns: int) -> None:
+        """Refuses what would not fit in memory, before it is built."""
+
     def _scaling(self, X: np.ndarray, weight: np.ndarray | None) -> Scaling:
         return Scaling.standardise(X, weight)
 
@@ -182,6 +193,7 @@ class AbstractDensity(DensityMixin, Shell):
         passed, X = X, check_rows(self, X, reset=True)
         weight = check_weight(X, sample_weight)
         check_observed(X, getattr(self, "feature_names_in_", None), weight=weight)
+        self._check_size(*X.shape)
         extra = None if known is None else known(X)
         X = self._prepare(X)
         self.scaling_ = self._scaling(X, weight)
@@ -211,7 +223,7 @@ class AbstractDensity(DensityMixin, Shell):
             raise ValueError(f"{name}.fit takes neither weights nor labels with Chunks.")
         learner = EM(tol=self.tol) if self.learner is None else self.learner
         check_sums_rows(learner)
-        check_rows(self, chunks[0], reset=True)
+        self._check_size(*check_rows(self, chunks[0], reset=True).shape)
         key = random_key(self.random_state)
         seed = int(jax.random.bits(key, dtype="uint32"))
         survey = chunks.survey(lambda part: check_rows(self, part, reset=False), sample=_SAMPLE, seed=seed)
@@ -245,7 +257,7 @@ class AbstractDensity(DensityMixin, Shell):
         passed, X = X, self._validated(X)
         with self._cells_of(passed, X):
             inner = self._evidence(self.scaling_.apply(X), row_seeds(X, self.scaling_))
-        return dataclasses.replace(inner, nats=inner.nats + self.scaling_.log_det(X))
+        return checked(self, dataclasses.replace(inner, nats=inner.nats + self.scaling_.log_det(X)))
 
     def score_samples(self, X: Any) -> np.ndarray:
         """log p(x) of each row, in nats."""
@@ -268,7 +280,7 @@ class AbstractDensity(DensityMixin, Shell):
         X = np.tile(self._validated(given), (int(n), 1))
         with self._cells_of(given, X):
             drawn = self.scaling_.invert(self._fill_sample(self.scaling_.apply(X), key=key))
-        filled = np.where(np.isnan(X), drawn, X)
+        filled = check_numbers(self, "sample", np.where(np.isnan(X), drawn, X))
         return filled if n == 1 else filled.reshape(int(n), -1, X.shape[1])
 
     def impute(self, X: Any) -> np.ndarray:
@@ -281,7 +293,7 @@ class AbstractDensity(DensityMixin, Shell):
             with self._cells_of(passed, X):
                 filled = self.scaling_.invert(self._fill_mean(z, row_seeds(rows, self.scaling_)))
             X[holes] = np.where(np.isnan(rows), filled, rows)
-        return X
+        return check_numbers(self, "impute", X)
 
 
 def log_prob_of(row: Array, model: Any) -> Array:
@@ -311,15 +323,19 @@ def key_data(key: Array, n: int) -> np.ndarray:
 
 
 def by_completeness(z: np.ndarray, model: Any, complete: Any, incomplete: Any) -> np.ndarray:
-    """`complete(row, model)` for rows without NaN, `incomplete(row, model)` for the others."""
-    holes = np.isnan(z).any(axis=1)
-    if not holes.any():
+    """`complete(row, model)` for rows without NaN, `incomplete(row, model)` for the others.
+
+    Rows of which the products overflow are left to `incomplete`, too, since `complete` sums products.
+    """
+    with np.errstate(invalid="ignore"):
+        special = ~(np.abs(z).max(axis=1) < _FAR)
+    if not special.any():
         return map_rows(complete, z, model)
-    some = map_rows(incomplete, z[holes], model, block=256)
+    some = map_rows(incomplete, z[special], model, block=256)
     out = np.empty((len(z), *some.shape[1:]))
-    out[holes] = some
-    if not holes.all():
-        out[~holes] = map_rows(complete, z[~holes], model)
+    out[special] = some
+    if not special.all():
+        out[~special] = map_rows(complete, z[~special], model)
     return out
 
 

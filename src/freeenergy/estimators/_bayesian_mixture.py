@@ -20,7 +20,7 @@ from ._base import best_of
 from ._mixture import AbstractMixture
 from ._rows import Rows, Scaling
 from ._starts import AbstractStart, start_model
-from ._validation import check_instance, check_int, check_real
+from ._validation import check_covariances, check_instance, check_int, check_real
 
 
 @eqx.filter_jit
@@ -103,6 +103,10 @@ class BayesianMixture(AbstractMixture):
         check_real(self, "tol")
         check_instance(self, "learner", AbstractAlgorithm, optional=True)
         check_instance(self, "init", AbstractStart, np.ndarray, optional=True)
+
+    def _check_size(self, rows: int, columns: int) -> None:
+        structure = Full() if self.covariance is None else self.covariance
+        check_covariances(self, structure, rows, columns, self.n_components)
 
     def _distances(self, rows: Rows) -> Scaling:
         # the rows are standardised already

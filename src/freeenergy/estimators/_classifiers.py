@@ -12,7 +12,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from scipy.special import log_softmax
 from sklearn.base import ClassifierMixin
 from sklearn.preprocessing import LabelEncoder
 from sklearn.utils.multiclass import check_classification_targets
@@ -41,8 +40,10 @@ from ._rows import Rows, Scaling, canonical_rows
 from ._support import discrete_columns
 from ._validation import (
     bad_cells_named,
+    check_covariances,
     check_instance,
     check_int,
+    check_numbers,
     check_observed,
     check_real,
     check_weight,
@@ -71,12 +72,12 @@ def _start(
     return jnp.full(classes, 1 / classes), members
 
 
-def _log_joint(row: Array, model: MixtureModel) -> Array:
-    return model.log_joint(row)
+def _log_posterior(row: Array, model: MixtureModel) -> Array:
+    return model.log_posterior(row)
 
 
-def _log_joint_complete(row: Array, model: MixtureModel) -> Array:
-    return model.log_joint_complete(row)
+def _log_posterior_complete(row: Array, model: MixtureModel) -> Array:
+    return jax.nn.log_softmax(model.log_joint_complete(row))
 
 
 class AbstractGenerativeClassifier(ClassifierMixin, AbstractExactDensity):
@@ -116,7 +117,8 @@ class AbstractGenerativeClassifier(ClassifierMixin, AbstractExactDensity):
         self.classes_: np.ndarray = np.asarray(encoder.classes_)
         weight = check_weight(X, sample_weight)
         check_observed(X, getattr(self, "feature_names_in_", None), weight=weight)
-        whole = Scaling.standardise(X, weight)
+        self._check_size(*X.shape)
+        whole = self._scaling(X, weight)
         with cells_of(passed, X, getattr(self, "feature_names_in_", None)):
             plain = ~_gaussian_columns(self._prototype(X), X.shape[1])
         # only the Gaussian is the same family in every unit
@@ -142,7 +144,8 @@ class AbstractGenerativeClassifier(ClassifierMixin, AbstractExactDensity):
         """log p(y | x) of each class; what is missing in x is integrated out."""
         X = self._validated(X)
         z = self.scaling_.apply(X)
-        return log_softmax(by_completeness(z, self.model_, _log_joint_complete, _log_joint), axis=1)
+        logs = by_completeness(z, self.model_, _log_posterior_complete, _log_posterior)
+        return check_numbers(self, "predict_log_proba", logs)
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """p(y | x) of each class; what is missing in x is integrated out."""
@@ -309,6 +312,12 @@ class DiscriminantAnalysis(AbstractGenerativeClassifier):
                 "The 'component_prior' parameter of DiscriminantAnalysis must be None where the classes "
                 f"share a covariance. Got {self.component_prior!r} instead."
             )
+
+    def _scaling(self, X: np.ndarray, weight: np.ndarray | None) -> Scaling:
+        return Scaling.standardise(X, weight, common=not self._structure().unit_free)
+
+    def _check_size(self, rows: int, columns: int) -> None:
+        check_covariances(self, self._structure(), rows, columns, len(self.classes_))
 
     def _prototype(self, X: np.ndarray) -> AbstractExponentialFamily:
         return Gaussian(jnp.zeros(X.shape[1]), self._structure())

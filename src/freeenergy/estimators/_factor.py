@@ -12,14 +12,14 @@ from jax import Array
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from .._core import AbstractAlgorithm, Data, Fit, map_rows, parameter_count
+from .._core import AbstractAlgorithm, Data, Fit, check_size, map_rows, parameter_count
 from ..distributions import AbstractCovariance, Diagonal, Spherical
 from ..learning import EM, fit
 from ..models import LinearGaussian, ppca_closed_form
 from ._base import AbstractExactDensity, final_objective
 from ._rotation import AbstractRotation, Rotated
 from ._rows import Rows, Scaling
-from ._validation import check_instance, check_int, check_real
+from ._validation import check_instance, check_int, check_numbers, check_real
 
 
 def posterior_mean(row: Array, model: LinearGaussian) -> Array:
@@ -78,6 +78,14 @@ class AbstractFactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Abs
         check_real(self, "tol")
         check_instance(self, "learner", AbstractAlgorithm, optional=True)
 
+    def _check_size(self, rows: int, columns: int) -> None:
+        # the covariance, its eigenvectors, and their copies on the way
+        check_size(
+            4 * columns**2,
+            f"{type(self).__name__} of {columns:,} columns",
+            "Use PCA to reduce them first.",
+        )
+
     def _fit_rows(self, rows: Rows, *, key: Array) -> Fit:
         incomplete = bool(np.isnan(rows.x).any())
         data = Data.of(rows.x, rows.weight) if incomplete else _compressed(rows)
@@ -119,7 +127,7 @@ class AbstractFactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Abs
     def transform(self, X: Any) -> np.ndarray:
         """E[z | x], the posterior mean of the factors."""
         z = self.scaling_.apply(self._validated(X))
-        return map_rows(posterior_mean, z, self.model_, block=256)
+        return check_numbers(self, "transform", map_rows(posterior_mean, z, self.model_, block=256))
 
     @property
     def mean_(self) -> np.ndarray:

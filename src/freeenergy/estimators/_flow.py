@@ -31,7 +31,7 @@ from ._importance import importance_bound
 from ._mixture import GaussianMixture
 from ._networks import adam, cast, seeded, split_rows
 from ._rows import Rows
-from ._validation import check_instance, check_int, check_real
+from ._validation import check_instance, check_int, check_numbers, check_real
 
 _IMPORTANCE_SAMPLES = 1000
 _TRAINING_SAMPLES = 8
@@ -144,7 +144,8 @@ class AbstractFlowDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Abs
 
     def transform(self, X: Any) -> np.ndarray:
         """The noise z that makes each row; missing entries are first imputed."""
-        return map_rows(_to_latent, self.scaling_.apply(self.impute(X)), self.model_, block=1024)
+        noise = map_rows(_to_latent, self.scaling_.apply(self.impute(X)), self.model_, block=1024)
+        return check_numbers(self, "transform", noise)
 
     @property
     def _n_features_out(self) -> int:

@@ -15,8 +15,8 @@ from ..distributions import AbstractConjugatePrior, AbstractCovariance, Full, Ga
 from ..learning import EM, ClosedForm, fit
 from ..models import Density
 from ._base import AbstractExactDensity
-from ._rows import Rows
-from ._validation import check_instance, check_int, check_real
+from ._rows import Rows, Scaling
+from ._validation import check_covariances, check_instance, check_int, check_real
 
 
 @eqx.filter_jit
@@ -35,7 +35,7 @@ class GaussianDensity(AbstractExactDensity):
     Complete rows are fitted in closed form, incomplete ones by EM; missing entries are integrated out.
 
     Args:
-        covariance: `Full()`, `Diagonal()`, `Spherical()` or `LowRank(rank=…)`.
+        covariance: `Full()`, `Diagonal()`, `Spherical()` (in the units of the data) or `LowRank(rank=…)`.
         prior: a conjugate prior, in units of the standardised columns, makes the fit MAP.
         max_iter, tol: for EM with incomplete rows.
         learner: replaces closed form and EM.
@@ -76,10 +76,19 @@ class GaussianDensity(AbstractExactDensity):
         check_real(self, "tol")
         check_instance(self, "learner", AbstractAlgorithm, optional=True)
 
+    def _structure(self) -> AbstractCovariance:
+        return Full() if self.covariance is None else self.covariance
+
+    def _scaling(self, X: np.ndarray, weight: np.ndarray | None) -> Scaling:
+        return Scaling.standardise(X, weight, common=not self._structure().unit_free)
+
+    def _check_size(self, rows: int, columns: int) -> None:
+        check_covariances(self, self._structure(), rows, columns)
+
     def _fit_rows(self, rows: Rows, *, key: Array) -> Fit:
         dim = rows.x.shape[1]
         data = Data.of(rows.x, rows.weight)
-        family = Gaussian(jnp.zeros(dim), Full() if self.covariance is None else self.covariance)
+        family = Gaussian(jnp.zeros(dim), self._structure())
         # rows are standardised: what is missing starts at the mean, zero
         start = Density(_start(family, data), self.prior)
         # low rank has no closed form

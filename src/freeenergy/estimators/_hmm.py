@@ -195,8 +195,10 @@ class HMM(AbstractSequenceDensity):
 
     def _scaling(self, X: np.ndarray, weight: np.ndarray) -> Scaling:
         # only the Gaussian is the same family in every unit
-        gaussian = self.family is Gaussian or isinstance(self.family, Gaussian | RegressionEmissions)
-        return Scaling.standardise(X, weight) if gaussian else Scaling.identity(X.shape[1])
+        if not (self.family is Gaussian or isinstance(self.family, Gaussian | RegressionEmissions)):
+            return Scaling.identity(X.shape[1])
+        covariance = self.family.covariance if isinstance(self.family, Gaussian) else None
+        return Scaling.standardise(X, weight, common=covariance is not None and not covariance.unit_free)
 
     def _discrete_columns(self, n_features: int) -> np.ndarray:
         return discrete_columns(self.family, n_features)

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from .._core import AbstractAlgorithm, Data, Fit, map_rows
+from .._core import AbstractAlgorithm, Data, Fit, check_size, map_rows
 from ..distributions import AbstractLocationScale, Full, Gaussian, HyperbolicSecant, StudentT
 from ..learning import RelativeNewton, fit
 from ..models import Mixture as MixtureModel
@@ -95,6 +95,9 @@ class ICA(AbstractFlowDensity):
                 f"Got {size[0] if size else 0} instead."
             )
         return spread_sources(self.source, dim)
+
+    def _check_size(self, rows: int, columns: int) -> None:
+        check_size(4 * columns**2, f"ICA of {columns:,} columns", "Use PCA to reduce them first.")
 
     def _fit_rows(self, rows: Rows, *, key: Array) -> Fit:
         fill_key, turn_key, fit_key = jax.random.split(key, 3)

@@ -23,6 +23,7 @@ from ._starts import AbstractStart, PlusPlus
 from ._validation import (
     check_instance,
     check_int,
+    check_numbers,
     check_observed,
     check_real,
     check_rows,
@@ -35,8 +36,12 @@ _MANY_ROWS = 32_768
 _FAR = 1e-2
 
 
-def _energies(row: Array, model: Clusters) -> Array:
-    return model.energies(row)
+def _distances(row: Array, model: Clusters) -> Array:
+    """The distance to each centroid; the squares of the parts of the largest gap do not overflow."""
+    gap = jnp.where(jnp.isnan(row)[None, :], 0, row[None, :] - model.centroids)
+    size = jnp.max(jnp.abs(gap))
+    size = jnp.where(size > 0, size, 1)
+    return size * jnp.sqrt(jnp.sum((gap / size) ** 2, axis=1))
 
 
 def _nearest(row: Array, model: Clusters, incomplete: bool) -> tuple[Array, Array]:
@@ -217,7 +222,8 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Sh
     def transform(self, X: Any) -> np.ndarray:
         """The distance of each row to each centre."""
         z = self.scaling_.apply(self._validated(X))
-        return np.sqrt(map_rows(_energies, z, self.model_)) * self.scaling_.scale[0]
+        distances = map_rows(_distances, z, self.model_) * self.scaling_.scale[0]
+        return check_numbers(self, "transform", distances)
 
     def score(self, X: Any, y: Any = None) -> float:
         """Minus the inertia of `X`."""

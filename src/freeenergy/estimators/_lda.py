@@ -19,7 +19,7 @@ from ..inference import ImportanceEstimate
 from ..learning import EM, AllRows, CollapsedGibbs, fit
 from ..models import LatentDirichletAllocation as LatentDirichletAllocationModel
 from ..models._lda import Document
-from ._base import Shell, key_data, retold
+from ._base import Shell, checked, key_data, retold
 from ._documents import (
     Corpus,
     LengthLaw,
@@ -38,6 +38,7 @@ from ._importance import bound_of, complete_mean, complete_sample, importance_ev
 from ._validation import (
     check_instance,
     check_int,
+    check_numbers,
     check_real,
     check_weight,
     random_key,
@@ -310,7 +311,7 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
     def transform(self, X: Any) -> np.ndarray:
         """The expected shares of the topics in each document."""
         gamma = _over_documents(_concentration, self._validated(X), self.model_)
-        return gamma / gamma.sum(axis=1, keepdims=True)
+        return check_numbers(self, "transform", gamma / gamma.sum(axis=1, keepdims=True))
 
     def evidence(self, X: Any) -> Evidence:
         """A lower bound on log p(counts) of each document, missing counts summed out."""
@@ -319,12 +320,12 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         rest = _log_rest(X, self.length_law_)
         if samples is None:
             nats = _over_documents(_bound, X, self.model_)
-            return Evidence(nats + rest, np.zeros(len(nats)), Kind.LOWER)
+            return checked(self, Evidence(nats + rest, np.zeros(len(nats)), Kind.LOWER))
         found = _over_documents(
             _importance, X, self.model_, self.seed_, each=document_seeds(X), samples=samples
         )
         bound = bound_of(found, np.ones(len(rest), bool))
-        return dataclasses.replace(bound, nats=bound.nats + rest)
+        return checked(self, dataclasses.replace(bound, nats=bound.nats + rest))
 
     def left_to_right(self, X: Any, n_particles: int = 20, random_state: Any = None) -> Evidence:
         """log p(counts) of each document by sampling: closer than `evidence`, and slower.

@@ -9,7 +9,7 @@ import numpy as np
 from jax import Array
 
 from .. import models
-from .._core import Data, Fit
+from .._core import Data, Fit, check_size
 from ..distributions import Categorical, DirichletPrior
 from ..learning import EM, fit
 from ..models import Series
@@ -90,6 +90,12 @@ class MarkovChain(AbstractSequenceDensity):
         rows = sequences.rows
         if np.nanmin(rows) < 0:
             raise ValueError("Negative values in data passed to MarkovChain. Symbols are 0, 1, 2, ….")
+        columns, symbols = rows.shape[1], self.n_symbols or int(np.nanmax(rows)) + 1
+        check_size(
+            columns * float(symbols) ** 2,
+            f"MarkovChain with the transitions of {symbols} symbols in {columns} columns",
+            "Number the symbols that occur 0, 1, 2, …",
+        )
         columns, symbols = Categorical.prototype(rows).probabilities.shape
         if self.n_symbols is not None:
             if np.nanmax(rows) >= self.n_symbols:

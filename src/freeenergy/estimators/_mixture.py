@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import dataclasses
 from typing import Any, NamedTuple, Self
 
 import equinox as eqx
@@ -17,6 +18,7 @@ from ..distributions import (
     AbstractCovariance,
     AbstractExponentialFamily,
     AbstractShaped,
+    Diagonal,
     DirichletPrior,
     Full,
     Gaussian,
@@ -33,7 +35,14 @@ from ._information import standard_errors
 from ._rows import Rows, Scaling, canonical_rows
 from ._starts import LLOYD_STEPS, AbstractStart, PlusPlus, at_known, start_model
 from ._support import discrete_columns
-from ._validation import check_instance, check_int, check_real, check_weight
+from ._validation import (
+    check_covariances,
+    check_instance,
+    check_int,
+    check_numbers,
+    check_real,
+    check_weight,
+)
 
 # how often components that hold less than a row and a half are given something else to explain
 _REPAIRS = 3
@@ -114,7 +123,11 @@ def _structure(members: AbstractExponentialFamily) -> list[type]:
 
 
 def _scaled(covariance: AbstractCovariance, factor: Array) -> AbstractCovariance:
-    """A covariance, or a stack of them, in units of 1 / `factor`."""
+    """A covariance, or a stack of them, in units of 1 / `factor`: one and the same if not unit-free."""
+    inner = covariance.covariance if isinstance(covariance, Tied) else covariance
+    if isinstance(inner, Spherical) and inner.variance is not None:
+        scaled = dataclasses.replace(inner, variance=inner.variance * factor[0] ** 2)
+        return Tied(scaled) if isinstance(covariance, Tied) else scaled
     if isinstance(covariance, Tied):
         return covariance.scale(factor)
     arrays, static = eqx.partition(covariance, eqx.is_array)
@@ -241,7 +254,9 @@ class AbstractMixture(AbstractExactDensity):
                         rows, number * (1 + _REPAIRS) + attempt, f"start {number}, repair {attempt}"
                     ),
                 )
-                broken = np.asarray(result.model.weights) * rows.weight.sum() < _LEAST_ROWS
+                # weights that are shares of a whole still mean the rows
+                least = _LEAST_ROWS * min(1.0, rows.weight.mean())
+                broken = np.asarray(result.model.weights) * rows.weight.sum() < least
                 if rows.known is not None:
                     # few rows are all there is of it, if they are known to be of it
                     broken &= ~(rows.known > 0).any(axis=0)
@@ -270,11 +285,6 @@ class AbstractMixture(AbstractExactDensity):
             )
         if not isinstance(members, Gaussian):
             return model
-        if Spherical in found[2]:
-            raise ValueError(
-                f"The 'init' parameter of {type(self).__name__} must be no mixture of spherical Gaussians, "
-                "which are not spherical in other units: give centres, or use Diagonal()."
-            )
         shift, scale = jnp.asarray(self.scaling_.shift), jnp.asarray(self.scaling_.scale)
         rescaled = Gaussian(
             (members.mean - shift[None]) / scale[None], _scaled(members.covariance, 1 / scale)
@@ -335,7 +345,8 @@ class AbstractMixture(AbstractExactDensity):
         """p(component | row), the responsibilities."""
         X = self._validated(X)
         z = self.scaling_.apply(X)
-        return by_completeness(z, self.model_, _responsibilities_complete, _responsibilities)
+        shares = by_completeness(z, self.model_, _responsibilities_complete, _responsibilities)
+        return check_numbers(self, "predict_proba", shares)
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable component of each row."""
@@ -418,7 +429,17 @@ class Mixture(AbstractMixture):
 
     def _scaling(self, X: np.ndarray, weight: np.ndarray | None) -> Scaling:
         # only the Gaussian is the same family in every unit
-        return Scaling.standardise(X, weight) if self._is_gaussian() else Scaling.identity(X.shape[1])
+        if not self._is_gaussian():
+            return Scaling.identity(X.shape[1])
+        return Scaling.standardise(X, weight, common=not self._structure().unit_free)
+
+    def _structure(self) -> AbstractCovariance:
+        """The covariance of Gaussian members."""
+        return self.family.covariance if isinstance(self.family, Gaussian) else Full()
+
+    def _check_size(self, rows: int, columns: int) -> None:
+        structure = self._structure() if self._is_gaussian() else Diagonal()
+        check_covariances(self, structure, rows, columns, self.n_components)
 
     def _discrete_columns(self, n_features: int) -> np.ndarray:
         return discrete_columns(self.family, n_features)
@@ -452,8 +473,8 @@ class GaussianMixture(AbstractMixture):
     Args:
         n_components: how many Gaussians.
         covariance: `Full()`, `Diagonal()`, `Spherical()`, `LowRank(rank=…)`, or one of them in
-            `Tied(…)`, shared by all components.  Its `floor` bounds variances from below, in units of
-            the variance of the columns.
+            `Tied(…)`, shared by all components.  `Spherical()` means equal variances in the units of the
+            data.  Its `floor` bounds variances from below, in units of the variance of the columns.
         n_init: starts; the best end counts.
         init: a start such as `PlusPlus()` or `RandomRows()`, an array of centres, or a
             `freeenergy.models.Mixture` in the units of the data.
@@ -506,12 +527,21 @@ class GaussianMixture(AbstractMixture):
         super()._check_parameters()
         check_instance(self, "covariance", AbstractCovariance, optional=True)
 
+    def _structure(self) -> AbstractCovariance:
+        return Full() if self.covariance is None else self.covariance
+
+    def _scaling(self, X: np.ndarray, weight: np.ndarray | None) -> Scaling:
+        return Scaling.standardise(X, weight, common=not self._structure().unit_free)
+
+    def _check_size(self, rows: int, columns: int) -> None:
+        check_covariances(self, self._structure(), rows, columns, self.n_components)
+
     def _distances(self, rows: Rows) -> Scaling:
-        # the rows are standardised already
+        # the rows are rescaled already
         return Scaling.identity(rows.x.shape[1])
 
     def _prototype(self, rows: Rows) -> AbstractExponentialFamily:
-        return Gaussian(jnp.zeros(rows.x.shape[1]), Full() if self.covariance is None else self.covariance)
+        return Gaussian(jnp.zeros(rows.x.shape[1]), self._structure())
 
     def standard_errors(
         self, X: Any, sample_weight: Any = None, *, labels: Any = None

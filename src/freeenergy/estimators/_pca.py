@@ -17,7 +17,7 @@ from ..models import LinearGaussian, ppca_closed_form
 from ._base import Shell
 from ._factor import posterior_mean
 from ._rows import Rows, Scaling, canonical_rows
-from ._validation import check_int, check_observed, check_real, check_rows, check_weight
+from ._validation import check_int, check_numbers, check_observed, check_real, check_rows, check_weight
 
 # the variance that stands for none, in units of the variance of the data
 _NO_NOISE = 1e-9
@@ -141,12 +141,13 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Shell):
     def transform(self, X: Any) -> np.ndarray:
         """t, the place of each row in the plane: of its observed entries, where some are missing."""
         X = self._validated(X)
-        t = (X - self.mean_) @ self.components_.T
+        with np.errstate(over="ignore", invalid="ignore"):
+            t = (X - self.mean_) @ self.components_.T
         holes = np.isnan(X).any(axis=1)
         if holes.any():
             codes = map_rows(posterior_mean, self.scaling_.apply(X[holes]), self.model_, block=256)
             t[holes] = codes * np.sqrt(self.explained_variance_)
-        return t
+        return check_numbers(self, "transform", t)
 
     def inverse_transform(self, T: Any) -> np.ndarray:
         """The rows at places `T` in the plane."""

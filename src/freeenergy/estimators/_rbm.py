@@ -12,14 +12,14 @@ import numpy as np
 from jax import Array
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
-from .._core import AbstractAlgorithm, Data, Evidence, Fit, Kind, map_rows
+from .._core import AbstractAlgorithm, Data, Evidence, Fit, Kind, check_size, map_rows
 from ..inference import binary_state, run_chain
 from ..learning import AbstractNegativePhase, Contrastive, Gradient, PersistentChains, fit
 from ..models import BernoulliUnits, Harmonium
 from ._base import AbstractDensity, key_data
 from ._networks import adam, cast, seeded
 from ._rows import Rows, Scaling
-from ._validation import check_instance, check_int, check_real
+from ._validation import binary_rows, check_instance, check_int, check_real
 
 # up to this many units on the smaller side log Z and draws are exact
 _EXACT_UNITS = 14
@@ -86,7 +86,7 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AbstractDensity):
 
     Args:
         n_components: hidden units.
-        threshold: entries above it count as one, the others as zero.
+        threshold: entries above it count as one, the others as zero; None refuses all but zeros and ones.
         phase: where the negative phase comes from: `PersistentChains(…)` (the default),
             `GibbsFromData(k)` for CD-k, `LongChain(…)` or `ExactEnumeration(…)`.
         learning_rate, batch_size, max_iter: of Adam; an iteration is an epoch.
@@ -104,7 +104,7 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AbstractDensity):
         self,
         n_components: int = 64,
         *,
-        threshold: float = 0.5,
+        threshold: float | None = None,
         phase: AbstractNegativePhase | None = None,
         learning_rate: float = 0.005,
         batch_size: int = 64,
@@ -131,7 +131,7 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AbstractDensity):
 
     def _check_parameters(self) -> None:
         check_int(self, "n_components")
-        check_real(self, "threshold", -np.inf)
+        check_real(self, "threshold", -np.inf, optional=True)
         check_instance(self, "phase", AbstractNegativePhase, optional=True)
         check_real(self, "learning_rate", closed=False)
         check_int(self, "batch_size")
@@ -142,7 +142,15 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AbstractDensity):
         return np.ones(n_features, bool)
 
     def _prepare(self, X: np.ndarray) -> np.ndarray:
-        return np.where(np.isnan(X), np.nan, (self.threshold < X).astype(float))
+        return binary_rows(self, X, self.threshold)
+
+    def _check_size(self, rows: int, columns: int) -> None:
+        # with its gradient and the two moments of Adam
+        check_size(
+            4 * columns * self.n_components,
+            f"RBM of {columns:,} columns and {self.n_components:,} hidden units",
+            "Use fewer hidden units.",
+        )
 
     def _scaling(self, X: np.ndarray, weight: np.ndarray | None) -> Scaling:
         return Scaling.identity(X.shape[1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import NamedTuple
 
 import numpy as np
@@ -11,6 +12,10 @@ from .._core import has_nan, row_hashes
 _PART = 4096
 # squares between these are computed without regard to their size
 _SMALL_SQUARE, _LARGE_SQUARE = 1e-200, 1e200
+# scales between these have squares
+_SMALLEST_SCALE, _LARGEST_SCALE = 1e-153, 1e153
+# a spread of this part of the mean is little more than rounding
+_RESOLVED = 1e-13
 
 
 class Rows(NamedTuple):
@@ -74,7 +79,8 @@ def unit_free_hashes(X: np.ndarray, scaling: Scaling) -> np.ndarray:
     hashes = np.empty(len(X), np.uint64)
     for part in _parts(X):
         z = scaling.apply(X[part])
-        z *= 1024
+        with np.errstate(over="ignore"):
+            z *= 1024
         hashes[part] = row_hashes(np.rint(z, out=z))
     return hashes
 
@@ -124,6 +130,13 @@ def _moments(
     return offset, np.divide(squares, total, out=np.zeros_like(total), where=total > 0)
 
 
+def _refuse_scale(column: int, scale: float) -> None:
+    raise ValueError(
+        f"Column {column} of X has the scale {scale:g}, whose square is no 64-bit number: it has no "
+        f"variance. Scales are from {_SMALLEST_SCALE:g} to {_LARGEST_SCALE:g}; change its unit."
+    )
+
+
 class Scaling(NamedTuple):
     """The map z = (x − shift) / scale, column by column, on which fits work.
 
@@ -154,22 +167,42 @@ class Scaling(NamedTuple):
             # large gaps overflow when squared, small ones vanish
             high = np.fmax.reduce([np.fmax.reduce(x[part]) for part in _parts(x)])
             low = np.fmin.reduce([np.fmin.reduce(x[part]) for part in _parts(x)])
-            size = np.maximum(np.maximum(high - anchor, anchor - low), np.finfo(float).tiny)
+            with np.errstate(over="ignore"):
+                size = np.maximum(np.maximum(high - anchor, anchor - low), np.finfo(float).tiny)
+            if not np.isfinite(size).all():
+                _refuse_scale(int(np.argmax(size)), np.inf)
             offset, square = _moments(x, weight, observed, anchor, size)
         shift = anchor + offset * size
         spread = size * np.sqrt(square)
-        flat = spread <= 1e-13 * np.abs(shift)
+        flat = spread <= _RESOLVED * np.abs(shift)
+        for column in np.flatnonzero(flat & (spread > 0) & (not common)):
+            warnings.warn(
+                f"Column {column} of X varies by {spread[column]:g} about {shift[column]:g}, which 64-bit "
+                "numbers hardly tell from nothing: it is taken for constant. Subtract its mean first.",
+                stacklevel=2,
+            )
         magnitude = np.where(shift == 0, 1.0, np.abs(shift))
-        scale = np.where(flat | (spread <= np.finfo(float).tiny), magnitude, spread)
+        scale = np.where(flat | (spread == 0), magnitude, spread)
+        extreme = (scale < _SMALLEST_SCALE) | (scale > _LARGEST_SCALE)
+        if extreme.any():
+            _refuse_scale(int(np.argmax(extreme)), scale[np.argmax(extreme)])
         if common:
             varying = scale[~flat]
             scale = np.full_like(scale, np.sqrt(np.mean(varying**2)) if len(varying) else 1.0)
         return Scaling(shift, scale)
 
     def apply(self, x: np.ndarray) -> np.ndarray:
-        z = x - self.shift
-        z /= self.scale
-        return z
+        """z of each row; what would be beyond the largest float, of either sign, is there."""
+        try:
+            with np.errstate(over="raise"):
+                z = x - self.shift
+                z /= self.scale
+            return z
+        except FloatingPointError:
+            with np.errstate(over="ignore"):
+                z = (x / 2 - self.shift / 2) / (self.scale / 2)
+            largest = np.finfo(float).max
+            return np.clip(z, -largest, largest)
 
     def invert(self, z: np.ndarray) -> np.ndarray:
         return z * self.scale + self.shift

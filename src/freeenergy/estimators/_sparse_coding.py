@@ -18,7 +18,7 @@ from ._base import AbstractDensity, _complete_mean, _complete_sample, draw_rows,
 from ._importance import complete_mean, complete_sample, importance_bound, rows_at_once
 from ._rows import Rows
 from ._starts import RandomRows
-from ._validation import check_instance, check_int, check_real
+from ._validation import check_instance, check_int, check_numbers, check_real
 
 _START_PRECISION = 10.0
 
@@ -135,7 +135,8 @@ class SparseCoding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AbstractDe
 
     def transform(self, X: Any) -> np.ndarray:
         """The most probable sources of each row: the sparse code."""
-        return map_rows(_mode, self.scaling_.apply(self._validated(X)), self.model_, block=256)
+        codes = map_rows(_mode, self.scaling_.apply(self._validated(X)), self.model_, block=256)
+        return check_numbers(self, "transform", codes)
 
     @property
     def components_(self) -> np.ndarray:

@@ -20,7 +20,7 @@ from ._base import AbstractDensity, draw_rows, key_data
 from ._importance import complete_mean, complete_sample, importance_bound
 from ._networks import adam, cast, split_rows
 from ._rows import Rows, Scaling
-from ._validation import check_instance, check_int, check_real
+from ._validation import binary_rows, check_instance, check_int, check_numbers, check_real
 
 _COMPLETION_SAMPLES = 200
 
@@ -46,7 +46,8 @@ class VAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AbstractDensity):
         learning_rate, batch_size, max_iter: of Adam; an iteration is an epoch.
         validation_fraction, patience: rows held out, and epochs without improvement before stopping.
         importance_samples: draws for the evidence of a row.
-        threshold: with `BernoulliEmission`, entries above it count as one, the others as zero.
+        threshold: with `BernoulliEmission`, entries above it count as one, the others as zero; None
+            refuses all but zeros and ones.
         learner: replaces Adam on the free energy.
         random_state, verbose, checkpoint: as everywhere.
 
@@ -70,7 +71,7 @@ class VAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AbstractDensity):
         validation_fraction: float = 0.1,
         patience: int = 30,
         importance_samples: int = 500,
-        threshold: float = 0.5,
+        threshold: float | None = None,
         learner: AbstractAlgorithm | None = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -102,7 +103,7 @@ class VAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AbstractDensity):
         check_int(self, "importance_samples", 2)
         check_real(self, "learning_rate", closed=False)
         check_real(self, "validation_fraction", 0.0, 1.0)
-        check_real(self, "threshold", -np.inf)
+        check_real(self, "threshold", -np.inf, optional=True)
         check_instance(self, "learner", AbstractAlgorithm, optional=True)
         if self.emission not in (GaussianEmission, BernoulliEmission):
             raise ValueError(
@@ -117,9 +118,7 @@ class VAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AbstractDensity):
         return np.full(n_features, self._binary())
 
     def _prepare(self, X: np.ndarray) -> np.ndarray:
-        if not self._binary():
-            return X
-        return np.where(np.isnan(X), np.nan, (self.threshold < X).astype(float))
+        return binary_rows(self, X, self.threshold) if self._binary() else X
 
     def _scaling(self, X: np.ndarray, weight: np.ndarray | None) -> Scaling:
         return Scaling.identity(X.shape[1]) if self._binary() else Scaling.standardise(X, weight)
@@ -176,7 +175,8 @@ class VAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AbstractDensity):
 
     def transform(self, X: Any) -> np.ndarray:
         """The mean of q(z | x)."""
-        return map_rows(_code, self.scaling_.apply(self._validated(X)), self.model_)
+        codes = map_rows(_code, self.scaling_.apply(self._validated(X)), self.model_)
+        return check_numbers(self, "transform", codes)
 
     @property
     def _n_features_out(self) -> int:

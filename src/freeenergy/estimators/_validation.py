@@ -14,7 +14,13 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, _get_feature_names, validate_data
 
-from .._core import CellError, has_nan, programs
+from .._core import CellError, check_size, has_nan, programs
+from ..distributions import AbstractCovariance, Tied
+
+# of the largest weight
+_MOST_EXPONENT = 100
+# rows of which the statistics are held at once
+_TOGETHER = 160
 
 
 def _refuse(owner: BaseEstimator, name: str, expected: str, value: Any) -> None:
@@ -71,7 +77,8 @@ def check_rows(owner: BaseEstimator, X: Any, *, reset: bool) -> np.ndarray:
     """`X` as a float array; NaN is allowed and means not observed, infinity is refused."""
     programs.check_process()
     options = {"dtype": np.float64, "ensure_all_finite": "allow-nan", "order": "C"}
-    with bad_cells_named(X):
+    # scikit-learn looks for infinity by a sum, which may overflow without any
+    with bad_cells_named(X), np.errstate(over="ignore", invalid="ignore"):
         return np.asarray(validate_data(owner, X, reset=reset, **options))
 
 
@@ -124,10 +131,17 @@ def _is_text(entry: Any) -> bool:
 
 
 def check_weight(X: np.ndarray, sample_weight: Any) -> np.ndarray | None:
-    """Weights as a float array, or None when every row counts once."""
+    """Weights as a float array, or None when every row counts once.
+
+    Beyond 2¹⁰⁰ (or below 2⁻¹⁰⁰) only the ratios of weights are kept: sums of so many rows, or of so small a
+    part of one, would overflow (or vanish), and no prior is felt any more (or nothing else is).
+    """
     if sample_weight is None:
         return None
-    return _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    exponent = int(np.frexp(weight.max())[1])
+    most = min(max(exponent, -_MOST_EXPONENT), _MOST_EXPONENT)
+    return weight if most == exponent else np.ldexp(weight, most - exponent)
 
 
 def check_observed(X: np.ndarray, feature_names: Any = None, *, weight: np.ndarray | None = None) -> None:
@@ -144,3 +158,45 @@ def refuse_columns(empty: np.ndarray, feature_names: Any = None) -> None:
         column = int(np.flatnonzero(empty)[0])
         name = repr(str(feature_names[column])) if feature_names is not None else str(column)
         raise ValueError(f"Column {name} of X has no observed value. Drop it before fitting.")
+
+
+def check_numbers(owner: BaseEstimator, method: str, values: np.ndarray) -> np.ndarray:
+    """`values`, a row or number for each row of X, refused where there is NaN among them."""
+    if has_nan(values):
+        row = int(np.argwhere(np.isnan(values))[0][0])
+        raise ValueError(
+            f"{type(owner).__name__}.{method} has no answer for row {row} of X: the numbers overflow. The "
+            "row is too far from those of the fit, or the fit itself failed. Check its entries and units."
+        )
+    return values
+
+
+def check_covariances(
+    owner: BaseEstimator, structure: AbstractCovariance, rows: int, columns: int, components: int = 1
+) -> None:
+    """Refuses covariances, and the second moments of a block of rows, that take too much memory."""
+    numbers = columns if structure.separable else columns**2
+    matrices = 1 if isinstance(structure, Tied) else components
+    together = min(rows, _TOGETHER)
+    advice = (
+        "Use fewer components." if structure.separable else "Use Diagonal(), FactorAnalysis or PCA first."
+    )
+    check_size(
+        numbers * (matrices + together / 2) + components * (columns + together),
+        f"{type(owner).__name__} with {components:,} x {type(structure).__name__}() of {columns:,} columns",
+        advice,
+    )
+
+
+def binary_rows(owner: BaseEstimator, X: np.ndarray, threshold: float | None) -> np.ndarray:
+    """Zeros, ones and NaN: entries above the threshold are one; without one, `X` has to be so already."""
+    if threshold is not None:
+        return np.where(np.isnan(X), np.nan, (threshold < X).astype(float))
+    wrong = ~np.isnan(X) & (X != 0) & (X != 1)
+    if wrong.any():
+        row, column = (int(i) for i in np.argwhere(wrong)[0])
+        raise ValueError(
+            f"{type(owner).__name__} needs entries 0 or 1. Got {X[row, column]:g} in row {row}, column "
+            f"{column}. Give a 'threshold' above which entries count as one."
+        )
+    return X

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from .._core import log_mean_exp
+from .._core import boltzmann, log_mean_exp
 
 
 class ImportanceEstimate(NamedTuple):
@@ -34,8 +34,8 @@ def effective_sample_size(log_weights: Array) -> Array:
     >>> effective_sample_size(jnp.log(jnp.array([1.0, 1.0, 2.0]))).round(4).item()
     2.6667
     """
-    normalised = jax.nn.softmax(log_weights)
-    return 1 / jnp.sum(normalised**2)
+    # (if all weights are zero, they are equal)
+    return 1 / jnp.sum(boltzmann(-log_weights)[1] ** 2)
 
 
 def importance_estimate(log_weights: Array) -> ImportanceEstimate:

@@ -184,7 +184,9 @@ def importance_draws(
 
     def draw(k: Array) -> tuple[Array, Array]:
         z = q.sample(key=k)
-        return z, -model.energy(x, z) - q.log_prob(z)
+        energy = model.energy(x, z)
+        # an impossible event has no weight, also where q is too small for a number
+        return z, jnp.where(jnp.isposinf(energy), -jnp.inf, -energy - q.log_prob(z))
 
     return jax.vmap(draw)(jax.random.split(key, samples))
 

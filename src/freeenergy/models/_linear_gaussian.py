@@ -11,7 +11,7 @@ from jax import Array
 from jax.scipy.linalg import cho_solve
 from jax.scipy.special import xlogy
 
-from .._core import LOG_2PI, in_blocks, log_det_cholesky, parameter, symmetrise
+from .._core import LOG_2PI, ROOM, in_blocks, log_det_cholesky, parameter, symmetrise
 from ..distributions import (
     AbstractCovariance,
     AbstractDistribution,
@@ -94,7 +94,8 @@ class LinearGaussian(
         residual = jnp.where(observed, x - self.mean, 0)
         projected = precision[:, None] * self.loading
         factor = jnp.linalg.cholesky(jnp.eye(self.latent_dim, dtype=x.dtype) + self.loading.T @ projected)
-        return cho_solve((factor, True), projected.T @ residual), factor, residual, precision
+        code = ROOM * cho_solve((factor, True), projected.T @ (residual / ROOM))
+        return code, factor, residual, precision
 
     def energy(self, x: Array, z: Array) -> Array:
         """e(x, z) = −log p(x, z)."""
@@ -114,7 +115,7 @@ class LinearGaussian(
         observed = precision > 0
         log_noise = -jnp.sum(jnp.where(observed, jnp.log(jnp.where(observed, precision, 1)), 0))
         # ½ rᵀ(WWᵀ + Ψ)⁻¹r is the least energy over z, so it is had without cancellation
-        left = residual - self.loading @ code
+        left = jnp.where(observed, residual - self.loading @ code, 0)
         length = jnp.sum(precision * left**2) + jnp.vdot(code, code)
         constant = jnp.sum(observed.astype(x.dtype)) * LOG_2PI
         return -0.5 * (length + log_noise + log_det_cholesky(factor) + constant)

@@ -15,6 +15,7 @@ from ..distributions import (
     AbstractConjugatePrior,
     AbstractDistribution,
     AbstractExponentialFamily,
+    AbstractRay,
     DirichletPrior,
     component_axes,
     stack_size,
@@ -132,7 +133,28 @@ class Mixture(
 
     def posterior(self, x: Array) -> Finite:
         """p(z | x), the responsibilities."""
-        return Finite(boltzmann(-self.log_joint(x))[1])
+        return Finite(jnp.exp(self.log_posterior(x)))
+
+    def log_posterior(self, x: Array) -> Array:
+        """log p(z=k | x) for every k, also where each p(x, z=k) is too small for a number."""
+        joint = self.log_joint(x)
+        likely = jnp.any(joint > -jnp.inf)
+        near = jax.nn.log_softmax(jnp.where(likely, joint, 0))
+        if not isinstance(self.components, AbstractRay):
+            return near
+        return jnp.where(likely, near, self._log_posterior_far(x))
+
+    def _log_posterior_far(self, x: Array) -> Array:
+        """`log_posterior` by the differences of log-densities, which are smaller than these."""
+        size = jnp.max(jnp.where(jnp.isnan(x), 0, jnp.abs(x)))
+        size = jnp.where(size > 0, size, 1)
+        terms = self._over_components(lambda c: c.along_ray(x / size))
+        terms = terms.at[:, 0].add(jnp.log(self.weights))
+        gap = terms[:, None] - terms[None]
+        gain = size * (size * gap[..., 2] + gap[..., 1]) + gap[..., 0]
+        # (a component without weight is no rival of any)
+        gain = jnp.where(self.weights[:, None] > 0, gain, -jnp.inf)
+        return -jax.nn.logsumexp(gain, axis=0)
 
     def sample(self, *, key: Array) -> Array:
         choose, draw = jax.random.split(key)

@@ -130,8 +130,12 @@ class StandardNormal(AbstractDistribution):
         return jax.random.normal(key, (self.dim,), self.dtype)
 
 
+# the largest |log variance| of a code
+_WIDEST = 40.0
+
+
 class GaussianEncoder(eqx.Module):
-    """q(z | x) = N(m, diag(v)), where `network` gives m and log v, one after the other.
+    """q(z | x) = N(m, diag(v)), where `network` gives m and log v (cut at ±40), one after the other.
 
     Entries of x that are not observed are set to zero.  With `mask_input` the network is also told
     which those are: its input is x followed by a one per observed entry.
@@ -146,7 +150,8 @@ class GaussianEncoder(eqx.Module):
         if self.mask_input:
             seen = jnp.concatenate([seen, observed.astype(x.dtype)])
         mean, log_variance = jnp.split(self.network(seen), 2)
-        return Gaussian(mean, Diagonal(jnp.exp(log_variance)))
+        # every q gives a bound: one of a width that is a number gives it for rows of any size
+        return Gaussian(mean, Diagonal(jnp.exp(jnp.clip(log_variance, -_WIDEST, _WIDEST))))
 
 
 class VAE(eqx.Module):

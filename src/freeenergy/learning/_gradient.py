@@ -13,7 +13,7 @@ import optax
 from jax import Array
 
 from .._core import AbstractAlgorithm, Data, Info, constrain, learnable, unconstrain
-from ._em import real_rows_shuffled
+from ._em import real_rows_shuffled, take_batch
 from ._objectives import AbstractObjective, Batch, as_objective
 
 
@@ -79,80 +79,8 @@ class _State(NamedTuple):
     stale: Array
 
 
-# a row counts for at most so many on average when steps are counted
+# a row counts for at most so many on average when passes are counted
 _MOST_COPIES = 1000
-
-
-def _rows_in_batch(data: Data, batch_size: int | None) -> int:
-    return data.size if batch_size is None else min(batch_size, data.size)
-
-
-class _Epoch(eqx.Module):
-    """Which rows each step of an epoch sees, in proportion to their weights.
-
-    Where all rows fit in a batch, every step sees all of them, with their weights.  Otherwise, if all
-    weights are equal, rows come in turn, in random order.  If not, the rows lie on a line in random order,
-    each as long as its weight, and a batch takes the rows at points of equal distance; the points of all
-    batches together are of equal distance, too.
-    """
-
-    data: Data
-    order: Array
-    ends: Array
-    offset: Array
-    equal: Array
-    batches: Array
-    count: Array
-    size: int = eqx.field(static=True)
-
-    @staticmethod
-    def of(data: Data, batch_size: int | None, *, key: Array) -> _Epoch:
-        size = _rows_in_batch(data, batch_size)
-        order = real_rows_shuffled(data, key)
-        weight = data.weight.astype(jnp.float64)
-        lightest = jnp.min(
-            jnp.where(jnp.arange(data.size, dtype=data.rows.dtype) < data.rows, weight, jnp.inf)
-        )
-        ends = jnp.cumsum(weight[order])
-        rows = data.rows.astype(ends.dtype)
-        copies = jnp.clip(ends[-1] / rows, 1, _MOST_COPIES)
-        # (rounding must not make a row more of a mean weight of one)
-        count = jnp.ceil(rows * copies * (1 - 1e-9)).astype(jnp.int32)
-        per_batch = count if batch_size is None else jnp.asarray(batch_size, count.dtype)
-        return _Epoch(
-            data,
-            order,
-            ends,
-            jax.random.uniform(jax.random.fold_in(key, 1), dtype=ends.dtype),
-            jnp.max(weight) <= lightest,
-            (count + per_batch - 1) // per_batch,
-            count,
-            size,
-        )
-
-    def batch(self, i: Array) -> tuple[Batch, Array]:
-        """The i-th batch, an unbiased estimate of the mean over rows, and its share of the epoch."""
-        data, size = self.data, self.size
-        if size == data.size:
-            weight = (data.weight[self.order] / data.total).astype(data.weight.dtype)
-            share = jnp.ones((), self.ends.dtype) / self.batches.astype(self.ends.dtype)
-            return Batch(jax.tree.map(lambda a: a[self.order], data.x), weight), share
-        place = i * size + jnp.arange(size, dtype=self.count.dtype)
-        in_turn = place % data.rows
-        # the last batch may be smaller
-        used = jnp.where(self.equal, place < self.count, True)
-        inside = (i.astype(self.ends.dtype) + self.offset) / self.batches.astype(self.ends.dtype)
-        points = (jnp.arange(size, dtype=self.ends.dtype) + inside) * (self.ends[-1] / size)
-        by_weight = jnp.minimum(jnp.searchsorted(self.ends, points, side="right"), data.rows - 1)
-        index = self.order[jnp.where(self.equal, in_turn, by_weight.astype(in_turn.dtype))]
-        real = jnp.sum(used).astype(self.ends.dtype)
-        whole = jnp.where(
-            self.equal,
-            self.count.astype(real.dtype),
-            (self.batches * size).astype(real.dtype),
-        )
-        weight = jnp.where(used, 1 / real, 0).astype(data.weight.dtype)
-        return Batch(jax.tree.map(lambda a: a[index], data.x), weight), real / whole
 
 
 class Gradient(AbstractAlgorithm):
@@ -163,9 +91,9 @@ class Gradient(AbstractAlgorithm):
             clipping and `decay_weights` are chained into it.
         objective: `(model, batch, key) → scalar`, or an object with state such as `Contrastive`.
         batch_size: rows per step; None takes all rows at once.  A weight of two counts as two rows here,
-            too: an epoch has total weight / batch_size steps (but at least rows / batch_size, and not
-            more than 1,000 times as many, for weights that are shares, or large), and rows are in
-            batches in proportion to their weights.
+            too: an epoch is as many passes over the rows as bring its steps nearest to total weight /
+            batch_size.  It is one at least, also for weights that are shares of a whole, and a mean weight
+            above 1,000 counts as 1,000.
         average: decay of an exponential average of the parameters, which is then the result.
         patience: epochs without improvement (by more than `tol`) before stopping.  With validation
             data in `fit` the improvement is measured there and the best parameters are restored.
@@ -189,7 +117,7 @@ class Gradient(AbstractAlgorithm):
         mask = learnable(model) if self.learnable is None else self.learnable
         # what is fixed stays as it is, to the bit
         free, fixed = unconstrain(eqx.filter(model, mask)), eqx.filter(model, mask, inverse=True)
-        size = _rows_in_batch(train, self.batch_size)
+        size = train.size if self.batch_size is None else min(self.batch_size, train.size)
         batch = Batch(jax.tree.map(lambda a: a[:size], train.x), train.weight[:size])
         state = self._objective().init(model, batch, key=key)
         # distinct buffers are not needed: nothing is donated
@@ -204,16 +132,31 @@ class Gradient(AbstractAlgorithm):
         train, validation = split_data(data)
         objective = self._objective()
         shuffle, noise = jax.random.split(key)
-        epoch = _Epoch.of(train, self.batch_size, key=shuffle)
+        size = train.size if self.batch_size is None else min(self.batch_size, train.size)
+        rows = train.rows.astype(train.weight.dtype)
+        mean_weight = jnp.sum(train.weight) / rows
+        batches = (train.rows + size - 1) // size
+        passes = jnp.ones((), jnp.int32)
+        if self.batch_size is not None:
+            steps = rows * jnp.minimum(mean_weight, _MOST_COPIES) / self.batch_size
+            passes = jnp.maximum(jnp.round(steps / batches.astype(steps.dtype)).astype(jnp.int32), 1)
 
         def loss(free: Any, batch: Batch, carried: Any, key: Array) -> tuple[Array, Any]:
             return objective(self._build(free, state.fixed), batch, carried, key=key)
 
-        def body(i: Array, carry: Any) -> Any:
+        def one_pass(number: Array, carry: Any) -> Any:
+            order, *rest = carry
+            rest = jax.lax.fori_loop(0, batches, lambda i, c: body(i, number, order, c), tuple(rest))
+            return real_rows_shuffled(train, jax.random.fold_in(shuffle, number)), *rest
+
+        def body(i: Array, number: Array, order: Array, carry: Any) -> Any:
             free, optimiser, carried, average, total = carry
-            batch, share = epoch.batch(i)
+            x, weight = take_batch(train, order, i, size)
+            # the scale makes every batch an unbiased estimate of the mean over rows
+            real = jnp.clip(train.rows - i * size, 1, size)
+            batch = Batch(x, weight / (mean_weight * real.astype(weight.dtype)))
             (value, carried), gradient = eqx.filter_value_and_grad(loss, has_aux=True)(
-                free, batch, carried, jax.random.fold_in(noise, i)
+                free, batch, carried, jax.random.fold_in(noise, number * batches + i)
             )
             # Optax mixes types, which a caller may have forbidden
             with jax.numpy_dtype_promotion("standard"):
@@ -222,11 +165,13 @@ class Gradient(AbstractAlgorithm):
             if self.average is not None:
                 rate = self.average
                 average = jax.tree.map(lambda a, b: rate * a + (1 - rate) * b, average, free)
-            return free, optimiser, carried, average, total + value * share.astype(value.dtype)
+            return free, optimiser, carried, average, total + value * real.astype(value.dtype)
 
         zero = jnp.zeros((), train.weight.dtype)
-        start = (state.free, state.optimiser, state.objective, state.average, zero)
-        free, optimiser, carried, average, value = jax.lax.fori_loop(0, epoch.batches, body, start)
+        order = real_rows_shuffled(train, shuffle)
+        start = (order, state.free, state.optimiser, state.objective, state.average, zero)
+        _, free, optimiser, carried, average, total = jax.lax.fori_loop(0, passes, one_pass, start)
+        value = total / (rows * passes.astype(rows.dtype))
         metrics = {}
         judged = value
         if validation is not None:

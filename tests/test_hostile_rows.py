@@ -131,7 +131,7 @@ def test_nan_is_refused():
         model.score_samples(X)
     chain = fe.AutoRegression(1).fit(X)
     chain.model_ = jax.tree.map(lambda a: a * np.nan, chain.model_)
-    with pytest.raises(ValueError, match=r"AutoRegression.evidence has no answer for row 0 of X"):
+    with pytest.raises(ValueError, match=r"AutoRegression.evidence has no answer for series 0 of X"):
         chain.score_samples(X)
 
 

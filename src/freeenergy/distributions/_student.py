@@ -51,10 +51,18 @@ class MultivariateT(AbstractDistribution, AbstractPartial):
     scale: Array = parameter(positive_definite)
     df: Array = parameter(positive)
 
-    def _density(self, scaled: Array, log_det: Array, dim: Array | int) -> Array:
-        """log p from L⁻¹(x − m), in units of `ROOM`, of `dim` entries."""
+    def log_density(self, length: Array, log_det: Array, dim: Array | int) -> Array:
+        """log p from the squared Mahalanobis length of `dim` entries."""
+        return self._from_tail(jnp.log1p(length / self.df), log_det, dim)
+
+    def _from_tail(self, tail: Array, log_det: Array, dim: Array | int) -> Array:
+        """log p from log(1 + length/ν)."""
         half = (self.df + dim) / 2
         constant = gammaln(half) - gammaln(self.df / 2) - 0.5 * (dim * jnp.log(jnp.pi * self.df) + log_det)
+        return constant - half * tail
+
+    def _density(self, scaled: Array, log_det: Array, dim: Array | int) -> Array:
+        """log p from L⁻¹(x − m), in units of `ROOM`, of `dim` entries, however long it is."""
         # far out log(1 + t²/ν) is 2 log t − log ν, whose t need not be squared
         longest = jax.lax.stop_gradient(jnp.max(jnp.abs(scaled)))
         far = longest > _FAR / ROOM
@@ -65,7 +73,7 @@ class MultivariateT(AbstractDistribution, AbstractPartial):
             2 * (jnp.log(size) + jnp.log(ROOM)) + jnp.log(jnp.where(far, ratio, 1)),
             jnp.log1p(jnp.where(far, 0, ratio)),
         )
-        return constant - half * tail
+        return self._from_tail(tail, log_det, dim)
 
     def _whitened(self, x: Array) -> tuple[Array, Array, Array]:
         """L⁻¹(x − m) of the observed entries, in units of `ROOM`, their log |S| and their number."""

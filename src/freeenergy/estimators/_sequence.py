@@ -20,7 +20,7 @@ from .._core import CellError, Data, Evidence, Fit, Kind, bucket, cells_of, map_
 from ..models import AbstractSequenceModel, Series
 from ._base import Shell, key_data, retold
 from ._rows import Rows, Scaling, unit_free_hashes
-from ._validation import check_numbers, check_observed, check_rows, random_key
+from ._validation import check_observed, check_rows, random_key
 
 # numbers of one kind (time steps × series) that a program works on at once
 _STEPS_AT_ONCE = 2**18

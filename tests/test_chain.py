@@ -290,9 +290,29 @@ def test_gradient_is_the_finite_difference():
 def test_stationary_distribution():
     whack = jnp.array([[0.1, 0.4, 0.5], [0.4, 0.0, 0.6], [0.0, 0.6, 0.4]])
     np.testing.assert_allclose(stationary(whack), np.array([12, 27, 37]) / 76, rtol=1e-10)
-    apart = stationary(jnp.eye(2))
-    np.testing.assert_allclose(apart, apart @ jnp.eye(2))
-    np.testing.assert_allclose(apart.sum(), 1)
+    # periodic: the powers of A do not converge, the law is unique
+    around = jnp.array([[0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [1.0, 0.0, 0.0]])
+    # reducible with one closed class: states 0 and 1 are left for good
+    leaving = jnp.array([[0.5, 0.5, 0, 0], [0.25, 0.25, 0.5, 0], [0, 0, 0, 1.0], [0, 0, 0.5, 0.5]])
+    # nearly apart: π = (b, a) / (a + b) for rates a and b of leaving
+    slow = jnp.array([[1 - 1e-12, 1e-12], [3e-12, 1 - 3e-12]])
+    laws = [(around, [1 / 3] * 3), (leaving, [0, 0, 1 / 3, 2 / 3]), (slow, [0.75, 0.25])]
+    for transition, law in laws:
+        np.testing.assert_allclose(stationary(transition), law, rtol=1e-4 if transition is slow else 1e-12)
+        if transition is not slow:
+            np.testing.assert_allclose(jax.jit(stationary)(transition), law, atol=1e-12)
+
+
+def test_a_stationary_distribution_that_is_not_unique_is_refused():
+    with pytest.raises(ValueError, match=r"not unique: the chain never leaves \{0\} and \{1\} once it is"):
+        stationary(jnp.eye(2))
+    blocks = np.zeros((4, 4))
+    blocks[:2, :2], blocks[2, [1, 3]], blocks[3, 3] = 0.5, 0.5, 1
+    with pytest.raises(ValueError, match=r"never leaves \{0, 1\} and \{3\}"):
+        stationary(jnp.asarray(blocks))
+    assert np.isnan(jax.jit(stationary)(jnp.eye(2))).all()
+    with pytest.raises(ValueError, match=r"rows of 'transition' must be non-negative with sum one"):
+        stationary(jnp.ones((2, 2)))
 
 
 def test_capabilities():

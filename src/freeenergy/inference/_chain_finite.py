@@ -7,7 +7,10 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
+from jax.core import Tracer
+from scipy.sparse.csgraph import connected_components
 
 from ._chain import AbstractBeliefs, AbstractParallelBeliefs, filter, sample_paths
 
@@ -244,17 +247,68 @@ def tempered(probabilities: Array, temperature: Array) -> Array:
 
 
 def stationary(transition: Array) -> Array:
-    """The distribution π = π A; one of them where there are several.
+    """The distribution π = π A of a chain that has only one, be it periodic or with states that it leaves.
+
+    States that reach each other form a class, and a class that is never left has a law of its own.  Where
+    there are several of these the stationary law is not unique, which is refused; inside compiled code,
+    which cannot refuse, the answer is NaN.
+
+    Args:
+        transition: A, with p(next = j | now = i) at [i, j].
 
     >>> [round(float(p), 4) for p in stationary(jnp.array([[0.5, 0.5], [0.4, 0.6]]))]
     [0.4444, 0.5556]
     """
+    if isinstance(transition, Tracer):
+        return _stationary_by_solving(transition)
+    matrix = np.asarray(transition, float)
+    if (matrix < 0).any() or not np.allclose(matrix.sum(axis=1), 1, rtol=0, atol=1e-5):
+        raise ValueError("The rows of 'transition' must be non-negative with sum one.")
+    closed = _closed_classes(matrix)
+    if len(closed) > 1:
+        classes = " and ".join("{" + ", ".join(str(state) for state in states) + "}" for states in closed)
+        raise ValueError(
+            f"The stationary distribution is not unique: the chain never leaves {classes} once it is "
+            "there. Take the transition of one of these classes."
+        )
+    law = np.zeros(len(matrix))
+    law[closed[0]] = _reduce_states(matrix[np.ix_(closed[0], closed[0])])
+    return jnp.asarray(law, transition.dtype)
+
+
+def _closed_classes(transition: np.ndarray) -> list[list[int]]:
+    """The sets of states that reach each other and nothing else."""
+    count, label = connected_components(transition > 0, directed=True, connection="strong")
+    return [
+        np.flatnonzero(label == k).tolist()
+        for k in range(count)
+        if not (transition[np.ix_(label == k, label != k)] > 0).any()
+    ]
+
+
+def _reduce_states(transition: np.ndarray) -> np.ndarray:
+    """The law of an irreducible chain by leaving out one state after another, without a subtraction.
+
+    References:
+        Grassmann, Taksar & Heyman (1985), Regenerative analysis and steady state distributions for Markov
+        chains.
+    """
+    a = transition.copy()
+    for n in range(len(a) - 1, 0, -1):
+        a[:n, n] /= a[n, :n].sum()
+        a[:n, :n] += np.outer(a[:n, n], a[n, :n])
+    law = np.ones(len(a))
+    for n in range(1, len(a)):
+        law[n] = law[:n] @ a[:n, n]
+    return law / law.sum()
+
+
+def _stationary_by_solving(transition: Array) -> Array:
+    """(Aᵀ − I) π = 0 and Σ π = 1 together, differentiable in A."""
     size = len(transition)
     eye = jnp.eye(size, dtype=transition.dtype)
-    # (Aᵀ − I) π = 0 and Σ π = 1 together; a little of the uniform chain makes the answer unique
-    eps = jnp.asarray(1e-14, transition.dtype)
-    mixed = (1 - eps) * transition + eps / size
-    system = jnp.concatenate([(mixed.T - eye)[:-1], jnp.ones((1, size), transition.dtype)])
-    solution = jnp.linalg.solve(system, jnp.zeros(size, transition.dtype).at[-1].set(1))
-    weights = jnp.maximum(solution, 0)
-    return weights / jnp.sum(weights)
+    system = jnp.concatenate([(transition.T - eye)[:-1], jnp.ones((1, size), transition.dtype)])
+    law = jnp.linalg.solve(system, jnp.zeros(size, transition.dtype).at[-1].set(1))
+    rounding = jnp.sqrt(jnp.finfo(law.dtype).eps)
+    # a state that is never visited has a rounding error of either sign; more than that is no law
+    return jnp.where(jnp.all(law > -rounding), jnp.where(law > 0, law, 0), jnp.nan)

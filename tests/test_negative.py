@@ -272,7 +272,15 @@ def test_margin_dominates_mistakes_and_temperature_leads_to_the_perceptron():
             assert perceptron <= smooth <= perceptron + np.log(4) / beta + 1e-12
     np.testing.assert_allclose(loss_of(Boltzmann(1e-3), ENERGIES, 1), 1, atol=1e-12)
     np.testing.assert_allclose(Boltzmann(1e6)(ENERGIES, jnp.asarray(0))[1], 1 / 3, atol=1e-6)
-    np.testing.assert_array_equal(Argmin()(jnp.array([0.0, 0.0, 1.0]), jnp.asarray(2))[1], [0.5, 0.5, 0.0])
+
+
+@pytest.mark.parametrize("phase", [Argmin(), Margin(0.0)])
+def test_a_tie_goes_to_the_first_answer_in_nu_and_in_the_slope(phase):
+    tied, answer = jnp.array([1.0, 0.0, 0.0]), jnp.asarray(2)
+    np.testing.assert_array_equal(phase(tied, answer)[1], [0.0, 1.0, 0.0])
+    np.testing.assert_array_equal(jax.grad(lambda e: phase(e, answer)[0])(tied), [0.0, 1.0, 0.0])
+    # the perceptron's update at a tie: away from the first, towards the right answer
+    np.testing.assert_array_equal(jax.grad(lambda e: loss_of(phase, e, 2))(tied), [0.0, -1.0, 1.0])
 
 
 @pytest.mark.parametrize("phase", [Boltzmann(0.7), Argmin(), Margin(1.3)])

@@ -3,11 +3,13 @@
 import numpy as np
 import pytest
 from sklearn.datasets import load_iris
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
 import freeenergy as fe
 from freeenergy.learning import Argmin, Boltzmann, Margin
+from freeenergy.models import SoftmaxModel
 
 X, y = load_iris(return_X_y=True)
 Z = StandardScaler().fit_transform(X)
@@ -52,6 +54,47 @@ def test_missing_inputs_are_averaged_over():
     )
     # learning from holes still predicts
     assert fe.SoftmaxRegression(random_state=0).fit(holes, y).score(X, y) > 0.9
+
+
+LINE = np.arange(20.0)[:, None]
+SEPARABLE = {
+    "complete": (LINE, LINE[:, 0] > 9),
+    # one value of x has both answers, the others have one: quasi-separation
+    "in part": (np.repeat([[0.0], [1.0], [2.0]], 8, axis=0), [0] * 8 + [0, 1] * 4 + [1] * 8),
+    # the first kind of iris can be told from the others, which overlap
+    "one of three": (X, y),
+}
+
+
+@pytest.mark.parametrize("name", SEPARABLE)
+def test_separable_rows_without_a_penalty_warn(name):
+    rows, answers = SEPARABLE[name]
+    model = fe.SoftmaxRegression(C=None)
+    with pytest.warns(ConvergenceWarning, match=r"rows are separable .* grow without bound; set C"):
+        model.fit(rows, answers)
+    assert not model.converged_
+    assert fe.SoftmaxRegression(C=1.0).fit(rows, answers).converged_
+
+
+def test_rows_that_overlap_do_not_warn():
+    rng = np.random.default_rng(0)
+    for scale in (1.0, 8.0):  # nearly separable: most rows are certain
+        rows = rng.normal(size=(200, 1))
+        answers = rng.random(200) < 1 / (1 + np.exp(-scale * rows[:, 0]))
+        model = fe.SoftmaxRegression(C=None).fit(rows, answers)
+        assert model.converged_
+        theirs = LogisticRegression(C=1e10, tol=1e-10, max_iter=5000).fit(rows, answers)
+        np.testing.assert_allclose(model.coef_[1] - model.coef_[0], theirs.coef_[0], rtol=1e-3)
+
+
+def test_of_two_equal_answers_the_second_is_predicted_and_of_three_the_first():
+    pair = fe.SoftmaxRegression().fit([[-1.0], [1.0], [-1.0], [1.0]], [-1, -1, 1, 1])
+    np.testing.assert_allclose(pair.decision_function([[0.0]]), 0, atol=1e-12)
+    pair.model_ = SoftmaxModel(np.zeros((2, 1)), np.zeros(2))
+    assert pair.predict([[0.5]]).tolist() == [1]
+    three = fe.SoftmaxRegression().fit([[0.0], [1.0], [2.0]], ["a", "b", "c"])
+    three.model_ = SoftmaxModel(np.zeros((3, 1)), np.zeros(3))
+    assert three.predict([[0.5]]).tolist() == ["a"]
 
 
 def test_unknown_label_is_refused():

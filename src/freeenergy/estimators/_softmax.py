@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, Self
 
 import equinox as eqx
@@ -9,6 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from scipy import sparse
+from scipy.optimize import linprog
 from scipy.special import log_softmax
 from sklearn.base import ClassifierMixin
 from sklearn.preprocessing import LabelEncoder
@@ -34,6 +37,16 @@ from ._validation import (
 )
 
 _IMPUTATIONS = 20
+_SEPARABLE = (
+    "the rows are separable (a linear rule tells answers apart without an error), so that the coefficients "
+    "grow without bound; set C, such as C=1.0"
+)
+# a row this certain may be one that the coefficients diverge for
+_CERTAIN = 0.99
+# entries of the linear program above which only the coefficients themselves are asked
+_LARGEST_PROGRAM = 20_000_000
+# coefficients of standardised columns beyond this would turn the solver's rounding into margins
+_STEEPEST = 1e3
 
 
 class RidgeContrastive(eqx.Module):
@@ -71,13 +84,15 @@ class SoftmaxRegression(ClassifierMixin, Shell):
     Args:
         phase: the negative phase.
         C: inverse strength of the penalty ½‖W‖² (in units of standardised columns), as in
-            scikit-learn's logistic regression; None for no penalty.
+            scikit-learn's logistic regression; None for no penalty, with which answers that can be told
+            apart without an error have no finite coefficients: the fit warns.
         max_iter, tol: the most iterations, and the gradient below which they stop.
         learner: replaces L-BFGS (for `Boltzmann`) and Adam (for the others, which have kinks).
         random_state, verbose, checkpoint: as everywhere.
 
     Missing inputs are drawn, 20 times, from a Gaussian fitted to the inputs, and predictions averaged
-    over the draws.
+    over the draws.  Of two answers that are equally good the second is predicted, sign(0) = +1; of more,
+    the first.
 
     >>> model = SoftmaxRegression().fit([[0.0], [1.0], [2.0], [3.0]], ["no", "no", "yes", "yes"])
     >>> model.predict([[0.5], [2.5]]).tolist()
@@ -142,7 +157,7 @@ class SoftmaxRegression(ClassifierMixin, Shell):
         phase = Boltzmann() if self.phase is None else self.phase
         penalty = 0.0 if self.C is None else 1 / (self.C * rows.weight.sum())
         start = SoftmaxModel(jnp.zeros((len(self.classes_), X.shape[1])), jnp.zeros(len(self.classes_)))
-        return fit(
+        found = fit(
             start,
             self.learner or _learner(phase, penalty, self.tol),
             data,
@@ -151,6 +166,12 @@ class SoftmaxRegression(ClassifierMixin, Shell):
             progress=self._progress(),
             checkpoint=self._checkpoint(rows),
         )
+        smooth = isinstance(phase, Boltzmann) and self.learner is None
+        if self.C is None and smooth and not found.interrupted:
+            kept = weight > 0
+            if _separable(self.scaling_.apply(X[kept]), answers[kept], found.model):
+                found = dataclasses.replace(found, converged=False, reason=_SEPARABLE)
+        return found
 
     def _validated(self, X: Any) -> np.ndarray:
         check_is_fitted(self, "model_")
@@ -180,6 +201,8 @@ class SoftmaxRegression(ClassifierMixin, Shell):
     def predict(self, X: Any) -> np.ndarray:
         """The answer of least energy."""
         probabilities = self.predict_proba(X)
+        if len(self.classes_) == 2:
+            return self.classes_[(probabilities[:, 1] >= probabilities[:, 0]).astype(int)]
         return self.classes_[np.argmax(probabilities, axis=1)]
 
     def evidence(self, X: Any, y: Any) -> Evidence:
@@ -214,6 +237,40 @@ class SoftmaxRegression(ClassifierMixin, Shell):
     def intercept_(self) -> np.ndarray:
         """b, a number per answer, in the units of the data."""
         return np.asarray(self.model_.bias) - self.coef_ @ self.scaling_.shift
+
+
+def _separable(x: np.ndarray, answers: np.ndarray, model: SoftmaxModel) -> bool:
+    """Whether the likelihood has no maximum: some rule is never wrong, and right for at least one row.
+
+    The rule w, b is never wrong if (w_y − w_j)·x + b_y − b_j ≥ 0 for every row and other answer j (Albert &
+    Anderson 1984).  Where all are positive the fitted coefficients are such a rule; rules with equalities,
+    which separate in part, are found by a linear program, and only if some row has become nearly certain.
+    """
+    weight, bias = np.asarray(model.weight), np.asarray(model.bias)
+    scores = x @ weight.T + bias
+    n, k = scores.shape
+    if k < 2:
+        return False
+    margins = scores[np.arange(n), answers][:, None] - scores
+    others = np.arange(k) != answers[:, None]
+    if (margins[others] > 0).all():
+        return True
+    certain = np.exp(log_softmax(scores, axis=1)[np.arange(n), answers]) > _CERTAIN
+    pairs, width = n * (k - 1), k * (x.shape[1] + 1)
+    if not certain.any() or pairs * width > _LARGEST_PROGRAM:
+        return False
+    row, other = np.nonzero(others)
+    known = np.column_stack([x, np.ones(n)])[row]
+    design = np.zeros((pairs, k, known.shape[1]))
+    design[np.arange(pairs), answers[row]] = known
+    design[np.arange(pairs), other] = -known
+    design = design.reshape(pairs, width)
+    # the largest sum of margins that are all non-negative, each counted up to one: zero, or at least one
+    cost = np.concatenate([np.zeros(width), -np.ones(pairs)])
+    limits = sparse.hstack([sparse.csr_array(-design), sparse.eye_array(pairs)])
+    bounds = [(-_STEEPEST, _STEEPEST)] * width + [(0, 1)] * pairs
+    found = linprog(cost, A_ub=limits, b_ub=np.zeros(pairs), bounds=bounds, method="highs")
+    return found.status == 0 and -found.fun > 0.5
 
 
 def _learner(phase: AbstractAnswerPhase, penalty: float, tol: float) -> AbstractAlgorithm:

@@ -179,7 +179,9 @@ class Boltzmann(AbstractAnswerPhase):
 
 
 class Argmin(AbstractAnswerPhase):
-    """ν = the answer of least energy: the perceptron, which learns from mistakes only.
+    """ν = the answer of least energy, the first of them at a tie: the perceptron.
+
+    It learns from mistakes only.
 
     >>> energies = jnp.array([1.0, 2.0, 3.0])
     >>> float(energies[1] - Argmin()(energies, 1)[0])
@@ -187,13 +189,15 @@ class Argmin(AbstractAnswerPhase):
     """
 
     def __call__(self, energies: Array, answer: Array) -> tuple[Array, Array]:
-        return boltzmann(energies, 0.0)
+        return _first_least(energies)
 
 
 class Margin(AbstractAnswerPhase):
     """ν = the answer of least energy after every wrong one is lowered by `margin`: the hinge loss
 
         max(0, margin + e(y) − min_{y′≠y} e(y′)).
+
+    At a tie it is the first of them.
 
     >>> energies = jnp.array([1.0, 2.0, 3.0])
     >>> float(energies[1] - Margin()(energies, 1)[0])
@@ -206,7 +210,13 @@ class Margin(AbstractAnswerPhase):
         answer = jnp.asarray(answer)
         wrong = jnp.arange(energies.shape[0], dtype=answer.dtype) != answer
         handicap = jnp.where(wrong, jnp.asarray(self.margin, energies.dtype), 0)
-        return boltzmann(energies - handicap, 0.0)
+        return _first_least(energies - handicap)
+
+
+def _first_least(energies: Array) -> tuple[Array, Array]:
+    """The least energy, and ν all on the first answer that has it; the slope of `min` would be split."""
+    first = jnp.argmin(energies)
+    return energies[first], jax.nn.one_hot(first, len(energies), dtype=energies.dtype)
 
 
 class ConditionalContrastive(eqx.Module):

@@ -106,7 +106,7 @@ def test_evidence_in_one_dimension():
     )[0]
     np.testing.assert_allclose(exact, 0.05231498759629232, rtol=1e-9)
     np.testing.assert_allclose(np.exp(model.log_evidence(jnp.array([2.0]))), 0.05231498759629237, rtol=1e-9)
-    posterior = model.posterior(jnp.array([2.0]))
+    posterior = model.laplace_posterior(jnp.array([2.0]))
     np.testing.assert_allclose(posterior.mean, [(96 - 1.5) / 57.6], rtol=1e-7)
     np.testing.assert_allclose(posterior.covariance.matrix(), [[1 / 57.6]], rtol=1e-6)
 

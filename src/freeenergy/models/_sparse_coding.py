@@ -301,7 +301,7 @@ class SparseCoding(AbstractExpectationMaximisation[SparseStatistics]):
         x = self.mode(y)
         return self._evidence(y, x, self._factor(y, x))
 
-    def posterior(self, y: Array) -> Gaussian:
+    def laplace_posterior(self, y: Array) -> Gaussian:
         """N(x⁰, P⁻¹), Laplace's approximation of p(x | y)."""
         x = self.mode(y)
         return Gaussian(x, Full(_inverse(self._factor(y, x))))
@@ -403,7 +403,7 @@ class SparseCoding(AbstractExpectationMaximisation[SparseStatistics]):
         """
         source_key, noise_key = jax.random.split(key)
         if samples is None:
-            x = self.posterior(y).sample(key=source_key)
+            x = self.laplace_posterior(y).sample(key=source_key)
         else:
             x = importance_resample(self, self.recognition, y, samples=samples, key=source_key)
         noise = jax.random.normal(noise_key, y.shape) / jnp.sqrt(self.precision)

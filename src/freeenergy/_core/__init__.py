@@ -26,6 +26,7 @@ from ._numerics import (
     cholesky,
     log_det_cholesky,
     log_mean_exp,
+    log_probability,
     symmetrise,
 )
 from ._parameters import (
@@ -42,6 +43,7 @@ from ._parameters import (
     positive,
     positive_definite,
     real,
+    refuse_outside,
     simplex,
     unconstrain,
     unit_interval,
@@ -114,6 +116,7 @@ __all__ = [
     "learnable",
     "log_det_cholesky",
     "log_mean_exp",
+    "log_probability",
     "map_data",
     "map_padded",
     "map_rows",
@@ -127,6 +130,7 @@ __all__ = [
     "progress_bar",
     "read_sealed",
     "real",
+    "refuse_outside",
     "row_hashes",
     "sealed",
     "silent",

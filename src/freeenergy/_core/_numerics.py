@@ -5,7 +5,6 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.scipy.special import xlogy
 
 LOG_2PI = 1.8378770664093453
 
@@ -19,9 +18,24 @@ def log_mean_exp(values: Array, axis: int = 0) -> Array:
     return jax.nn.logsumexp(values, axis=axis) - jnp.log(values.shape[axis])
 
 
+def log_probability(probability: Array) -> Array:
+    """log p, which is −∞ with slope zero at p = 0.
+
+    The slope there is infinite in p, but a probability that has come to zero as a function of finite
+    numbers (a logit, an energy) does not move with them.
+
+    >>> log_probability(jnp.array([1.0, 0.0])).tolist()
+    [0.0, -inf]
+    """
+    some = probability > 0
+    return jnp.where(some, jnp.log(jnp.where(some, probability, 1)), -jnp.inf)
+
+
 def categorical_entropy(probabilities: Array, axis: int = -1) -> Array:
-    """−Σ p log p with 0 log 0 = 0."""
-    return -jnp.sum(xlogy(probabilities, probabilities), axis=axis)
+    """−Σ p log p with 0 log 0 = 0, in value and in slope (see `log_probability`)."""
+    some = probabilities > 0
+    logs = log_probability(jnp.where(some, probabilities, 1))
+    return -jnp.sum(jnp.where(some, probabilities * logs, 0), axis=axis)
 
 
 def boltzmann(energies: Array, temperature: Array | float = 1.0, axis: int = -1) -> tuple[Array, Array]:

@@ -17,8 +17,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.core import Tracer
 
 Tree = TypeVar("Tree")
+
+# how far from symmetric or from sum one numbers of 32 bits may be
+_ROUNDING = 1e-5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,6 +145,64 @@ def parameter(constraint: Constraint = real, **options: Any) -> Any:
 def buffer(**options: Any) -> Any:
     """Declares a field that belongs to the model but of which nothing, at any depth, is learned."""
     return eqx.field(metadata={"buffer": True}, **options)
+
+
+def refuse_outside(owner: eqx.Module, *, closed: bool = False) -> None:
+    """Refuses values that are not in the set of their field; meant for `__check_init__`.
+
+    Only values that are there are looked at: inside a transformation of JAX, where they are traced, nothing
+    is checked and nothing is slower.
+
+    Args:
+        owner: what was just made.
+        closed: whether the edge of an open set (a rate of zero, a probability of one) is let in.
+    """
+    for field in dataclasses.fields(owner):
+        constraint, value = field.metadata.get("constraint"), getattr(owner, field.name, None)
+        if constraint is None or isinstance(value, Tracer) or not eqx.is_inexact_array_like(value):
+            continue
+        problem = _problem(constraint, np.asarray(value, float), closed)
+        if problem is not None:
+            raise ValueError(f"The '{field.name}' parameter of {type(owner).__name__} must be {problem}")
+
+
+def _problem(constraint: Constraint, value: np.ndarray, closed: bool) -> str | None:
+    """What is wrong with `value`, as the end of a sentence."""
+    if constraint is positive:
+        inside = value >= 0 if closed else value > 0
+        name = "non-negative" if closed else "positive"
+    elif constraint is unit_interval:
+        inside = (value >= 0) & (value <= 1) if closed else (value > 0) & (value < 1)
+        name = "in the unit interval" if closed else constraint.name
+    elif constraint is simplex:
+        off = np.abs(value.sum(axis=-1, keepdims=True) - 1) > _ROUNDING
+        if off.any() and (value >= 0).all():
+            return f"{constraint.name}. Got the sum {value.sum(axis=-1, keepdims=True)[off][0]:g} instead."
+        inside, name = value >= 0, constraint.name
+    elif constraint is positive_definite:
+        return _matrix_problem(value)
+    else:
+        return None
+    return None if inside.all() else f"{name}. Got {value[~inside][0]:g} instead."
+
+
+def _matrix_problem(value: np.ndarray) -> str | None:
+    """What keeps a matrix, or one of a stack, from being a covariance; a singular one is let through."""
+    start = "a symmetric positive definite matrix. Got "
+    if value.ndim < 2 or value.shape[-1] != value.shape[-2]:
+        return f"{start}an array of shape {value.shape} instead."
+    if not np.isfinite(value).all():
+        return f"{start}{value[~np.isfinite(value)][0]:g} in it instead."
+    size = np.abs(value).max(axis=(-2, -1), initial=0, keepdims=True)
+    if (np.abs(value - np.swapaxes(value, -1, -2)) > _ROUNDING * size).any():
+        return f"{start}one that is not symmetric instead."
+    try:
+        # a factorisation costs less than eigenvalues, which are asked for only to say what is wrong
+        np.linalg.cholesky(value + (_ROUNDING * size + np.finfo(float).tiny) * np.eye(value.shape[-1]))
+    except np.linalg.LinAlgError:
+        least = np.linalg.eigvalsh(value).min()
+        return f"{start}one with the eigenvalue {least:g} instead."
+    return None
 
 
 def _map_fields(model: Tree, leaf: Callable[[Constraint | None, bool, Any], Any]) -> Tree:

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 from sklearn.base import TransformerMixin
 
-from ..distributions import AbstractFactorised, component_axes
+from ..distributions import AbstractIndependent, component_axes
 from ..estimators import (
     HMM,
     ICA,
@@ -61,7 +61,7 @@ def parts(estimator: Any, X: np.ndarray) -> dict[str, np.ndarray]:
         return {"weights": estimator.transform(X).mean(axis=0), "means": means}
     if isinstance(estimator, Mixture):
         members = estimator.model_.components
-        if isinstance(members, AbstractFactorised):
+        if isinstance(members, AbstractIndependent):
             means = jax.vmap(lambda member: member.mean(), (component_axes(members),))(members)
             return {"weights": estimator.weights_, "means": estimator.scaling_.invert(np.asarray(means))}
     return {}

@@ -5,6 +5,7 @@ NaN in an event means *not observed*: the law of the library is that it is margi
 """
 
 import abc
+import functools
 from typing import Any, ClassVar, Self
 
 import equinox as eqx
@@ -14,7 +15,7 @@ import numpy as np
 from jax import Array
 from jax.flatten_util import ravel_pytree
 
-from .._core import AbstractSpace, CellError, Reals
+from .._core import AbstractSpace, CellError, Reals, refuse_outside
 
 
 class AbstractDistribution(eqx.Module):
@@ -153,30 +154,51 @@ def check_support(family: type[AbstractShaped], x: np.ndarray) -> None:
         raise error.placed(row, x)
 
 
+@functools.singledispatch
 def mean_parameters(family: AbstractExponentialFamily) -> Array:
-    """E[T(x)] = ∇A(η), in the shape of the statistics."""
+    """E[T(x)] = ∇A(η), in the shape of the statistics.
+
+    Families whose members can lie at the edge, where η is infinite, register the moments themselves.
+    """
     return jax.grad(lambda eta: jnp.sum(family.from_natural(eta).log_partition()))(family.natural())
 
 
+@functools.singledispatch
 def fisher_information(family: AbstractExponentialFamily) -> Array:
     """Cov[T(x)] = ∇²A(η), the Fisher information of the natural parameters, as a matrix."""
     eta, unravel = ravel_pytree(family.natural())
     return jax.hessian(lambda e: jnp.sum(family.from_natural(unravel(e)).log_partition()))(eta)
 
 
-class AbstractFactorised(AbstractExponentialFamily, AbstractShaped):
+class AbstractIndependent(AbstractExponentialFamily, AbstractShaped):
     """A family whose coordinates are independent: p(x) = Π_d p_d(x_d).
 
     `statistics` and `natural` have shape (dim,) or (dim, s); `log_partition` and `log_base_terms`
     have shape (dim,).  A missing coordinate is left out of every sum, which is exact.
+
+    A member can lie at the edge of the family, such as a coin of probability one, where η is infinite.
+    What people read (`log_prob`, moments, entropy, divergence) is exact there.  The linear form
+    coefficients · features is that of `inside`, the member beside it with a finite η; the M step, which
+    is `from_features`, never leaves the inside.
     """
 
     neutral: ClassVar[float] = 0.0
     """An ordinary value inside the support, put in place of NaN before it is masked."""
 
+    def __check_init__(self) -> None:
+        refuse_outside(self, closed=True)
+
     @abc.abstractmethod
     def log_base_terms(self, x: Array) -> Array:
         """log h_d(x_d) for each coordinate."""
+
+    @abc.abstractmethod
+    def log_prob_terms(self, x: Array) -> Array:
+        """log p_d(x_d) for each coordinate of a complete event."""
+
+    @abc.abstractmethod
+    def inside(self) -> Self:
+        """The same member, or one a rounding error away whose natural parameters are finite."""
 
     @abc.abstractmethod
     def mean(self) -> Array:
@@ -196,13 +218,15 @@ class AbstractFactorised(AbstractExponentialFamily, AbstractShaped):
         return self.features(x)
 
     def coefficients(self) -> Array:
-        return jnp.concatenate([self.natural().ravel(), -self.log_partition()])
+        inside = self.inside()
+        return jnp.concatenate([inside.natural().ravel(), -inside.log_partition()])
 
     def from_features(self, total: Array) -> Self:
         if total.ndim == 2:
             return jax.vmap(lambda member, t: member.from_features(t))(self, total)
         dim = self.log_partition().shape[0]
-        return self.from_statistics(total[-dim:], total[:-dim].reshape(self.natural().shape))
+        member = self.from_statistics(total[-dim:], total[:-dim].reshape(self.natural().shape))
+        return member.inside()
 
     def log_base(self, x: Array) -> Array:
         observed, filled = self._observed(x)
@@ -210,8 +234,10 @@ class AbstractFactorised(AbstractExponentialFamily, AbstractShaped):
 
     def log_prob(self, x: Array) -> Array:
         base = self.log_base(x)
+        observed, filled = self._observed(x)
+        terms = jnp.sum(jnp.where(observed, self.log_prob_terms(filled), 0))
         # h(x) = 0 is an impossible event, whatever the parameters
-        return jnp.where(jnp.isneginf(base), base, jnp.vdot(self.coefficients(), self.features(x)) + base)
+        return jnp.where(jnp.isneginf(base), base, terms)
 
     def complete_mean(self, x: Array) -> Array:
         return jnp.where(jnp.isnan(x), self.mean(), x)
@@ -224,8 +250,27 @@ class AbstractFactorised(AbstractExponentialFamily, AbstractShaped):
         return True
 
 
-class AbstractRate(AbstractFactorised):
-    """A factorised family with one rate per coordinate, estimated as events over exposure."""
+class AbstractFactorised(AbstractIndependent):
+    """A family with independent coordinates of which every member has finite natural parameters.
+
+    It says what is its own, and the density follows:  log p_d(x_d) = η_d·T(x_d) − A(η_d) + log h_d(x_d).
+    """
+
+    def __check_init__(self) -> None:
+        refuse_outside(self)
+
+    def log_prob_terms(self, x: Array) -> Array:
+        products = self.natural() * self.statistics(x)
+        return (
+            jnp.sum(products.reshape(len(x), -1), axis=-1) - self.log_partition() + self.log_base_terms(x)
+        )
+
+    def inside(self) -> Self:
+        return self
+
+
+class AbstractRate(AbstractIndependent):
+    """A family with independent coordinates and one rate each, estimated as events over exposure."""
 
     rate: eqx.AbstractVar[Array]
 
@@ -240,9 +285,16 @@ class AbstractJoint(AbstractExponentialFamily, AbstractShaped):
     `features` are the statistics and `event_weight`, the number of events that x counts for.
     """
 
+    def __check_init__(self) -> None:
+        refuse_outside(self)
+
     @abc.abstractmethod
     def event_weight(self, x: Array) -> Array:
         """What −A(η) is multiplied with, a scalar (one, unless the family says more)."""
+
+    @abc.abstractmethod
+    def inside(self) -> Self:
+        """The same member, or one a rounding error away whose natural parameters are finite."""
 
     @abc.abstractmethod
     def expected_statistics(self, x: Array) -> Array:
@@ -256,12 +308,13 @@ class AbstractJoint(AbstractExponentialFamily, AbstractShaped):
         return jnp.concatenate([self.expected_statistics(x), weight[None]])
 
     def coefficients(self) -> Array:
-        return jnp.concatenate([self.natural(), -self.log_partition()[None]])
+        inside = self.inside()
+        return jnp.concatenate([inside.natural(), -inside.log_partition()[None]])
 
     def from_features(self, total: Array) -> Self:
         if total.ndim == 2:
             return jax.vmap(lambda member, t: member.from_features(t))(self, total)
-        return self.from_statistics(total[-1], total[:-1])
+        return self.from_statistics(total[-1], total[:-1]).inside()
 
     @property
     def masks_missing(self) -> bool:
@@ -279,6 +332,9 @@ class AbstractLocationScale(AbstractDistribution, AbstractPartial):
 
     loc: eqx.AbstractVar[Array]
     scale: eqx.AbstractVar[Array]
+
+    def __check_init__(self) -> None:
+        refuse_outside(self)
 
     @abc.abstractmethod
     def standard_log_prob(self, z: Array) -> Array:

@@ -12,7 +12,12 @@ from jax import Array
 
 from .._core import Blocks
 from ..bijections import AbstractBijection
-from ._base import AbstractDistribution, AbstractExponentialFamily
+from ._base import (
+    AbstractDistribution,
+    AbstractExponentialFamily,
+    fisher_information,
+    mean_parameters,
+)
 
 
 class Product(AbstractExponentialFamily):
@@ -65,7 +70,7 @@ class Product(AbstractExponentialFamily):
         return jnp.concatenate([part.natural().ravel() for part in self.parts])
 
     def log_partition(self) -> Array:
-        return sum((jnp.sum(part.log_partition()) for part in self.parts), jnp.zeros(()))
+        return jnp.sum(jnp.stack([jnp.sum(part.log_partition()) for part in self.parts]))
 
     def from_natural(self, natural: Array) -> Product:
         pieces = _split(natural, [part.natural().size for part in self.parts])
@@ -115,6 +120,16 @@ class Product(AbstractExponentialFamily):
     @property
     def masks_missing(self) -> bool:
         return all(part.masks_missing for part in self.parts)
+
+
+@mean_parameters.register
+def _(family: Product) -> Array:
+    return jnp.concatenate([mean_parameters(part).ravel() for part in family.parts])
+
+
+@fisher_information.register
+def _(family: Product) -> Array:
+    return jax.scipy.linalg.block_diag(*(fisher_information(part) for part in family.parts))
 
 
 def _split(vector: Array, sizes: tuple[int, ...] | list[int]) -> list[Array]:

@@ -11,7 +11,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.scipy.special import betaln, gammaln, multigammaln, xlogy
+from jax.scipy.special import betaln, gammaln, multigammaln, xlog1py, xlogy
 
 from .._core import LOG_2PI, cholesky, log_det_cholesky, parameter, positive, positive_definite, symmetrise
 from ._base import AbstractExponentialFamily, AbstractRate
@@ -103,8 +103,8 @@ class BetaPrior(AbstractConjugatePrior[Bernoulli | Binomial]):
         return self._member(_share(jnp.stack([self.alpha, self.beta], axis=-1) - 1)[..., 0])
 
     def log_density(self, member: Bernoulli | Binomial) -> Array:
-        p = inside_unit(member.probability)
-        odds = (self.alpha - 1) * jnp.log(p) + (self.beta - 1) * jnp.log1p(-p)
+        p = member.probability
+        odds = xlogy(self.alpha - 1, p) + xlog1py(self.beta - 1, -p)
         return jnp.sum(odds - betaln(self.alpha, self.beta))
 
     def sample(self, *, key: Array) -> Bernoulli | Binomial:
@@ -145,7 +145,7 @@ class DirichletPrior(AbstractConjugatePrior[Categorical | Multinomial]):
         return self._member(_share(self.concentration - 1))
 
     def log_density(self, member: Categorical | Multinomial) -> Array:
-        terms = (self.concentration - 1) * jnp.log(inside_simplex(member.probabilities))
+        terms = xlogy(self.concentration - 1, member.probabilities)
         return jnp.sum(terms - gammaln(self.concentration)) + jnp.sum(
             gammaln(jnp.sum(self.concentration, axis=-1))
         )

@@ -27,7 +27,7 @@ def _outside(bad: Array, x: Array) -> Array:
     return jnp.where(bad, -jnp.inf, 0.0).astype(x.dtype)
 
 
-class Exponential(AbstractRate):
+class Exponential(AbstractFactorised, AbstractRate):
     """Waiting times:  p(x) = Π_d λ_d exp(−λ_d x_d),  x ≥ 0.
 
     >>> Exponential(jnp.array([2.0])).log_prob(jnp.array([0.0])).round(6).item()
@@ -223,6 +223,9 @@ class Dirichlet(AbstractJoint):
 
     def from_statistics(self, weight: Array, total: Array) -> Dirichlet:
         return Dirichlet(dirichlet_concentration(total / weight))
+
+    def inside(self) -> Dirichlet:
+        return self
 
     def log_base(self, x: Array) -> Array:
         over = jnp.nansum(x) - 1

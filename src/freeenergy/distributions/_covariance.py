@@ -17,11 +17,23 @@ import numpy as np
 from jax import Array
 from jax.scipy.linalg import solve_triangular
 
-from .._core import buffer, cholesky, log_det_cholesky, parameter, positive, positive_definite
+from .._core import (
+    buffer,
+    cholesky,
+    log_det_cholesky,
+    parameter,
+    positive,
+    positive_definite,
+    refuse_outside,
+)
 
 
 class AbstractCovariance(eqx.Module):
     """A covariance matrix Σ of known structure."""
+
+    def __check_init__(self) -> None:
+        # zero is let in, for what moves without noise
+        refuse_outside(self, closed=True)
 
     @abc.abstractmethod
     def matrix(self) -> Array:

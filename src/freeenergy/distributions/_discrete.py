@@ -17,13 +17,21 @@ from .._core import (
     Categories,
     Counts,
     check_size,
+    log_probability,
     parameter,
     positive,
     simplex,
     uniform,
     unit_interval,
 )
-from ._base import AbstractFactorised, AbstractJoint, AbstractRate, check_support
+from ._base import (
+    AbstractIndependent,
+    AbstractJoint,
+    AbstractRate,
+    check_support,
+    fisher_information,
+    mean_parameters,
+)
 
 # rows of which the indicators of all labels are held at once
 _TOGETHER = 160
@@ -32,18 +40,24 @@ _TOGETHER = 160
 def inside_unit(probability: Array) -> Array:
     """`probability` kept off 0 and 1 by a rounding error, so that its logit is finite."""
     eps = jnp.finfo(probability.dtype).eps
-    return jnp.clip(probability, eps, 1 - eps)
+    # not `clip`, which halves the slope at the bounds themselves, where estimates come to lie
+    return jnp.where(probability < eps, eps, jnp.where(probability > 1 - eps, 1 - eps, probability))
 
 
 def inside_simplex(probabilities: Array) -> Array:
     """`probabilities` kept off 0 by a rounding error, so that their logarithms are finite."""
-    floored = jnp.maximum(probabilities, jnp.finfo(probabilities.dtype).eps)
+    eps = jnp.finfo(probabilities.dtype).eps
+    floored = jnp.where(probabilities < eps, eps, probabilities)
     return floored / jnp.sum(floored, axis=-1, keepdims=True)
+
+
+def _logit(probability: Array) -> Array:
+    return jnp.log(probability) - jnp.log1p(-probability)
 
 
 def _log_odds(probabilities: Array) -> Array:
     """log p_c − log p_C against the last category, without the last entry."""
-    logs = jnp.log(inside_simplex(probabilities))
+    logs = jnp.log(probabilities)
     return logs[..., :-1] - logs[..., -1:]
 
 
@@ -52,7 +66,34 @@ def _from_log_odds(natural: Array) -> Array:
     return jax.nn.softmax(jnp.concatenate([natural, last], axis=-1), axis=-1)
 
 
-class Bernoulli(AbstractFactorised):
+def _count_times_log(count: Array, probability: Array) -> Array:
+    """n log p, which is zero for n = 0 whatever p is, in value and in slope."""
+    some = count != 0
+    return jnp.where(some, count * log_probability(jnp.where(some, probability, 1)), 0)
+
+
+def _successes(x: Array, trials: Array, probability: Array) -> Array:
+    """x log p + (n − x) log(1 − p), exact at p = 0 and p = 1."""
+    failures = trials - x
+    some = (failures != 0) & (probability < 1)
+    missed = jnp.where(some, failures * jnp.log1p(-jnp.where(some, probability, 0)), 0)
+    impossible = (failures != 0) & (probability >= 1)
+    return _count_times_log(x, probability) + jnp.where(impossible, -jnp.inf, missed)
+
+
+def _outside_counts(x: Array, most: Array | float = jnp.inf) -> Array:
+    """log h: −∞ where `x` is no whole number from 0 to `most`."""
+    return jnp.where((x >= 0) & (x <= most) & (jnp.floor(x) == x), 0.0, -jnp.inf).astype(x.dtype)
+
+
+def _with_rest(shares: Array) -> Array:
+    """The shares of all categories, from those of all but the last."""
+    rest = 1 - jnp.sum(shares, axis=-1, keepdims=True)
+    # what is left of one after rounding is no share
+    return jnp.concatenate([shares, jnp.where(rest > 0, rest, 0)], axis=-1)
+
+
+class Bernoulli(AbstractIndependent):
     """Binary coordinates:  p(x) = Π_d p_d^{x_d} (1−p_d)^{1−x_d}.
 
     >>> Bernoulli(jnp.array([0.25])).log_prob(jnp.array([1.0])).round(6).item()
@@ -74,20 +115,25 @@ class Bernoulli(AbstractFactorised):
         return x
 
     def natural(self) -> Array:
-        p = inside_unit(self.probability)
-        return jnp.log(p) - jnp.log1p(-p)
+        return _logit(self.probability)
 
     def log_partition(self) -> Array:
-        return -jnp.log1p(-inside_unit(self.probability))
+        return -jnp.log1p(-self.probability)
 
     def from_natural(self, natural: Array) -> Bernoulli:
         return Bernoulli(jax.nn.sigmoid(natural))
 
     def from_statistics(self, weight: Array, total: Array) -> Bernoulli:
-        return Bernoulli(inside_unit(total / weight))
+        return Bernoulli(total / weight)
+
+    def inside(self) -> Bernoulli:
+        return Bernoulli(inside_unit(self.probability))
 
     def log_base_terms(self, x: Array) -> Array:
-        return jnp.zeros_like(x)
+        return _outside_counts(x, 1)
+
+    def log_prob_terms(self, x: Array) -> Array:
+        return _successes(x, jnp.ones_like(x), self.probability) + self.log_base_terms(x)
 
     def mean(self) -> Array:
         return self.probability
@@ -97,7 +143,7 @@ class Bernoulli(AbstractFactorised):
         return (uniform(key, p.shape, p.dtype) < p).astype(p.dtype)
 
 
-class Binomial(AbstractFactorised):
+class Binomial(AbstractIndependent):
     """Successes among `trials`:  p(x) = Π_d C(n_d, x_d) p_d^{x_d} (1−p_d)^{n_d−x_d}.
 
     Attributes:
@@ -125,21 +171,27 @@ class Binomial(AbstractFactorised):
         return x
 
     def natural(self) -> Array:
-        p = inside_unit(self.probability)
-        return jnp.log(p) - jnp.log1p(-p)
+        return _logit(self.probability)
 
     def log_partition(self) -> Array:
-        return -self._trials() * jnp.log1p(-inside_unit(self.probability))
+        return -self._trials() * jnp.log1p(-self.probability)
 
     def from_natural(self, natural: Array) -> Binomial:
         return Binomial(jax.nn.sigmoid(natural), self.trials)
 
     def from_statistics(self, weight: Array, total: Array) -> Binomial:
-        return Binomial(inside_unit(total / (weight * self._trials())), self.trials)
+        return Binomial(total / (weight * self._trials()), self.trials)
+
+    def inside(self) -> Binomial:
+        return Binomial(inside_unit(self.probability), self.trials)
 
     def log_base_terms(self, x: Array) -> Array:
         n = self._trials()
-        return gammaln(n + 1) - gammaln(x + 1) - gammaln(n - x + 1)
+        return gammaln(n + 1) - gammaln(x + 1) - gammaln(n - x + 1) + _outside_counts(x, n)
+
+    def log_prob_terms(self, x: Array) -> Array:
+        n = jnp.broadcast_to(self._trials(), x.shape)
+        return _successes(x, n, self.probability) + self.log_base_terms(x)
 
     def mean(self) -> Array:
         return self._trials() * self.probability
@@ -149,7 +201,7 @@ class Binomial(AbstractFactorised):
         return jax.random.binomial(key, n, self.probability, dtype=n.dtype)
 
 
-class Categorical(AbstractFactorised):
+class Categorical(AbstractIndependent):
     """Labels 0 … C−1 in each coordinate:  p(x) = Π_d p_{d, x_d}.
 
     The statistics are the indicators of all labels but the last, so that η is unique.
@@ -188,26 +240,32 @@ class Categorical(AbstractFactorised):
         return _log_odds(self.probabilities)
 
     def log_partition(self) -> Array:
-        return -jnp.log(inside_simplex(self.probabilities)[:, -1])
+        return -jnp.log(self.probabilities[:, -1])
 
     def from_natural(self, natural: Array) -> Categorical:
         return Categorical(_from_log_odds(natural))
 
     def from_statistics(self, weight: Array, total: Array) -> Categorical:
-        last = jnp.maximum(weight - jnp.sum(total, axis=-1), 0)
-        counts = jnp.concatenate([total, last[:, None]], axis=-1)
-        return Categorical(inside_simplex(counts / weight[:, None]))
+        return Categorical(_with_rest(total / weight[:, None]))
+
+    def inside(self) -> Categorical:
+        return Categorical(inside_simplex(self.probabilities))
 
     def log_base_terms(self, x: Array) -> Array:
         known = jnp.any(x[:, None] == self._labels()[None, :], axis=-1)
         return jnp.where(known, 0.0, -jnp.inf).astype(x.dtype)
 
+    def log_prob_terms(self, x: Array) -> Array:
+        chosen = x[:, None] == self._labels()[None, :]
+        return log_probability(jnp.sum(jnp.where(chosen, self.probabilities, 0), axis=-1))
+
     def mean(self) -> Array:
         return self.probabilities @ self._labels()
 
     def sample(self, *, key: Array) -> Array:
-        logits = jnp.log(inside_simplex(self.probabilities))
-        return jax.random.categorical(key, logits, axis=-1).astype(self.probabilities.dtype)
+        return jax.random.categorical(key, jnp.log(self.probabilities), axis=-1).astype(
+            self.probabilities.dtype
+        )
 
 
 class Multinomial(AbstractJoint):
@@ -242,39 +300,41 @@ class Multinomial(AbstractJoint):
         return _log_odds(self.probabilities)
 
     def log_partition(self) -> Array:
-        return -self.trials * jnp.log(inside_simplex(self.probabilities)[-1])
+        return -self.trials * jnp.log(self.probabilities[-1])
 
     def from_natural(self, natural: Array) -> Multinomial:
         return Multinomial(_from_log_odds(natural), self.trials)
 
     def from_statistics(self, weight: Array, total: Array) -> Multinomial:
-        share = total / (weight * self.trials)
-        last = jnp.maximum(1 - jnp.sum(share), 0)
-        return Multinomial(inside_simplex(jnp.concatenate([share, last[None]])), self.trials)
+        return Multinomial(_with_rest(total / (weight * self.trials)), self.trials)
+
+    def inside(self) -> Multinomial:
+        return Multinomial(inside_simplex(self.probabilities), self.trials)
 
     def _split(self, x: Array) -> tuple[Array, Array, Array, Array]:
         """Which are missing, the known counts, what is left over, and the share of each in it."""
         missing = jnp.isnan(x)
         known = jnp.where(missing, 0, x)
         left = jnp.where(jnp.any(missing), self.trials - jnp.sum(known), 0)
-        share = jnp.where(missing, inside_simplex(self.probabilities), 0)
+        share = jnp.where(missing, self.probabilities, 0)
         return missing, known, left, share
 
     def log_base(self, x: Array) -> Array:
         _, known, left, _ = self._split(x)
         total = jnp.sum(known) + left
-        return gammaln(total + 1) - jnp.sum(gammaln(known + 1)) - gammaln(left + 1)
+        counts = gammaln(total + 1) - jnp.sum(gammaln(known + 1)) - gammaln(left + 1)
+        return counts + jnp.sum(_outside_counts(known)) + _outside_counts(left)
 
     def log_prob(self, x: Array) -> Array:
-        missing, known, left, share = self._split(x)
+        _, known, left, share = self._split(x)
         # the missing categories together are one category, whose count is what is left
-        rest = jnp.log(jnp.where(jnp.any(missing), jnp.sum(share), 1))
-        logs = jnp.log(inside_simplex(self.probabilities))
-        return self.log_base(x) + jnp.vdot(known, logs) + left * rest
+        counted = jnp.sum(_count_times_log(known, self.probabilities))
+        return self.log_base(x) + counted + _count_times_log(left, jnp.sum(share))
 
     def complete_mean(self, x: Array) -> Array:
-        missing, known, left, share = self._split(x)
-        return known + left * share / jnp.where(jnp.any(missing), jnp.sum(share), 1)
+        _, known, left, share = self._split(x)
+        whole = jnp.sum(share)
+        return known + left * share / jnp.where(whole > 0, whole, 1)
 
     def complete_sample(self, x: Array, *, key: Array) -> Array:
         missing, known, left, share = self._split(x)
@@ -322,14 +382,77 @@ class Poisson(AbstractRate):
         return total, weight
 
     def from_statistics(self, weight: Array, total: Array) -> Poisson:
+        return Poisson(total / weight)
+
+    def inside(self) -> Poisson:
         # counts that are all zero leave a rate whose logarithm is still finite
-        return Poisson(jnp.maximum(total / weight, jnp.finfo(total.dtype).eps))
+        eps = jnp.finfo(self.rate.dtype).eps
+        return Poisson(jnp.where(self.rate < eps, eps, self.rate))
 
     def log_base_terms(self, x: Array) -> Array:
-        return -gammaln(x + 1)
+        return _outside_counts(x) - gammaln(x + 1)
+
+    def log_prob_terms(self, x: Array) -> Array:
+        return _count_times_log(x, self.rate) - self.rate + self.log_base_terms(x)
 
     def mean(self) -> Array:
         return self.rate
 
     def sample(self, *, key: Array) -> Array:
         return jax.random.poisson(key, self.rate).astype(self.rate.dtype)
+
+
+@mean_parameters.register
+def _(family: Bernoulli) -> Array:
+    return family.mean()
+
+
+@mean_parameters.register
+def _(family: Binomial) -> Array:
+    return family.mean()
+
+
+@mean_parameters.register
+def _(family: Poisson) -> Array:
+    return family.mean()
+
+
+@mean_parameters.register
+def _(family: Categorical) -> Array:
+    return family.probabilities[:, :-1]
+
+
+@mean_parameters.register
+def _(family: Multinomial) -> Array:
+    return family.trials * family.probabilities[:-1]
+
+
+@fisher_information.register
+def _(family: Bernoulli) -> Array:
+    return jnp.diag(family.probability * (1 - family.probability))
+
+
+@fisher_information.register
+def _(family: Binomial) -> Array:
+    return jnp.diag(family.mean() * (1 - family.probability))
+
+
+@fisher_information.register
+def _(family: Poisson) -> Array:
+    return jnp.diag(family.rate)
+
+
+@fisher_information.register
+def _(family: Categorical) -> Array:
+    blocks = jax.vmap(_indicator_covariance)(family.probabilities[:, :-1])
+    return jax.scipy.linalg.block_diag(*blocks)
+
+
+@fisher_information.register
+def _(family: Multinomial) -> Array:
+    return family.trials * _indicator_covariance(family.probabilities[:-1])
+
+
+def _indicator_covariance(probabilities: Array) -> Array:
+    """Of the indicators of categories, of which one is drawn."""
+    return jnp.diag(probabilities) - jnp.outer(probabilities, probabilities)

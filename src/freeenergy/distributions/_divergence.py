@@ -8,8 +8,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.scipy.special import rel_entr
 
-from .._core import cholesky
+from .._core import categorical_entropy, cholesky
 from ._base import (
     AbstractDistribution,
     AbstractExponentialFamily,
@@ -18,7 +19,7 @@ from ._base import (
 )
 from ._composite import Product
 from ._continuous import Beta, Dirichlet, Exponential, Gamma
-from ._discrete import Bernoulli, Categorical
+from ._discrete import Bernoulli, Binomial, Categorical, Multinomial, Poisson
 from ._gaussian import Gaussian
 
 
@@ -40,14 +41,43 @@ def kl_divergence(p: Any, q: Any) -> Array:
 
 @kl_divergence.register
 def _(p: AbstractExponentialFamily, q: AbstractExponentialFamily) -> Array:
+    _check_same_kind(p, q)
+    step = q.natural() - p.natural()
+    return jnp.sum(q.log_partition()) - jnp.sum(p.log_partition()) - jnp.sum(mean_parameters(p) * step)
+
+
+def _check_same_kind(p: Any, q: Any) -> None:
     # the tree structure holds the class and the fixed fields, such as a number of trials
     if jax.tree.structure(p) != jax.tree.structure(q):
         raise TypeError(
             f"KL has no closed form for {type(p).__name__} and {type(q).__name__} of different kind; "
             "use monte_carlo_kl."
         )
-    step = q.natural() - p.natural()
-    return jnp.sum(q.log_partition()) - jnp.sum(p.log_partition()) - jnp.sum(mean_parameters(p) * step)
+
+
+# A discrete member can lie at the edge of its family, where natural parameters are infinite: sums over the
+# outcomes are right there, with p log(p/q) = 0 for p = 0 and ∞ where q alone is zero.
+
+
+@kl_divergence.register(Bernoulli)
+@kl_divergence.register(Binomial)
+def _(p: Bernoulli | Binomial, q: Bernoulli | Binomial) -> Array:
+    _check_same_kind(p, q)
+    a, b = p.probability, q.probability
+    return jnp.sum(jnp.asarray(p.trials, a.dtype) * (rel_entr(a, b) + rel_entr(1 - a, 1 - b)))
+
+
+@kl_divergence.register(Categorical)
+@kl_divergence.register(Multinomial)
+def _(p: Categorical | Multinomial, q: Categorical | Multinomial) -> Array:
+    _check_same_kind(p, q)
+    return p.trials * jnp.sum(rel_entr(p.probabilities, q.probabilities))
+
+
+@kl_divergence.register
+def _(p: Poisson, q: Poisson) -> Array:
+    _check_same_kind(p, q)
+    return jnp.sum(rel_entr(p.rate, q.rate) - p.rate + q.rate)
 
 
 @kl_divergence.register
@@ -63,7 +93,7 @@ def _(p: Gaussian, q: Gaussian) -> Array:
 def _(p: Product, q: Product) -> Array:
     if p.sizes != q.sizes:
         raise TypeError(f"KL of products needs equal blocks. Got sizes {p.sizes} and {q.sizes} instead.")
-    return sum((kl_divergence(a, b) for a, b in zip(p.parts, q.parts)), jnp.zeros(()))
+    return jnp.sum(jnp.stack([kl_divergence(a, b) for a, b in zip(p.parts, q.parts)]))
 
 
 @functools.singledispatch
@@ -76,8 +106,16 @@ def entropy(p: Any) -> Array:
     raise TypeError(f"The entropy of {type(p).__name__} has no closed form; use monte_carlo_entropy.")
 
 
-@entropy.register(Bernoulli)
-@entropy.register(Categorical)
+@entropy.register
+def _(p: Bernoulli) -> Array:
+    return jnp.sum(categorical_entropy(jnp.stack([p.probability, 1 - p.probability])))
+
+
+@entropy.register
+def _(p: Categorical) -> Array:
+    return jnp.sum(categorical_entropy(p.probabilities))
+
+
 @entropy.register(Exponential)
 @entropy.register(Gamma)
 @entropy.register(Beta)
@@ -99,7 +137,7 @@ def _(p: AbstractLocationScale) -> Array:
 
 @entropy.register
 def _(p: Product) -> Array:
-    return sum((entropy(part) for part in p.parts), jnp.zeros(()))
+    return jnp.sum(jnp.stack([entropy(part) for part in p.parts]))
 
 
 def _mean_and_error(values: Array) -> tuple[Array, Array]:

@@ -19,6 +19,7 @@ from .._core import (
     positive,
     positive_definite,
     real,
+    refuse_outside,
 )
 from ._base import AbstractDistribution, AbstractPartial
 from ._covariance import Full
@@ -50,6 +51,9 @@ class MultivariateT(AbstractDistribution, AbstractPartial):
     loc: Array = parameter(real)
     scale: Array = parameter(positive_definite)
     df: Array = parameter(positive)
+
+    def __check_init__(self) -> None:
+        refuse_outside(self)
 
     def log_density(self, length: Array, log_det: Array, dim: Array | int) -> Array:
         """log p from the squared Mahalanobis length of `dim` entries."""

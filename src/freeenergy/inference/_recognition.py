@@ -19,7 +19,7 @@ import optax
 from jax import Array
 from jax.scipy.linalg import solve_triangular
 
-from .._core import categorical_entropy, log_mean_exp
+from .._core import categorical_entropy, log_mean_exp, log_probability
 from ..distributions import AbstractDistribution, Diagonal, Gaussian, entropy
 from ._expectation import AbstractExpectation, Pathwise
 
@@ -46,7 +46,7 @@ class Finite(AbstractDistribution):
     probabilities: Array
 
     def log_prob(self, x: Array) -> Array:
-        return jnp.log(self.probabilities[jnp.asarray(x, int)])
+        return log_probability(self.probabilities[jnp.asarray(x, int)])
 
     def sample(self, *, key: Array) -> Array:
         return jax.random.categorical(key, jnp.log(self.probabilities))

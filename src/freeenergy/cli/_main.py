@@ -274,7 +274,8 @@ def _support(found: Any, words: list[str] | None, continuous: bool) -> Any:
     if not words and not continuous:
         return None
     rows = np.concatenate(list(found.values)) if _is_series(found.values) else found.values
-    kinds = list(Support.recognise(rows).kinds)
+    recognised = Support.recognise(rows)
+    kinds = list(recognised.kinds)
     if continuous:
         kinds = [kind if kind is Column.CONSTANT else Column.CONTINUOUS for kind in kinds]
     known = {kind.value: kind for kind in Column}
@@ -299,7 +300,7 @@ def _support(found: Any, words: list[str] | None, continuous: bool) -> Any:
                 listed = ", ".join(map(repr, found.names[:10]))
                 raise ValueError(f"--support names no column {name.strip()!r}. There are {listed}.")
             kinds[found.names.index(name.strip())] = known[word.strip()]
-    return Support(kinds)
+    return Support(kinds, recognised.steps, recognised.origins)
 
 
 def _models(words: list[str] | None, found: Any, support: Any = None) -> dict[str, Any]:

@@ -7,6 +7,7 @@
 #   make lint       ruff and pyright
 #   make docs       the documentation, in site/
 #   make pictures   the pictures of the documentation, drawn again
+#   make pins       requirements/ again, after a change of pyproject.toml or constraints.txt (needs uv)
 #   make clean      remove what was built (not .venv)
 
 PYTHON  ?= python3
@@ -15,11 +16,15 @@ WORKERS ?= 2
 ARGS    ?=
 
 PY      := $(VENV)/bin/python
+INSTALL := $(PY) -m pip install --quiet --disable-pip-version-check
+# for every platform and every Python that the project supports
+COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \
+	--group build --constraints constraints.txt
 # worksteal hands each worker long runs of neighbouring tests, so that the tests of one file share their
 # compiled programs, and still levels the load at the end
 PYTEST  := $(PY) -m pytest -n $(WORKERS) --dist worksteal
 
-.PHONY: demo test test-all bench lint docs pictures clean
+.PHONY: demo test test-all bench lint docs pictures pins clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -56,13 +61,20 @@ pictures: $(VENV)/.installed-base
 	$(PY) examples/hidden.py docs/families
 	$(PY) examples/dictionary.py docs/families/atoms.png
 
-# One stamp for each extra; "base" is the package alone.
-$(VENV)/.installed-%: pyproject.toml constraints.txt
+# One stamp for each extra; "base" is the package alone.  requirements/ has the hashes of all files of each
+# release, so that nothing else is installed; the peers of "bench" have none, since torch has many builds.
+LIST = requirements/$(if $(filter bench,$*),base,$*).txt
+$(VENV)/.installed-%: pyproject.toml constraints.txt $(wildcard requirements/*.txt)
 	@$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "freeenergy needs Python 3.11 or later. Got %d.%d instead; choose another with make PYTHON=..." % sys.version_info[:2])'
 	@$(PY) -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv $(VENV)
 	@echo "Installing freeenergy ($*) into $(VENV) ..."
-	@$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.$(if $(filter base,$*),,[$*])'
+	@$(INSTALL) --require-hashes -r $(LIST)
+	@$(INSTALL) $(if $(filter bench,$*),-c constraints.txt -e '.[bench]',--no-deps --no-build-isolation -e .)
 	@touch $@
+
+pins:
+	@mkdir -p requirements
+	@$(foreach name,base test docs,$(COMPILE) $(if $(filter base,$(name)),,--extra $(name)) -o requirements/$(name).txt pyproject.toml &&) true
 
 clean:
 	rm -rf build dist site demo report.html .pytest_cache .ruff_cache .hypothesis

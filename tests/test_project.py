@@ -14,6 +14,8 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.version import Version
 
 import freeenergy
 
@@ -180,14 +182,58 @@ def test_the_version_is_the_same_everywhere(root):
     assert f"## [{version}]" in (root / "CHANGELOG.md").read_text("utf-8")
 
 
-def test_the_constraints_are_exact_and_name_every_requirement(root):
-    lines = (root / "constraints.txt").read_text("utf-8").splitlines()
-    pins = [line for line in lines if line and not line.startswith("#")]
-    assert [pin for pin in pins if not re.fullmatch(r"[a-z0-9-]+==[\w.]+", pin)] == []
-    project = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]
+def requirements(root: Path) -> list[Requirement]:
+    """What the package, each of its extras and its build ask for, itself left out."""
+    content = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))
+    project = content["project"]
     groups = [project["dependencies"], *project["optional-dependencies"].values()]
-    names = {re.split(r"[^\w-]", requirement)[0] for group in groups for requirement in group}
-    assert names - {"freeenergy"} - {pin.partition("==")[0] for pin in pins} == set()
+    groups += [content["build-system"]["requires"], *content["dependency-groups"].values()]
+    asked = [Requirement(line) for group in groups for line in group]
+    return [requirement for requirement in asked if requirement.name != project["name"]]
+
+
+def pins(path: Path) -> dict[str, str]:
+    """The version of each package of a list; comments, hashes and conditions left out."""
+    lines = path.read_text("utf-8").splitlines()
+    named = [re.split(r" [;\\]", line)[0] for line in lines if line and line[0] not in "# "]
+    assert [line for line in named if not re.fullmatch(r"[a-z0-9-]+==[\w.]+", line)] == []
+    return dict(line.split("==") for line in named)
+
+
+def unlimited(requirement: Requirement) -> bool:
+    """Whether any later version would do."""
+    return requirement.specifier.contains("999999", prereleases=True)
+
+
+def test_every_requirement_has_a_lower_and_an_upper_limit(root):
+    asked = requirements(root)
+    assert [str(r) for r in asked if unlimited(r) or r.specifier.contains("0.0.0")] == []
+    assert unlimited(Requirement("jax>=0.10"))
+    assert not unlimited(Requirement("jax==0.10"))
+
+
+def test_the_constraints_are_exact_and_meet_every_requirement(root):
+    exact = pins(root / "constraints.txt")
+    asked = requirements(root)
+    assert [str(r) for r in asked if r.name not in exact or exact[r.name] not in r.specifier] == []
+    # dynamax, a peer of the benchmarks, asks for it by this name, of which there are nightlies only
+    only_nightly = {"tfp-nightly"}
+    early = {name for name, version in exact.items() if Version(version).is_prerelease}
+    assert early == only_nightly
+
+
+@pytest.mark.parametrize("name", ["base", "test", "docs"])
+def test_the_lists_of_hashes_are_those_of_the_constraints(root, name):
+    path = root / "requirements" / f"{name}.txt"
+    listed = pins(path)
+    exact = pins(root / "constraints.txt")
+    assert {package: exact.get(package) for package in listed} == listed
+    project = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]
+    wanted = project["dependencies"] + project["optional-dependencies"].get(name, [])
+    assert {Requirement(line).name for line in [*wanted, "hatchling", "editables"]} - set(listed) == set()
+    # each name is followed by one hash or more, and nothing else, such as an address, is in the list
+    entry = r"[a-z0-9-]+==[^\\\n]+\\\n(    --hash=sha256:[0-9a-f]{64}( \\\n|\n))+"
+    assert re.fullmatch(f"({entry})+", path.read_text("utf-8"))
 
 
 # ---------------------------------------------------------------------------------------------

@@ -25,6 +25,11 @@ Tree = TypeVar("Tree")
 _ROUNDING = 1e-5
 
 
+def _no_nan(value: np.ndarray) -> bool:
+    """Whether every entry is a number."""
+    return not np.isnan(value).any()
+
+
 @dataclasses.dataclass(frozen=True)
 class Constraint:
     """A set of admissible values and a smooth map onto it from free reals of the same shape.
@@ -43,7 +48,7 @@ class Constraint:
     from_free: Callable[[Array], Array]
     contains: Callable[[Array], Array]
     dimension: Callable[[tuple[int, ...]], int] = math.prod
-    closure: Callable[[np.ndarray], Any] = lambda v: not np.isnan(v).any()
+    closure: Callable[[np.ndarray], Any] = _no_nan
 
     def __repr__(self) -> str:
         return self.name

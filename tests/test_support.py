@@ -398,3 +398,20 @@ def test_new_rows_must_be_whole_too():
     model = fe.Dequantised().fit(COUNTS)
     with pytest.raises(ValueError, match=r"must hold such everywhere. Got 2.5 in row 1, column 0."):
         model.score_samples([[2.0], [2.5]])
+
+
+def test_imputed_labels_are_the_most_probable_ones_and_counts_are_whole():
+    kind = RNG.integers(2, size=300)
+    labels = np.where(kind == 1, RNG.choice([0, 3], size=300), RNG.choice([1, 2], size=300, p=[0.8, 0.2]))
+    X = np.column_stack([labels, kind, RNG.integers(4, size=300)]).astype(float)
+    model = fe.Mixture(2, family=d.Categorical, random_state=0).fit(X)
+    holes = X[:20].copy()
+    holes[:10, 0], holes[5:15, 2] = np.nan, np.nan
+    filled = model.impute(holes)
+    tables = np.asarray(model.model_.components.probabilities)
+    expected = np.einsum("nk,kdc->ndc", model.predict_proba(holes), tables).argmax(axis=2)
+    np.testing.assert_array_equal(filled, np.where(np.isnan(holes), expected, holes))
+    # the mean of labels 0 and 3 is none of them
+    assert set(filled[:10, 0]) <= {0.0, 1.0, 3.0}
+    counts = fe.Mixture(2, family=d.Poisson, random_state=0).fit(COUNTS).impute([[np.nan]])
+    assert counts[0, 0] == np.rint(COUNTS.mean())

@@ -32,20 +32,29 @@ class AbstractSpace(abc.ABC):
     def has_mass(self, n_features: int) -> np.ndarray:
         """Which of `n_features` columns have a probability mass, and not a density."""
 
+    @abc.abstractmethod
+    def has_labels(self, n_features: int) -> np.ndarray:
+        """Which of `n_features` columns have values whose order means nothing, and so no mean."""
+
 
 class AbstractHomogeneous(AbstractSpace):
     """A space of one kind of values in all columns.
 
     Attributes:
         discrete: whether the values are apart, so that each has a probability mass and not a density.
+        unordered: whether their order means nothing.
         phrase: how a sentence names the values.
     """
 
     discrete: ClassVar[bool]
     phrase: ClassVar[str]
+    unordered: ClassVar[bool] = False
 
     def has_mass(self, n_features: int) -> np.ndarray:
         return np.full(n_features, self.discrete)
+
+    def has_labels(self, n_features: int) -> np.ndarray:
+        return np.full(n_features, self.unordered)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -169,6 +178,7 @@ class Categories(AbstractHomogeneous):
     """
 
     discrete = True
+    unordered = True
     phrase = "labels 0, 1, 2, …"
 
     def contains(self, x: np.ndarray) -> np.ndarray:
@@ -184,8 +194,8 @@ class Blocks(AbstractSpace):
         sizes: how many columns each of them takes.
 
     >>> mixed = Blocks((Counts(), Reals()), (1, 2))
-    >>> mixed.has_mass(3).tolist()
-    [True, False, False]
+    >>> mixed.has_mass(3).tolist(), mixed.has_labels(3).tolist()
+    ([True, False, False], [False, False, False])
     >>> mixed.contains(np.array([[0.5, 0.5, 0.5]])).tolist()
     [[False, True, True]]
     """
@@ -205,6 +215,13 @@ class Blocks(AbstractSpace):
         return np.concatenate([p.contains(b) for p, b in zip(self.parts, blocks, strict=True)], axis=-1)
 
     def has_mass(self, n_features: int) -> np.ndarray:
+        self._check_width(n_features)
+        return np.concatenate([p.has_mass(size) for p, size in zip(self.parts, self.sizes, strict=True)])
+
+    def has_labels(self, n_features: int) -> np.ndarray:
+        self._check_width(n_features)
+        return np.concatenate([p.has_labels(size) for p, size in zip(self.parts, self.sizes, strict=True)])
+
+    def _check_width(self, n_features: int) -> None:
         if n_features != sum(self.sizes):
             raise ValueError(f"The blocks have {sum(self.sizes)} columns. Got {n_features} instead.")
-        return np.concatenate([p.has_mass(size) for p, size in zip(self.parts, self.sizes, strict=True)])

@@ -37,6 +37,8 @@ from ._chunks import Chunks
 from ._rows import Rows, Scaling, canonical_rows, row_seeds
 from ._validation import check_numbers, check_observed, check_rows, check_weight, random_key
 
+# labels that are tried for a missing one
+_MOST_LABELS = 10_000
 # rows of a stream that are fitted first, in memory
 _SAMPLE = 65_536
 # rescaled numbers below this have products that do not overflow, whatever they are multiplied with
@@ -166,6 +168,10 @@ class AbstractDensity(DensityMixin, Shell):
         """Which columns are modelled with a probability mass instead of a density."""
         return np.zeros(n_features, bool)
 
+    def _label_columns(self, n_features: int) -> np.ndarray:
+        """Which of them hold labels, whose order means nothing."""
+        return np.zeros(n_features, bool)
+
     def _prepare(self, X: np.ndarray) -> np.ndarray:
         """What the model is given for validated `X`, before rescaling."""
         return X
@@ -284,7 +290,11 @@ class AbstractDensity(DensityMixin, Shell):
         return filled if n == 1 else filled.reshape(int(n), -1, X.shape[1])
 
     def impute(self, X: Any) -> np.ndarray:
-        """`X` with each missing entry replaced by its mean given the observed ones."""
+        """`X` with each missing entry inferred from the observed ones of its row.
+
+        A continuous entry has its mean, a count the whole number next to its mean, a label the most
+        probable one.
+        """
         passed, X = X, self._validated(X).copy()
         holes = np.isnan(X).any(axis=1)
         if holes.any():
@@ -292,8 +302,30 @@ class AbstractDensity(DensityMixin, Shell):
             z = self.scaling_.apply(rows)
             with self._cells_of(passed, X):
                 filled = self.scaling_.invert(self._fill_mean(z, row_seeds(rows, self.scaling_)))
+            width = rows.shape[1]
+            labels = self._label_columns(width)
+            counts = self._discrete_columns(width) & ~labels
+            filled[:, counts] = np.rint(filled[:, counts])
+            for column in np.flatnonzero(labels):
+                missing = np.isnan(rows[:, column])
+                if missing.any():
+                    filled[missing, column] = self._likeliest(rows[missing], int(column))
             X[holes] = np.where(np.isnan(rows), filled, rows)
         return check_numbers(self, "impute", X)
+
+    def _likeliest(self, rows: np.ndarray, column: int) -> np.ndarray:
+        """The most probable label in a column that is missing in all `rows`."""
+        whole = self.score_samples(rows)
+        best, chance, left = np.zeros(len(rows)), np.zeros(len(rows)), np.ones(len(rows))
+        label = 0
+        # until what is left for all labels to come is less than the best has
+        while (left > chance).any() and label < _MOST_LABELS:
+            tried = rows.copy()
+            tried[:, column] = label
+            own = np.exp(self.score_samples(tried) - whole)
+            best, chance, left = np.where(own > chance, label, best), np.fmax(own, chance), left - own
+            label += 1
+        return best
 
 
 def log_prob_of(row: Array, model: Any) -> Array:

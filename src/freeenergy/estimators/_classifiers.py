@@ -37,7 +37,7 @@ from ..models import Labelled
 from ..models import Mixture as MixtureModel
 from ._base import AbstractExactDensity, by_completeness, retold
 from ._rows import Rows, Scaling, canonical_rows
-from ._support import discrete_columns
+from ._support import discrete_columns, label_columns
 from ._validation import (
     bad_cells_named,
     check_covariances,
@@ -262,6 +262,11 @@ class NaiveBayes(AbstractGenerativeClassifier):
         if isinstance(self.family, Sequence):
             return np.concatenate([discrete_columns(kind, 1) for kind in self.family])
         return discrete_columns(self.family, n_features)
+
+    def _label_columns(self, n_features: int) -> np.ndarray:
+        if isinstance(self.family, Sequence):
+            return np.concatenate([label_columns(kind, 1) for kind in self.family])
+        return label_columns(self.family, n_features)
 
 
 class DiscriminantAnalysis(AbstractGenerativeClassifier):

@@ -414,9 +414,11 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         return map_rows(_draw, (lengths, key_data(key, int(n))), self.model_, block=256)
 
     def impute(self, X: Any) -> Any:
-        """`X` with each missing count replaced by its mean given the others; sparse if `X` is."""
+        """`X` with missing counts as the whole numbers next to their means; sparse if `X` is."""
         X_ = self._validated(X)
+        missing = np.isnan(X_.data)
         filled = self._filled(complete_mean, X_, document_seeds(X_), self.seed_)
+        filled.data[missing] = np.rint(filled.data[missing])
         return filled if sparse.issparse(X) else filled.toarray()
 
     def _filled(self, function: Any, X: Any, each: np.ndarray, *args: Any) -> Any:

@@ -34,7 +34,7 @@ from ._base import AbstractExactDensity, best_of, by_completeness, log_prob_comp
 from ._information import standard_errors
 from ._rows import Rows, Scaling, canonical_rows
 from ._starts import LLOYD_STEPS, AbstractStart, PlusPlus, at_known, start_model
-from ._support import discrete_columns
+from ._support import discrete_columns, label_columns
 from ._validation import (
     check_covariances,
     check_instance,
@@ -443,6 +443,9 @@ class Mixture(AbstractMixture):
 
     def _discrete_columns(self, n_features: int) -> np.ndarray:
         return discrete_columns(self.family, n_features)
+
+    def _label_columns(self, n_features: int) -> np.ndarray:
+        return label_columns(self.family, n_features)
 
     def _distances(self, rows: Rows) -> Scaling:
         return Scaling.standardise(rows.x, rows.weight)

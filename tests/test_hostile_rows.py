@@ -7,6 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import pandas as pd
+import polars as pl
 import pytest
 import scipy.stats as st
 
@@ -271,3 +273,50 @@ def test_steps_follow_the_weight_of_rows_and_not_their_number():
     many, weight = np.arange(40.0)[:, None] / 40, 1.0 + np.arange(40) % 3
     full = mean_after_one_epoch(np.repeat(many, weight.astype(int), axis=0), None, 20)
     assert abs(mean_after_one_epoch(many, weight, 20) - full) < 0.05 * full
+
+
+def test_what_cannot_be_imputed_is_refused():
+    # the mean given the other column is 1e12 times as large as that
+    row = [[np.nan, 1e300]]
+    model = fe.GaussianDensity().fit(np.column_stack([X[:, 1] * 1e12 + X[:, 0], X[:, 1]]))
+    with pytest.raises(ValueError, match=r"GaussianDensity.impute has no answer for row 0 of X"):
+        model.impute(row)
+    with pytest.raises(ValueError, match=r"GaussianDensity.sample has no answer for row 0 of X"):
+        model.sample(given=row)
+
+
+DAYS = np.array([["2020-01-01", "NaT"]] * 4, dtype="datetime64[ns]")
+
+
+@pytest.mark.parametrize(
+    ("rows", "sentence"),
+    [
+        (DAYS, "not dates. Pass the time since some day instead."),
+        (DAYS - DAYS[0, 0], "not dates"),
+        (pd.DataFrame(DAYS), "not dates"),
+        (pl.DataFrame(DAYS), "not dates"),
+        (
+            pd.DataFrame(DAYS).assign(size=1.0),
+            "X must hold numbers, or NaN where .*: float.* not 'Timestamp'",
+        ),
+        (pd.DataFrame(X[:4], columns=["a", "a"]), "must have different names. Got 'a' 2 times."),
+        ([[1.0, 2.0], [3.0]], "The rows of X must have the same length."),
+        ("word", "X must hold numbers, .* in rows and columns, not text."),
+        (np.array([[{}, 1.0]] * 4, dtype=object), "X must hold numbers, or NaN .* not 'dict'."),
+    ],
+    ids=lambda v: type(v).__name__,
+)
+@pytest.mark.parametrize("estimator", [fe.GaussianDensity(), fe.NaiveBayes(), fe.AutoRegression(1)])
+def test_what_holds_no_numbers_is_refused_in_our_words(estimator, rows, sentence):
+    with pytest.raises((TypeError, ValueError), match=sentence):
+        estimator.fit(rows, np.arange(4) % 2)
+
+
+def test_weights_that_are_no_numbers_are_refused():
+    with pytest.raises(ValueError, match="sample_weight must be a non-negative number for each row of X"):
+        fe.GaussianDensity().fit(X, sample_weight=["word"] * 60)
+    for wrong in (["word"], [1j]):
+        with pytest.raises(
+            ValueError, match=r"The 'series_weight' of AutoRegression.fit must be a non-neg"
+        ):
+            fe.AutoRegression(1).fit([X], series_weight=wrong)

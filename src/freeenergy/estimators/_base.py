@@ -115,7 +115,7 @@ def best_of(results: list[Fit]) -> Fit:
 
 def checked(owner: Shell, evidence: Evidence) -> Evidence:
     """`evidence`, refused where it is not a number, or an infinite density."""
-    check_numbers(owner, "evidence", np.where(np.isposinf(evidence.nats), np.nan, evidence.nats))
+    check_numbers(owner, "evidence", evidence.nats, logarithms=True)
     return evidence
 
 

@@ -145,7 +145,7 @@ class AbstractGenerativeClassifier(ClassifierMixin, AbstractExactDensity):
         X = self._validated(X)
         z = self.scaling_.apply(X)
         logs = by_completeness(z, self.model_, _log_posterior_complete, _log_posterior)
-        return check_numbers(self, "predict_log_proba", logs)
+        return check_numbers(self, "predict_log_proba", logs, logarithms=True)
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """p(y | x) of each class; what is missing in x is integrated out."""

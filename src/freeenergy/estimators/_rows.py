@@ -205,7 +205,9 @@ class Scaling(NamedTuple):
             return np.clip(z, -largest, largest)
 
     def invert(self, z: np.ndarray) -> np.ndarray:
-        return z * self.scale + self.shift
+        """x of each row; infinite, for who asked to refuse, where it is beyond the largest float."""
+        with np.errstate(over="ignore"):
+            return z * self.scale + self.shift
 
     def log_det(self, x: np.ndarray) -> np.ndarray:
         """log |dz/dx| of each row, over its observed entries."""

@@ -147,14 +147,14 @@ def _check_weight(owner: Any, weight: Any, series: list[np.ndarray]) -> np.ndarr
     """How often each series counts: once, if nothing is said."""
     if weight is None:
         return np.ones(len(series))
-    given = np.asarray(weight, float)
-    good = given.shape == (len(series),) and np.isfinite(given).all() and (given >= 0).all()
-    if not good or not given.any():
+    given = np.asarray(weight)
+    good = given.dtype.kind in "biuf" and given.shape == (len(series),) and np.isfinite(given).all()
+    if not good or (given < 0).any() or not given.any():
         raise ValueError(
             f"The 'series_weight' of {type(owner).__name__}.fit must be a non-negative number for each of "
             f"the {len(series)} series, not all zero. Got {weight!r} instead."
         )
-    return given
+    return given.astype(float)
 
 
 def _constant_columns(rows: np.ndarray, scaling: Scaling) -> np.ndarray:
@@ -177,10 +177,12 @@ def _tell_constant(owner: Any, constant: np.ndarray, names: Any) -> None:
         )
 
 
-def answered(owner: Any, method: str, parts: list[np.ndarray]) -> list[np.ndarray]:
-    """`parts`, an array for each series, refused where one holds NaN or an infinite density."""
+def answered(
+    owner: Any, method: str, parts: list[np.ndarray], *, logarithms: bool = False
+) -> list[np.ndarray]:
+    """`parts`, an array for each series, refused where one holds NaN or infinity; −∞ is a logarithm."""
     for number, part in enumerate(parts):
-        if np.isnan(part).any() or np.isposinf(part).any():
+        if not (part < np.inf if logarithms else np.isfinite(part)).all():
             raise ValueError(
                 f"{type(owner).__name__}.{method} has no answer for series {number} of X: its numbers "
                 "overflow, or no variance is left in the model. Check its values and units, and whether "
@@ -499,7 +501,7 @@ class AbstractSequenceDensity(DensityMixin, Shell):
     def _step_evidence(self, container: Container) -> list[np.ndarray]:
         parts = self._for_each(_step_log_prob, container)
         parts = [part + self.scaling_.log_det(x) for part, x in zip(parts, container.series, strict=True)]
-        return answered(self, "evidence", parts)
+        return answered(self, "evidence", parts, logarithms=True)
 
     def evidence(self, X: Any, *, inputs: Any = None) -> Evidence:
         """log p of each series with its standard error and kind; NaN is marginalised."""

@@ -19,6 +19,7 @@ from ..distributions import AbstractCovariance, Tied
 
 # of the largest weight
 _MOST_EXPONENT = 100
+_NUMBERS = "X must hold numbers, or NaN where nothing was observed"
 # rows of which the statistics are held at once
 _TOGETHER = 160
 
@@ -84,28 +85,45 @@ def check_rows(owner: BaseEstimator, X: Any, *, reset: bool) -> np.ndarray:
 
 @contextlib.contextmanager
 def bad_cells_named(X: Any) -> Iterator[None]:
-    """Where scikit-learn refuses `X` for an entry that is infinite or text, says which that is."""
+    """Where scikit-learn or NumPy refuse `X` for what it holds, says which entry that is, or what."""
+    _refuse_dates(X)
     try:
         yield
-    except ValueError:
+    except (TypeError, ValueError):
         _refuse_cells(X)
         raise
 
 
+def _refuse_dates(X: Any) -> None:
+    """NumPy would take them for numbers, and a missing one for −9.2e18."""
+    # arrays and frames; sparse matrices are neither
+    table = getattr(X, "__array__", None) is not None and len(getattr(X, "shape", ())) == 2
+    if table and np.asarray(X[:1]).dtype.kind in "mM":
+        raise ValueError(f"{_NUMBERS}, not dates. Pass the time since some day instead.")
+
+
 def _refuse_cells(X: Any) -> None:
+    names = list(getattr(X, "columns", ()))
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise ValueError(
+            f"The columns of X must have different names. Got {twice[0]!r} {len(twice)} times."
+        )
     try:
         values = np.asarray(X)
-    except ValueError:  # rows of unequal length
-        return
+    except ValueError:
+        raise ValueError("The rows of X must have the same length.") from None
     if values.ndim != 2:
+        if values.dtype.kind == "U":
+            raise ValueError(f"{_NUMBERS}, in rows and columns, not text.")
         return
     if values.dtype.kind in "OU":
         text = np.vectorize(_is_text, otypes=[bool])(values)
-        _refuse_cell(X, values, text, "X must hold numbers, or NaN where nothing was observed, not text.")
+        _refuse_cell(X, values, text, f"{_NUMBERS}, not text.")
         try:
             values = values.astype(float)
-        except (TypeError, ValueError):
-            return
+        except (TypeError, ValueError) as error:
+            raise TypeError(f"{_NUMBERS}: {error}.") from None
     if values.dtype.kind == "f":
         problem = "X must hold finite numbers, or NaN where nothing was observed, not infinity."
         _refuse_cell(X, values, np.isinf(values), problem)
@@ -138,6 +156,10 @@ def check_weight(X: np.ndarray, sample_weight: Any) -> np.ndarray | None:
     """
     if sample_weight is None:
         return None
+    if np.asarray(sample_weight).dtype.kind in "USmM":
+        raise ValueError(
+            "The sample_weight must be a non-negative number for each row of X, not text or a date."
+        )
     weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
     exponent = int(np.frexp(weight.max())[1])
     most = min(max(exponent, -_MOST_EXPONENT), _MOST_EXPONENT)
@@ -160,10 +182,16 @@ def refuse_columns(empty: np.ndarray, feature_names: Any = None) -> None:
         raise ValueError(f"Column {name} of X has no observed value. Drop it before fitting.")
 
 
-def check_numbers(owner: BaseEstimator, method: str, values: np.ndarray) -> np.ndarray:
-    """`values`, a row or number for each row of X, refused where there is NaN among them."""
-    if has_nan(values):
-        row = int(np.argwhere(np.isnan(values))[0][0])
+def check_numbers(
+    owner: BaseEstimator, method: str, values: np.ndarray, *, logarithms: bool = False
+) -> np.ndarray:
+    """`values`, a row or number for each row of X, refused where one is none: NaN or infinite.
+
+    Of `logarithms` −∞ is one, that of zero.
+    """
+    good = values < np.inf if logarithms else np.isfinite(values)
+    if not good.all():
+        row = int(np.argwhere(~good)[0][0])
         raise ValueError(
             f"{type(owner).__name__}.{method} has no answer for row {row} of X: the numbers overflow. The "
             "row is too far from those of the fit, or the fit itself failed. Check its entries and units."

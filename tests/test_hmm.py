@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import pandas as pd
 import pytest
 import statsmodels.api as sm
 from hmmlearn.hmm import CategoricalHMM, GaussianHMM
@@ -28,7 +29,7 @@ from freeenergy.distributions import (
     Poisson,
     Tied,
 )
-from freeenergy.estimators._sequence import pack
+from freeenergy.estimators._sequence import check_inputs, pack
 from freeenergy.learning import EM, Gradient, fit, negative_log_likelihood
 from freeenergy.models import (
     HMM,
@@ -778,6 +779,73 @@ def test_markov_chain_counts_and_missing_symbols():
         fe.MarkovChain().fit(np.array([[0.5], [2.0]]))
     with pytest.raises(ValueError, match="Negative values in data passed to MarkovChain"):
         fe.MarkovChain().fit(np.array([[0], [-1]]))
+
+
+@pytest.mark.parametrize(
+    "several",
+    [
+        [np.array([0, 1, 1, 0]), np.array([1, 1, 0, 0])],
+        (pd.Series([0, 1, 1, 0]), pd.Series([1, 1, 0, 0])),
+        [np.array([0, 1, 1, 0]), [1, 1, 0, 0]],
+        # a panel: series in the order of their appearance, whatever they are called and however they mix
+        pd.DataFrame(
+            {"symbol": [0, 1, 1, 1, 1, 0, 0, 0]},
+            index=pd.MultiIndex.from_arrays([list("zzaazzaa"), [1, 2, 1, 2, 3, 4, 5, 7]]),
+        ),
+    ],
+    ids=["arrays", "pandas", "mixed kinds", "panel"],
+)
+def test_a_list_of_arrays_and_a_frame_with_two_levels_are_several_series(several):
+    chain = fe.MarkovChain().fit(several)
+    # counted by hand: 0→1, 1→1, 1→0 and 1→1, 1→0, 0→0; not one of them from one series to the next
+    assert chain.n_features_in_ == 1
+    np.testing.assert_allclose(chain.initial_, [[0.5, 0.5]])
+    np.testing.assert_allclose(chain.transition_, [[[1 / 2, 1 / 2], [1 / 2, 1 / 2]]])
+    np.testing.assert_allclose(np.exp(chain.score_samples(several)), [1 / 16, 1 / 16])
+    assert [x.shape for x in chain.impute(several)] == [(4, 1), (4, 1)]
+    np.testing.assert_array_equal(np.ravel(chain.impute(several)), [0, 1, 1, 0, 1, 1, 0, 0])
+
+
+def test_nested_lists_of_one_length_are_a_table_and_of_several_lengths_series():
+    table = fe.MarkovChain().fit([[0, 1], [1, 1], [1, 0], [0, 0]])
+    assert table.n_features_in_ == 2
+    assert len(table.score_samples([[0, 1], [1, 1]])) == 1
+    several = fe.MarkovChain().fit([[0, 1, 1, 0], [1, 1]])
+    assert several.n_features_in_ == 1
+    np.testing.assert_allclose(several.transition_, [[[0, 1], [1 / 3, 2 / 3]]])
+
+
+def _panel(*levels):
+    return pd.DataFrame({"symbol": [0, 1, 1, 0]}, index=pd.MultiIndex.from_arrays(levels))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        (np.array(1.0), r"X must be one series \(time, features\), an array .* Got the shape \(\) instead"),
+        (np.zeros((2, 3, 2, 1)), r"a list of series, or a frame .* Got the shape \(2, 3, 2, 1\) instead"),
+        (np.zeros((0, 3, 1)), r"Got the shape \(0, 3, 1\) instead"),
+        ([np.zeros((2, 3, 1))], r"Got a list of arrays of the shapes \(2, 3, 1\) instead"),
+        ([np.zeros((4, 1)), np.zeros(3)], r"list of arrays of the shapes \(4, 1\) and \(3,\) instead"),
+        ([[0, 1], 1], r"list of arrays of the shapes \(2,\) and \(\) instead"),
+        ([[[0, 1], [1]], [[0, 1]]], "Got rows of unequal length in a series"),
+        ([np.zeros(3), np.zeros(0)], r"at least one time step. Got \(0, 1\) for series 1"),
+        (_panel(list("aabb"), [1, 2, 2, 1]), "times that increase within each series. Those of series 'b'"),
+        (_panel(list("aabb"), [1, 2, 1, 1]), "times that increase within each series. Those of series 'b'"),
+        (_panel(list("aabb"), [1, 2, 1, 2], [0, 0, 0, 0]), "has the two levels .* Got 3 levels instead"),
+    ],
+)
+def test_what_is_no_series_is_refused(wrong, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        fe.MarkovChain().fit(wrong)
+
+
+def test_inputs_come_in_a_frame_with_two_levels_as_series_do():
+    X, other = _panel(list("babb"), [1, 1, 2, 3]), _panel(list("abbb"), [1, 1, 2, 3])
+    parts = check_inputs(fe.AutoRegression(), X, [3, 1], None)
+    assert [part.ravel().tolist() for part in parts] == [[0, 1, 0], [1]]
+    with pytest.raises(ValueError, match="must have the index of X"):
+        fe.AutoRegression().fit(X, inputs=other)
 
 
 # inputs and weights of estimators

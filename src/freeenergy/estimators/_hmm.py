@@ -215,7 +215,8 @@ class HMM(AbstractSequenceDensity):
         """Fits the model.
 
         Args:
-            X: one series (time, features), an array (series, time, features) or a list of series.
+            X: one series (time, features), an array (series, time, features), a list of series (arrays of
+                one dimension are series of one column), or a frame with the index levels series and time.
             y: ignored.
             states: the hidden state of each time step where it is known, −1 where not; a number per
                 time step in the same containers as X.

@@ -94,19 +94,82 @@ def _only(parts: list[Any]) -> Any:
     return parts[0]
 
 
+_TAKEN = (
+    "one series (time, features), an array (series, time, features), a list of series, or a frame whose "
+    "index has the two levels series and time"
+)
+
+
+def _several(subject: str, X: Any) -> tuple[list[np.ndarray], Callable[[list[Any]], Any]] | None:
+    """The series of a list or of an array (series, time, features), and what they are put back into.
+
+    None if `X` is a table: so are rows that are lists of numbers, as scikit-learn has them, while arrays of
+    one dimension in a list, and lists of unequal lengths, are series of one column.
+    """
+    if not isinstance(X, (list, tuple)) or not len(X):
+        dims = np.ndim(X)
+        if dims == 3 and len(X):
+            return list(np.asarray(X)), np.stack
+        if dims == 0 or dims > 2:
+            raise ValueError(f"{subject} must be {_TAKEN}. Got the shape {np.shape(X)} instead.")
+        return None
+    try:
+        parts = [np.asarray(part) for part in X]
+    except ValueError:
+        raise ValueError(f"{subject} must be {_TAKEN}. Got rows of unequal length in a series.") from None
+    shapes = [part.shape for part in parts]
+    dims = {len(shape) for shape in shapes}
+    if len(dims) > 1 or max(dims) > 2:
+        found = " and ".join(str(shape) for shape in {len(shape): shape for shape in shapes}.values())
+        raise ValueError(f"{subject} must be {_TAKEN}. Got a list of arrays of the shapes {found} instead.")
+    if dims == {2}:
+        return parts, list
+    if dims == {1} and (len(set(shapes)) > 1 or any(hasattr(part, "__array__") for part in X)):
+        return [part[:, None] for part in parts], list
+    return None
+
+
+def _levels(X: Any) -> int:
+    """How many levels the index of a frame has; one for whatever is no frame."""
+    return getattr(getattr(X, "index", None), "nlevels", 1)
+
+
+def _panel(subject: str, X: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Of a frame with the index levels series and time: its rows series by series, and where each ends.
+
+    Series come in the order in which they first appear.
+    """
+    if _levels(X) > 2:
+        raise ValueError(f"{subject} must be {_TAKEN}. Got {_levels(X)} levels instead.")
+    labels, times = (X.index.get_level_values(level) for level in (0, 1))
+    numbers, names = labels.factorize(use_na_sentinel=False)
+    order = np.argsort(numbers, kind="stable")
+    ends = np.cumsum(np.bincount(numbers))[:-1]
+    for name, rows in zip(names, np.split(order, ends), strict=True):
+        own = times[rows]
+        if not (own.is_monotonic_increasing and own.is_unique):
+            raise ValueError(
+                f"{subject}, a frame with two index levels, must have times that increase within each "
+                f"series. Those of series {name!r} do not."
+            )
+    return order, ends
+
+
 def check_series(owner: Any, X: Any, *, reset: bool) -> Container:
     """`X` as a list of float arrays of shape (time, features).
 
-    `X` is one series (time, features), an array (series, time, features), or a list of series.
+    `X` is one series (time, features), an array (series, time, features), a list of series (arrays of one
+    dimension are series of one column), or a frame whose index has the two levels series and time.
     """
-    if isinstance(X, (list, tuple)) and len(X) and np.ndim(X[0]) >= 2:
-        parts, wrap = [np.asarray(part) for part in X], list
-    elif isinstance(X, np.ndarray) and X.ndim == 3 and len(X):
-        parts, wrap = list(X), np.stack
-    else:
+    if _levels(X) > 1:
+        order, ends = _panel("X", X)
+        return Container(np.split(check_rows(owner, X, reset=reset)[order], ends), list)
+    several = _several("X", X)
+    if several is None:
         return Container([check_rows(owner, X, reset=reset)], _only)
+    parts, wrap = several
     for number, part in enumerate(parts):
-        if part.ndim != 2 or part.shape[1] != parts[0].shape[1] or not len(part):
+        if part.shape[1] != parts[0].shape[1] or not len(part):
             raise ValueError(
                 f"Every series of X must have the shape (time, {parts[0].shape[1]}) with at least one "
                 f"time step. Got {part.shape} for series {number}."
@@ -125,22 +188,31 @@ def check_inputs(
 
     They come in the containers that series come in.  `name` is what the argument is called.
     """
-    many = isinstance(inputs, (list, tuple)) and len(inputs) and np.ndim(inputs[0]) >= 2
-    parts = [np.asarray(part, float) for part in (inputs if many or np.ndim(inputs) == 3 else [inputs])]
+    kind = type(owner).__name__
+    subject = f"The '{name}' of {kind}"
+    if _levels(inputs) > 1:
+        order, ends = _panel(subject, inputs)
+        parts = np.split(np.asarray(inputs, float)[order], ends)
+    else:
+        several = _several(subject, inputs)
+        parts = [np.asarray(part, float) for part in ([inputs] if several is None else several[0])]
     shapes = [part.shape for part in parts]
     columns = shapes[0][-1] if width is None and len(shapes[0]) == 2 else width
-    kind = type(owner).__name__
     if not columns or shapes != [(length, columns) for length in lengths]:
         raise ValueError(
-            f"The '{name}' of {kind} must have {columns or 'some'} columns and a row for each time step: "
+            f"{subject} must have {columns or 'some'} columns and a row for each time step: "
             f"the shapes {[(length, columns or '…') for length in lengths[:3]]}. Got {shapes[:3]} instead."
         )
     wrong = [part[~np.isfinite(part)] for part in parts]
     if any(map(len, wrong)):
-        raise ValueError(
-            f"The '{name}' of {kind} must be finite numbers. Got {np.concatenate(wrong)[0]} instead."
-        )
+        raise ValueError(f"{subject} must be finite numbers. Got {np.concatenate(wrong)[0]} instead.")
     return parts
+
+
+def _check_aligned(X: Any, inputs: Any) -> None:
+    """Refuses a panel of inputs whose series or times are not those of X."""
+    if _levels(X) == _levels(inputs) == 2 and not X.index.equals(inputs.index):
+        raise ValueError("The 'inputs' of a frame with two index levels must have the index of X.")
 
 
 def _check_weight(owner: Any, weight: Any, series: list[np.ndarray]) -> np.ndarray:
@@ -344,8 +416,10 @@ def canonical_order(series: list[np.ndarray], scaling: Scaling) -> np.ndarray:
 class AbstractSequenceDensity(DensityMixin, Shell):
     """A fitted density of series: `fit`, `evidence`, `step_evidence`, `sample`, `impute`.
 
-    X is one series of shape (time, features), an array (series, time, features), or a list of series of
-    any lengths; NaN is not observed.  Series are independent of each other.  `inputs` are what is known
+    X is one series of shape (time, features), an array (series, time, features), a list of series of any
+    lengths, or a frame whose index has the two levels series and time; NaN is not observed.  In a list,
+    arrays of one dimension are series of one column; lists of numbers of one length are the rows of one
+    series.  Series are independent of each other.  `inputs` are what is known
     beside X at each time step, in containers like those of X; a model that was fitted with inputs needs
     them ever after.  Everything here is in the units of the data that the user passed; the model works on
     `scaling_` of X and `input_scaling_` of the inputs.
@@ -390,7 +464,8 @@ class AbstractSequenceDensity(DensityMixin, Shell):
         """Fits the model.
 
         Args:
-            X: one series (time, features), an array (series, time, features) or a list of series.
+            X: one series (time, features), an array (series, time, features), a list of series (arrays of
+                one dimension are series of one column), or a frame with the index levels series and time.
             y: ignored.
             inputs: what is known beside X, finite numbers: as X, with columns of their own.
             series_weight: a non-negative number per series; a weight of two counts as two series.
@@ -408,9 +483,11 @@ class AbstractSequenceDensity(DensityMixin, Shell):
         self._check_parameters()
         if inputs is not None and not self._takes_inputs:
             raise ValueError(f"{type(self).__name__} takes no inputs. Got 'inputs'.")
-        series = check_series(self, X, reset=True).series
+        container = check_series(self, X, reset=True)
+        series = container.series
         weight = _check_weight(self, series_weight, series)
         known = None if states is None else states(series)
+        _check_aligned(X, inputs)
         pushes = None if inputs is None else check_inputs(self, inputs, [len(x) for x in series], None)
         used = np.flatnonzero(weight > 0)
         kept, kept_inputs = [series[i] for i in used], pushes and [pushes[i] for i in used]
@@ -433,7 +510,7 @@ class AbstractSequenceDensity(DensityMixin, Shell):
             known and [known[used[i]] for i in order],
         )
         data = pack(sequences.series, sequences.states, sequences.inputs, sequences.weight)
-        passed = X if len(series) == 1 else series
+        passed = X if container.wrap is _only else series
         with cells_of(passed, np.concatenate(series), getattr(self, "feature_names_in_", None)):
             result = self._fit_series(sequences, data, key=random_key(self.random_state))
         # the history is the free energy per time step in the units of the data
@@ -464,6 +541,7 @@ class AbstractSequenceDensity(DensityMixin, Shell):
     def _validated(self, X: Any, inputs: Any = None) -> Container:
         check_is_fitted(self, "model_")
         container = check_series(self, X, reset=False)
+        _check_aligned(X, inputs)
         lengths = [len(x) for x in container.series]
         return container._replace(inputs=self._check_inputs(inputs, lengths))
 

@@ -201,6 +201,65 @@ def test_real_columns_are_binary_only_where_a_threshold_says_how(estimator):
         strict.score_samples(gray)
 
 
+COUNTS = [
+    (fe.GaussianDensity(), X, [("sample", "n", {}), ("sample", "n", {"given": [[1.0, np.nan]]})]),
+    (
+        fe.LatentDirichletAllocation(2, max_iter=2, random_state=0),
+        np.eye(4),
+        [("sample", "n", {}), ("sample", "n", {"given": [[1.0, np.nan, 0.0, 1.0]]})],
+    ),
+    (
+        fe.HMM(2, max_iter=2, random_state=0),
+        X,
+        [
+            ("sample", "n", {}),
+            ("sample", "length", {}),
+            ("sample", "n", {"given": X}),
+            ("decode", "n", {"X": X}),
+            ("sample_states", "n", {"X": X}),
+            ("forecast", "steps", {"X": X}),
+        ],
+    ),
+    (fe.MarkovChain(), Y[:, None], [("sample", "n", {}), ("forecast", "steps", {"X": Y[:, None]})]),
+    (
+        fe.LinearGaussianSSM(1, max_iter=2),
+        X[:, :1],
+        [("sample", "length", {}), ("forecast", "steps", {"X": X[:, :1]})],
+    ),
+]
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize(("estimator", "rows", "calls"), COUNTS, ids=lambda e: type(e).__name__)
+def test_how_many_is_a_whole_number_that_fits_in_memory(estimator, rows, calls):
+    estimator.fit(rows)
+    for method, name, others in calls:
+        where = rf"{type(estimator).__name__}\.{method}"
+        call = getattr(estimator, method)
+        with pytest.raises(
+            ValueError, match=rf"^{where} with {name} = 100,000,000,000,000 would take .* GiB; the limit"
+        ):
+            call(**others, **{name: 10**14})
+        for wrong in (-1, 2.5, True):
+            with pytest.raises(
+                ValueError, match=rf"^The '{name}' of {where} must be an int .* Got {wrong}"
+            ):
+                call(**others, **{name: wrong})
+
+
+@pytest.mark.parametrize("family", [d.Bernoulli, d.Poisson, d.Categorical], ids=lambda f: f.__name__)
+def test_a_mixture_of_masses_gives_none_to_what_cannot_occur(family):
+    model = fe.Mixture(2, family=family, random_state=0).fit(np.column_stack([Y, 1 - Y[::-1]]))
+    outside = [[0.5, 0.0], [-1.0, 0.0], [0.0, 1 + 1e-9]]
+    assert (model.score_samples(outside) == -np.inf).all()
+    far = model.score_samples([[1e300, 0.0]])[0]
+    if family is d.Poisson:
+        # x log λ − log x! by Stirling, in which the rate counts little
+        assert -1e300 * (np.log(1e300) + 10) < far < -1e300 * (np.log(1e300) - 10)
+    else:
+        assert far == -np.inf
+
+
 @pytest.mark.parametrize("scale", [1e-300, 1e200, 1e300, 1e308])
 def test_scales_without_a_variance_are_refused(scale):
     for estimator in (fe.PCA(1), fe.KMeans(2), fe.PPCA(1), fe.GaussianDensity(), fe.KernelDensity()):

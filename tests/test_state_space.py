@@ -496,7 +496,7 @@ def test_linear_system_as_estimator():
     assert fitted.transition_.shape == (1, 1)
     assert fitted.emission_.shape == (3, 1)
     assert np.diag(fitted.emission_noise_).min() > 0
-    with pytest.raises(ValueError, match="'steps' parameter of forecast must be an int in the"):
+    with pytest.raises(ValueError, match=r"'steps' of LinearGaussianSSM\.forecast must be an int in the"):
         fitted.forecast(X[0], 0)
     with pytest.raises(ValueError, match="'level' parameter of forecast must be a float in the"):
         fitted.forecast(X[0], 1, level=1.0)

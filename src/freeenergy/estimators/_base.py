@@ -35,7 +35,7 @@ from ..learning import EM, fit
 from ..learning._fit import check_sums_rows
 from ._chunks import Chunks
 from ._rows import Rows, Scaling, canonical_rows, row_seeds
-from ._validation import check_numbers, check_observed, check_rows, check_weight, random_key
+from ._validation import check_count, check_numbers, check_observed, check_rows, check_weight, random_key
 
 # labels that are tried for a missing one
 _MOST_LABELS = 10_000
@@ -282,12 +282,16 @@ class AbstractDensity(DensityMixin, Shell):
         check_is_fitted(self, "model_")
         key = random_key(random_state)
         if given is None:
-            return self.scaling_.invert(self._draw(int(n), key=key))
-        X = np.tile(self._validated(given), (int(n), 1))
+            # a row is made of its numbers and the key that it is drawn with
+            n = check_count(self, "sample", "n", n, each=self.n_features_in_ + 1, least=0)
+            return self.scaling_.invert(self._draw(n, key=key))
+        X = self._validated(given)
+        n = check_count(self, "sample", "n", n, each=X.size + len(X))
+        X = np.tile(X, (n, 1))
         with self._cells_of(given, X):
             drawn = self.scaling_.invert(self._fill_sample(self.scaling_.apply(X), key=key))
         filled = check_numbers(self, "sample", np.where(np.isnan(X), drawn, X))
-        return filled if n == 1 else filled.reshape(int(n), -1, X.shape[1])
+        return filled if n == 1 else filled.reshape(n, -1, X.shape[1])
 
     def impute(self, X: Any) -> np.ndarray:
         """`X` with each missing entry inferred from the observed ones of its row.

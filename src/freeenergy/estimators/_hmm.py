@@ -37,7 +37,7 @@ from ._rows import Scaling, canonical_rows
 from ._sequence import AbstractSequenceDensity, Sequences
 from ._starts import LLOYD_STEPS, AbstractStart, PlusPlus, at_known, start_model
 from ._support import discrete_columns
-from ._validation import check_instance, check_int, check_real, random_key
+from ._validation import check_count, check_instance, check_int, check_real, random_key
 
 
 def _filter(series: Series, model: models.HMM, incomplete: bool) -> Array:
@@ -409,15 +409,19 @@ class HMM(AbstractSequenceDensity):
     def decode(self, X: Any, n: int = 1, *, inputs: Any = None) -> Any:
         """The most probable path of states; for n > 1 the n best, along a leading axis."""
         container = self._validated(X, inputs)
-        paths = self._for_each(_decode, container, arguments=(int(n),))
+        # each step keeps where every one of the paths to every state came from
+        each = self.n_states * max(len(x) for x in container.series)
+        n = check_count(self, "decode", "n", n, each=each)
+        paths = self._for_each(_decode, container, arguments=(n,))
         return container.wrap([path[:, 0] if n == 1 else path.T for path in paths])
 
     def sample_states(self, X: Any, n: int = 1, random_state: Any = None, *, inputs: Any = None) -> Any:
         """Draws of the whole path of states given the series; for n > 1 along a leading axis."""
         container = self._validated(X, inputs)
         many = len(container.series)
-        keys = key_data(random_key(random_state), many * int(n))
-        drawn = self._for_each(_sample_states, container.take(list(range(many)) * int(n)), extra=keys)
+        n = check_count(self, "sample_states", "n", n, each=sum(len(x) + 1 for x in container.series))
+        keys = key_data(random_key(random_state), many * n)
+        drawn = self._for_each(_sample_states, container.take(list(range(many)) * n), extra=keys)
         return container.wrap([drawn[i] if n == 1 else np.stack(drawn[i::many]) for i in range(many)])
 
     def forecast(self, X: Any, steps: int = 1, *, inputs: Any = None, future_inputs: Any = None) -> Any:
@@ -426,9 +430,11 @@ class HMM(AbstractSequenceDensity):
         A model with inputs needs those of the series and, as `future_inputs`, those of the steps to come.
         """
         container = self._validated(X, inputs)
-        future = self._future(future_inputs, container, int(steps))
+        each = len(container.series) * self.n_features_in_
+        steps = check_count(self, "forecast", "steps", steps, each=each)
+        future = self._future(future_inputs, container, steps)
         if future is None:
-            future = np.zeros((len(container.series), int(steps), 0))
+            future = np.zeros((len(container.series), steps, 0))
         means = self._for_each(_forecast, container, extra=future, cut=False)
         return container.wrap([self.scaling_.invert(mean) for mean in means])
 

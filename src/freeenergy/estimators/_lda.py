@@ -36,6 +36,7 @@ from ._documents import (
 )
 from ._importance import bound_of, complete_mean, complete_sample, importance_evidence, rows_at_once
 from ._validation import (
+    check_count,
     check_instance,
     check_int,
     check_numbers,
@@ -402,16 +403,16 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
             if length is not None:
                 raise ValueError("LatentDirichletAllocation.sample takes 'length' or 'given', not both.")
             X = self._validated(given)
-            draws: Any = sparse.vstack([X] * int(n), format="csr")
+            n = check_count(self, "sample", "n", n, each=X.shape[0] * (X.shape[1] + 1))
+            draws: Any = sparse.vstack([X] * n, format="csr")
             keys = key_data(key, draws.shape[0])
             filled = self._filled(complete_sample, draws, keys).toarray()
-            return filled if n == 1 else filled.reshape(int(n), *X.shape)
+            return filled if n == 1 else filled.reshape(n, *X.shape)
+        n = check_count(self, "sample", "n", n, each=self.n_features_in_ + 1)
         if length is None:
-            length = self.length_law_.sample(
-                int(n), np.random.default_rng(np.asarray(jax.random.key_data(key)))
-            )
-        lengths = np.broadcast_to(np.asarray(length, float), (int(n),))
-        return map_rows(_draw, (lengths, key_data(key, int(n))), self.model_, block=256)
+            length = self.length_law_.sample(n, np.random.default_rng(np.asarray(jax.random.key_data(key))))
+        lengths = np.broadcast_to(np.asarray(length, float), (n,))
+        return map_rows(_draw, (lengths, key_data(key, n)), self.model_, block=256)
 
     def impute(self, X: Any) -> Any:
         """`X` with missing counts as the whole numbers next to their means; sparse if `X` is."""

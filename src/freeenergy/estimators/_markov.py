@@ -15,7 +15,7 @@ from ..learning import EM, fit
 from ..models import Series
 from ._rows import Scaling
 from ._sequence import AbstractSequenceDensity, Sequences
-from ._validation import check_instance, check_int, check_real
+from ._validation import check_count, check_instance, check_int, check_real
 
 
 def concentration(prior: DirichletPrior | None) -> Array | None:
@@ -116,9 +116,9 @@ class MarkovChain(AbstractSequenceDensity):
     def forecast(self, X: Any, steps: int = 1) -> Any:
         """p(symbol) of each of the `steps` after the end of each series: (steps, columns, symbols)."""
         container = self._validated(X)
-        return container.wrap(
-            self._for_each(_forecast_symbols, container, arguments=(int(steps),), cut=False)
-        )
+        each = len(container.series) * self.transition_[:, 0].size
+        steps = check_count(self, "forecast", "steps", steps, each=each)
+        return container.wrap(self._for_each(_forecast_symbols, container, arguments=(steps,), cut=False))
 
     @property
     def transition_(self) -> np.ndarray:

@@ -20,7 +20,7 @@ from .._core import CellError, Data, Evidence, Fit, Kind, bucket, cells_of, map_
 from ..models import AbstractSequenceModel, Series
 from ._base import Shell, key_data, retold
 from ._rows import Rows, Scaling, unit_free_hashes
-from ._validation import check_observed, check_rows, random_key
+from ._validation import check_count, check_observed, check_rows, random_key
 
 # numbers of one kind (time steps × series) that a program works on at once
 _STEPS_AT_ONCE = 2**18
@@ -615,11 +615,12 @@ class AbstractSequenceDensity(DensityMixin, Shell):
         part, `n` times: the result is like `given`, each series with a leading axis of n unless n is 1.
         """
         check_is_fitted(self, "model_")
-        key, n = random_key(random_state), int(n)
+        key = random_key(random_state)
         if given is None:
             return self._draw(n, key, length, inputs)
         container = self._validated(given, inputs)
         many = len(container.series)
+        n = check_count(self, "sample", "n", n, each=sum(x.size + 1 for x in container.series))
         repeated = container.take(list(range(many)) * n)
         drawn = self._for_each(_complete_sample, repeated, extra=key_data(key, many * n))
         filled = [self._fill(x, z) for x, z in zip(repeated.series, drawn, strict=True)]
@@ -631,7 +632,9 @@ class AbstractSequenceDensity(DensityMixin, Shell):
     def _draw(self, n: int, key: Array, length: int | None, inputs: Any) -> np.ndarray:
         shape = np.shape(inputs)
         usual = shape[-2] if len(shape) > 1 else self.length_
-        steps = int(usual if length is None else length)
+        columns = self.n_features_in_
+        steps = check_count(self, "sample", "length", usual if length is None else length, each=columns)
+        n = check_count(self, "sample", "n", n, each=steps * columns + 1)
         parts = self._check_inputs(inputs, [steps] * (n if len(shape) == 3 else 1))
         size = bucket(steps)
         pushes = None

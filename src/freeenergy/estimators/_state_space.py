@@ -18,7 +18,7 @@ from ..learning import EM, fit
 from ..models import Learned, Series, ppca_closed_form
 from ._base import retold
 from ._sequence import AbstractSequenceDensity, Sequences, answered, pack
-from ._validation import check_instance, check_int, check_real
+from ._validation import check_count, check_instance, check_int, check_real
 
 
 class Forecast(NamedTuple):
@@ -79,17 +79,14 @@ class AbstractStateSpace(AbstractSequenceDensity):
 
         A model with inputs needs those of the series and, as `future_inputs`, those of the steps to come.
         """
-        if not isinstance(steps, int) or steps < 1:
-            raise ValueError(
-                "The 'steps' parameter of forecast must be an int in the range [1, inf). "
-                f"Got {steps!r} instead."
-            )
         if not 0 < level < 1:
             raise ValueError(
                 "The 'level' parameter of forecast must be a float in the range (0, 1). "
                 f"Got {level!r} instead."
             )
         container = self._validated(X, inputs)
+        each = len(container.series) * self.n_features_in_
+        steps = check_count(self, "forecast", "steps", steps, each=each)
         future = self._future(future_inputs, container, steps)
         unknown = np.full((steps, self.n_features_in_), np.nan)
         longer = container._replace(series=[np.concatenate([x, unknown]) for x in container.series])

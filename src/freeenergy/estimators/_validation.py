@@ -59,6 +59,19 @@ def check_real(
         _refuse(owner, name, expected + (" or None" if optional else ""), value)
 
 
+def check_count(
+    owner: BaseEstimator, method: str, name: str, value: Any, *, each: float, least: int = 1
+) -> int:
+    """`value`, how many things of `each` numbers a method makes; refused if no int or too many to hold."""
+    where = f"{type(owner).__name__}.{method}"
+    if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < least:
+        raise ValueError(
+            f"The '{name}' of {where} must be an int in the range [{least}, inf). Got {value!r} instead."
+        )
+    check_size(int(value) * each, f"{where} with {name} = {value:,}", "Ask for fewer at a time.")
+    return int(value)
+
+
 def check_instance(owner: BaseEstimator, name: str, *kinds: type, optional: bool = False) -> None:
     """Refuses a parameter that is not an instance of one of `kinds` (or None, if `optional`)."""
     value = getattr(owner, name)

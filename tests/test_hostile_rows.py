@@ -124,6 +124,14 @@ def test_gradients_of_far_gaussians_are_finite():
 def test_distances_of_far_rows():
     model = fe.KMeans(2, random_state=0).fit(X)
     np.testing.assert_allclose(model.transform([[3e300, 4e300]]), np.full((1, 2), 5e300), rtol=1e-12)
+    # the nearest centre is the one on the side of the row, in units in which squares overflow too
+    for unit in (1.0, 1e150):
+        model.fit(X * unit)
+        far = np.array([[1e300, 0.0], [-1e300, 0.0], [0.0, 1e300], [2e299, -1e300]])
+        side = far / 1e300 @ np.diff(model.cluster_centers_ / unit, axis=0)[0]
+        np.testing.assert_array_equal(model.predict(far), side > 0)
+        with pytest.raises(ValueError, match=r"KMeans.score has no answer for row 0 of X"):
+            model.score(far)
 
 
 def test_nan_is_refused():
@@ -157,6 +165,8 @@ def test_huge_labels_are_refused_before_anything_is_built(label):
             ValueError, match=rf"transitions of {int(label) + 1} symbols in 2 columns would take"
         ):
             fe.MarkovChain(symbols).fit(rows)
+    with pytest.raises(ValueError, match=r"transitions of 1e\+300 symbols in 2 columns would take inf GiB"):
+        fe.MarkovChain().fit(np.where(rows == label, 1e300, rows))
 
 
 @pytest.mark.parametrize(

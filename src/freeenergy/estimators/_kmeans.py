@@ -202,14 +202,18 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Sh
         return start(data, self.n_clusters, key=key)
 
     def _nearest(self, X: np.ndarray, data: Data | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """The clusters of rows and their squared distances, from `data` if those are the rows rescaled."""
+        """The clusters of rows and their squared distances, from `data` if those are the rows rescaled.
+
+        The square of a distance may be infinite where the distance and the nearest cluster are none the less.
+        """
         if data is None:
             labels, cost = map_rows(_nearest, self.scaling_.apply(X), self.model_, has_nan(X))
         else:
             labels, cost = map_data(
                 _nearest, data, self.model_, data.incomplete, block=Clusters.rows_at_once
             )
-        return labels, cost * self.scaling_.scale[0] ** 2
+        with np.errstate(over="ignore"):
+            return labels, cost * self.scaling_.scale[0] ** 2
 
     def _validated(self, X: Any) -> np.ndarray:
         check_is_fitted(self, "model_")
@@ -227,7 +231,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Sh
 
     def score(self, X: Any, y: Any = None) -> float:
         """Minus the inertia of `X`."""
-        return -float(self._nearest(self._validated(X))[1].sum())
+        return -float(check_numbers(self, "score", self._nearest(self._validated(X))[1]).sum())
 
     @property
     def cluster_centers_(self) -> np.ndarray:

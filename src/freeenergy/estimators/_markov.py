@@ -91,9 +91,11 @@ class MarkovChain(AbstractSequenceDensity):
         if np.nanmin(rows) < 0:
             raise ValueError("Negative values in data passed to MarkovChain. Symbols are 0, 1, 2, ….")
         columns, symbols = rows.shape[1], self.n_symbols or int(np.nanmax(rows)) + 1
+        words = str(symbols) if symbols < 2**63 else f"{symbols:g}"
         check_size(
-            columns * float(symbols) ** 2,
-            f"MarkovChain with the transitions of {symbols} symbols in {columns} columns",
+            # a product may be infinite, a power must not
+            columns * float(symbols) * symbols,
+            f"MarkovChain with the transitions of {words} symbols in {columns} columns",
             "Number the symbols that occur 0, 1, 2, …",
         )
         columns, symbols = Categorical.prototype(rows).probabilities.shape

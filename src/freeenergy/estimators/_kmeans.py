@@ -204,7 +204,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Sh
     def _nearest(self, X: np.ndarray, data: Data | None = None) -> tuple[np.ndarray, np.ndarray]:
         """The clusters of rows and their squared distances, from `data` if those are the rows rescaled.
 
-        The square of a distance may be infinite where the distance and the nearest cluster are none the less.
+        The square of a distance may be infinite where the distance is not.
         """
         if data is None:
             labels, cost = map_rows(_nearest, self.scaling_.apply(X), self.model_, has_nan(X))

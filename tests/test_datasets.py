@@ -311,7 +311,7 @@ def test_bad_tables_get_one_sentence(content, sentence):
 
 
 def _gzip(text: str) -> bytes:
-    return gzip.compress(text.encode())
+    return gzip.compress(text.encode(), mtime=0)
 
 
 @pytest.mark.parametrize(
@@ -458,7 +458,7 @@ def _packed(rows: int) -> dict[str, bytes]:
         "parquet": out.getvalue(),
         "npz": _saved(np.zeros(rows), np.savez_compressed),
         "bytes as numbers": _saved(np.zeros(rows, np.int8), np.savez_compressed),
-        "csv.gz": gzip.compress(b"0.00000\n" * rows),
+        "csv.gz": gzip.compress(b"0.00000\n" * rows, mtime=0),
     }
 
 

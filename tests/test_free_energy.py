@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import Array
+from scipy import stats
 from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
 
@@ -25,6 +26,7 @@ from freeenergy.inference import (
     importance_log_weights,
     importance_weighted_bound,
 )
+from freeenergy.learning import Batch, FreshNoise
 from freeenergy.models import BernoulliUnits, Harmonium, LinearGaussian, Mixture
 
 KEY = jax.random.key(0)
@@ -315,3 +317,23 @@ def test_a_gaussian_for_each_datum_recovers_a_diagonal_posterior():
     np.testing.assert_allclose(q.covariance.variance, jnp.diagonal(exact.covariance.matrix()), rtol=1e-2)
     bound = free_energy(model, always(q, Quadratic()), x, key=KEY)
     assert float(bound) == pytest.approx(-float(model.log_prob(x)), abs=1e-4)
+
+
+def test_fresh_noise_stays_in_its_cell_and_changes_with_the_key():
+    seen = []
+
+    def objective(model, batch, key):
+        seen.append(np.asarray(batch.x))
+        return batch.mean(batch.x[:, 0])
+
+    # cells of a half from 0.25 on in the first column, none in the second
+    noisy = FreshNoise(objective, jnp.array([0.25, 0.0]), jnp.array([0.5, 0.0]))
+    x = jnp.array([[0.3, 7.1], [1.2, jnp.nan], [jnp.nan, 2.0]])
+    batch = Batch(x, jnp.full(3, 1 / 3))
+    for seed in range(200):
+        noisy(None, batch, jax.random.key(seed))
+    drawn = np.stack(seen)
+    np.testing.assert_array_equal(drawn[:, :, 1], np.broadcast_to(x[:, 1], (200, 3)))
+    assert np.isnan(drawn[:, 2, 0]).all()
+    for row, low in ((0, 0.25), (1, 0.75)):
+        assert stats.kstest(drawn[:, row, 0], "uniform", args=(low, 0.5)).pvalue > 1e-3

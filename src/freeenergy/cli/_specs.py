@@ -349,7 +349,7 @@ def defaults(X: np.ndarray, *, labelled: bool, mass: bool = True) -> list[str]:
     ]
     if columns > 1:
         found += [f"factor-analysis:n_components={latent}", f"ppca:n_components={latent}"]
-    found += [f"vae:{codes},max_iter=100", "normalizing-flow:layers=4,width=128,depth=1,max_iter=40"]
+    found += [f"vae:{codes},max_iter=200", "normalizing-flow:layers=4,width=128,depth=1,max_iter=40"]
     if whole and top <= 100:
         prior = "component_prior=beta-prior(alpha=1.1,beta=1.1)"
         found.append(f"mixture:n_components={many},family=binomial(trials={top}),{prior}")

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from sklearn.base import BaseEstimator, DensityMixin
@@ -31,7 +32,7 @@ from .._core import (
     silent,
     streaming,
 )
-from ..learning import EM, fit
+from ..learning import EM, FreshNoise, fit
 from ..learning._fit import check_sums_rows
 from ._chunks import Chunks
 from ._rows import Rows, Scaling, canonical_rows, row_seeds
@@ -133,6 +134,8 @@ class AbstractDensity(DensityMixin, Shell):
     n_features_in_: int
     # whether all that learning does with rows is to sum over them, so that they may come in chunks
     _sums_rows: ClassVar[bool] = False
+    # origin and width of the cells of each column within which rows lie by chance, if they do
+    _cells: tuple[np.ndarray, np.ndarray] | None = None
 
     @abc.abstractmethod
     def _check_parameters(self) -> None:
@@ -167,6 +170,14 @@ class AbstractDensity(DensityMixin, Shell):
     def _discrete_columns(self, n_features: int) -> np.ndarray:
         """Which columns are modelled with a probability mass instead of a density."""
         return np.zeros(n_features, bool)
+
+    def _with_fresh_noise(self, objective: Any) -> Any:
+        """The objective of a gradient learner, its noise drawn anew for every batch if rows have any."""
+        if self._cells is None:
+            return objective
+        origin, width = self._cells
+        scaled = self.scaling_.apply(origin[None])[0], width / self.scaling_.scale
+        return FreshNoise(objective, *(jnp.asarray(v) for v in scaled))
 
     def _label_columns(self, n_features: int) -> np.ndarray:
         """Which of them hold labels, whose order means nothing."""

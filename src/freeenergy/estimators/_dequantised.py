@@ -90,7 +90,8 @@ class Dequantised(AbstractDensity):
 
     The noise of a row depends on its values and on the seed alone.  A row is fitted in one noisy version,
     or as many as its weight says (and at most 1000) with noise of their own, so that weights act as
-    repetition and no row is ever judged by its own twin.
+    repetition and no row is ever judged by its own twin.  Gradient learners draw the noise anew for every
+    batch.
 
     Args:
         estimator: the density of the noisy rows; `GaussianDensity()` by default.
@@ -162,7 +163,11 @@ class Dequantised(AbstractDensity):
         self.noise_scaling_ = Scaling.standardise(kept.x, kept.weight)
         if inner.get_params().get("random_state", 0) is None:
             inner.set_params(random_state=int(self.seed_) % 2**31)
-        noisy = self._copies(kept) if self.noisy_.any() else kept
+        noisy = kept
+        if self.noisy_.any():
+            noisy = self._copies(kept)
+            origins = np.array([grid.origin if grid else 0.0 for grid in grids])
+            inner._cells = origins, self.steps_
         try:
             self.estimator_ = inner.fit(noisy.x, sample_weight=noisy.weight)
         except CellError as error:

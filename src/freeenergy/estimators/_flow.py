@@ -241,7 +241,10 @@ class NormalizingFlow(AbstractFlowDensity):
         start = FlowWithMissing(flow, cast(_proposal(rows), np.float32)) if incomplete else flow
         objective = ImportanceWeighted(_TRAINING_SAMPLES) if incomplete else negative_log_likelihood
         learner = self.learner or Gradient(
-            adam(self.learning_rate), objective, batch_size=self.batch_size, patience=self.patience
+            adam(self.learning_rate),
+            self._with_fresh_noise(objective),
+            batch_size=self.batch_size,
+            patience=self.patience,
         )
         result = fit(
             start,

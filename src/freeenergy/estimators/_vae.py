@@ -141,7 +141,7 @@ class VAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AbstractDensity):
         )
         learner = self.learner or Gradient(
             adam(self.learning_rate),
-            FreeEnergy(),
+            self._with_fresh_noise(FreeEnergy()),
             batch_size=self.batch_size,
             patience=self.patience,
             average=0.9,

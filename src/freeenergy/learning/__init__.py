@@ -22,6 +22,7 @@ from ._objectives import (
     AbstractObjective,
     Batch,
     FreeEnergy,
+    FreshNoise,
     ImportanceWeighted,
     negative_log_likelihood,
 )
@@ -46,6 +47,7 @@ __all__ = [
     "Contrastive",
     "ExactEnumeration",
     "FreeEnergy",
+    "FreshNoise",
     "GibbsFromData",
     "Gradient",
     "ImportanceWeighted",

@@ -99,3 +99,35 @@ class MAP(eqx.Module):
 
     def __call__(self, model: Any, batch: Batch, key: Array) -> Array:
         return self.objective(model, batch, key) - self.log_prior(model) / self.rows
+
+
+class FreshNoise(eqx.Module):
+    """An objective of rows whose place within a cell is drawn anew for every batch.
+
+    Whole or rounded numbers are fitted with uniform noise (also known as dequantisation).  Noise that is
+    drawn once would be learned by heart; validation rows keep theirs, since `Gradient` judges them by one
+    key.
+
+    Attributes:
+        objective: of the noisy rows.
+        origin: a corner of a cell, for each column.
+        width: of the cells; zero where a column has none.
+
+    >>> noisy = FreshNoise(lambda model, batch, key: batch.mean(batch.x[:, 0]), jnp.zeros(1), jnp.ones(1))
+    >>> batch = Batch(jnp.array([[3.0], [3.5]]), jnp.full(2, 0.5))
+    >>> bool(3 <= noisy(None, batch, jax.random.key(0)) < 4)
+    True
+    """
+
+    objective: Callable[[Any, Batch, Array], Array]
+    origin: Array
+    width: Array
+
+    def __call__(self, model: Any, batch: Batch, key: Array) -> Array:
+        place, rest = jax.random.split(key)
+        x, dtype = batch.x, batch.x.dtype
+        origin, width = (jnp.asarray(v, dtype)[None] for v in (self.origin, self.width))
+        cells = width > 0
+        number = jnp.floor((x - origin) / jnp.where(cells, width, 1))
+        noisy = origin + width * (number + jax.random.uniform(place, x.shape, dtype))
+        return self.objective(model, batch._replace(x=jnp.where(cells, noisy, x)), rest)

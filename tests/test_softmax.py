@@ -56,6 +56,21 @@ def test_missing_inputs_are_averaged_over():
     assert fe.SoftmaxRegression(random_state=0).fit(holes, y).score(X, y) > 0.9
 
 
+def test_very_improbable_answers_keep_their_number_where_an_input_is_missing():
+    far = np.random.RandomState(1).normal(size=(60, 2))
+    two = (far[:, 0] + 0.3 * far[:, 1] > 0).astype(int)
+    model = fe.SoftmaxRegression(C=1.0, random_state=0).fit(far, two)
+    row = np.array([[5000.0, np.nan]])
+    # the odds are exp of a Gaussian: −log p(0 | x) is the mean of the margin less half its variance
+    draws = model.inputs_.sample(2000, random_state=1, given=row)[:, 0]
+    margin = model.decision_function(draws)
+    exact = margin.var() / 2 - margin.mean()
+    evidence = model.evidence(row, [0])
+    assert exact < -2000
+    assert abs(evidence.nats[0] - exact) < 5 * evidence.stderr[0] + 0.2
+    np.testing.assert_allclose(model.decision_function(row), -exact, atol=5 * evidence.stderr[0] + 0.2)
+
+
 LINE = np.arange(20.0)[:, None]
 SEPARABLE = {
     "complete": (LINE, LINE[:, 0] > 9),

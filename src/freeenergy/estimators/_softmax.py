@@ -19,6 +19,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._core import AbstractAlgorithm, Data, Evidence, Fit, Kind, map_rows
+from ..inference import importance_estimate
 from ..learning import LBFGS, AbstractAnswerPhase, Batch, Boltzmann, ConditionalContrastive, Gradient, fit
 from ..models import Density, SoftmaxModel
 from ._base import Shell
@@ -67,12 +68,14 @@ def _scores(row: Array, model: SoftmaxModel) -> Array:
 def _averaged(
     pair: tuple[Array, Array], inputs: Density, model: SoftmaxModel, seed: Array
 ) -> tuple[Array, Array]:
-    """p(y | x) averaged over completions of a row, and the standard error of that."""
+    """log of p(y | x) averaged over completions of a row, and the standard error of that."""
     row, row_seed = pair
     keys = jax.random.split(seeded(seed, row_seed), _IMPUTATIONS)
     draws = jax.vmap(lambda k: inputs.complete_sample(row, key=k))(keys)
-    p = jax.vmap(lambda x: model.posterior(x).probabilities)(draws)
-    return jnp.mean(p, axis=0), jnp.std(p, axis=0) / jnp.sqrt(_IMPUTATIONS - 1)
+    # in logarithms, so that very improbable answers keep their number
+    logs = jax.vmap(lambda x: jax.nn.log_softmax(_scores(x, model)))(draws)
+    estimate = jax.vmap(importance_estimate, in_axes=1)(logs)
+    return estimate.log_mean, estimate.stderr
 
 
 class SoftmaxRegression(ClassifierMixin, Shell):
@@ -185,18 +188,18 @@ class SoftmaxRegression(ClassifierMixin, Shell):
         if (~holes).any():
             scores[~holes] = map_rows(_scores, self.scaling_.apply(X[~holes]), self.model_)
         if holes.any():
-            scores[holes] = np.log(self._predictive(X[holes])[0])
+            scores[holes] = self._log_predictive(X[holes])[0]
         return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
 
-    def _predictive(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """p(y | x) of each answer, averaged over draws of what is missing, and its standard error."""
+    def _log_predictive(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """log p(y | x) of each answer, p averaged over draws of what is missing, and its standard error."""
         pairs = (self.scaling_.apply(X), row_seeds(X, self.scaling_))
-        mean, error = map_rows(_averaged, pairs, self.inputs_.model_, self.model_, self.seed_, block=256)
-        return mean, np.where(np.isnan(X).any(axis=1, keepdims=True), error, 0.0)
+        logs, error = map_rows(_averaged, pairs, self.inputs_.model_, self.model_, self.seed_, block=256)
+        return logs, np.where(np.isnan(X).any(axis=1, keepdims=True), error, 0.0)
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """p(y | x) of each answer."""
-        return self._predictive(self._validated(X))[0]
+        return np.exp(self._log_predictive(self._validated(X))[0])
 
     def predict(self, X: Any) -> np.ndarray:
         """The answer of least energy."""
@@ -223,9 +226,7 @@ class SoftmaxRegression(ClassifierMixin, Shell):
             nats[~holes] = log_softmax(scores, axis=1)[np.arange(len(scores)), place[~holes]]
         if holes.any():
             at = np.arange(int(holes.sum())), place[holes]
-            mean, error = (part[at] for part in self._predictive(X[holes]))
-            mean = np.maximum(mean, np.finfo(float).tiny)
-            nats[holes], stderr[holes] = np.log(mean), error / mean
+            nats[holes], stderr[holes] = (part[at] for part in self._log_predictive(X[holes]))
         return Evidence(nats, stderr, Kind.ESTIMATE if holes.any() else Kind.EXACT)
 
     @property

@@ -158,6 +158,8 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
     True
     """
 
+    n_features_in_: int
+
     def __init__(
         self,
         n_topics: int = 10,

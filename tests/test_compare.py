@@ -23,7 +23,7 @@ from sklearn.svm import LinearSVC
 import freeenergy as fe
 from freeenergy import distributions as d
 from freeenergy.comparison import FoldResult, Standing
-from freeenergy.comparison._problems import Table
+from freeenergy.comparison._problems import Table, problem_of
 from freeenergy.comparison._results import decode, encode
 
 RNG = np.random.default_rng(0)
@@ -524,20 +524,55 @@ def test_a_single_series_is_split_in_time_and_scored_one_step_ahead():
             by_hand = fe.GaussianDensity().fit(series[:start]).score_samples(series[start:end])
             np.testing.assert_allclose(result.nats, by_hand, rtol=1e-6)
     assert "Later time steps are held out and scored one step ahead." in board.notes
-    rows, states = (next(r for r in board.results if r.model == name) for name in ("rows", "chain"))
+    assert "Draws and pictures are of the models of the last fold, which have seen the most." in board.notes
+    last = [r for r in board.results if r.fold == 1]
+    rows, states = (next(r for r in last if r.model == name) for name in ("rows", "chain"))
     # of one Gaussian: the chance of a value further out
-    gaussian = stats.norm(series[:40].mean(), series[:40].std())
-    out = 2 * gaussian.sf(gaussian.mean() + abs(series[40:80, 0] - gaussian.mean()))
+    gaussian = stats.norm(series[:80].mean(), series[:80].std())
+    out = 2 * gaussian.sf(gaussian.mean() + abs(series[80:, 0] - gaussian.mean()))
     assert rows.pit_draws == 320
     assert np.abs(rows.pit - out).max() < 5 * 0.5 / np.sqrt(320)
-    assert (len(states.pit), len(states.parts["series"])) == (40, 80)
+    assert (len(states.pit), len(states.parts["series"])) == (40, 120)
     sure = states.parts["probabilities"].argmax(axis=1)
-    truth = series[:80, 0] > 3
+    truth = series[:, 0] > 3
     assert max(np.mean(sure == truth), np.mean(sure != truth)) > 0.95
-    assert all(r.pit is None and not r.parts for r in board.results if r.fold == 1)
+    assert all(r.pit is None and not r.parts for r in board.results if r.fold == 0)
     one = fe.compare({"chain": fe.HMM(2)}, series, test_size=0.25, final_size=20, random_state=0)
     np.testing.assert_array_equal(one.results[0].rows, np.arange(75, 100))
     np.testing.assert_array_equal(one.final.rows, np.arange(100, 120))
+
+
+def test_folds_in_time_begin_where_every_model_can_be_fitted():
+    series, models = chain(114, 7), {"long": fe.AutoRegression(13), "rows": fe.GaussianDensity()}
+    problem = problem_of(models, series, None, None, None)
+    pairs = problem.splits(np.arange(114), 5, None, 0, list(models.values()))
+    # 13 coefficients, a mean and a variance, with two steps for each; what is left makes five equal folds
+    assert [(len(train), len(test)) for train, test in pairs] == [(34 + 16 * i, 16) for i in range(5)]
+    assert all(test[0] == len(train) for train, test in pairs)
+    assert (
+        "The first fold begins after 34 steps instead of 19, since AutoRegression needs at least 30"
+        in (problem.notes[-1])
+    )
+    # what needs little leaves the folds where they are
+    problem = problem_of(models, series, None, None, None)
+    small = problem.splits(np.arange(114), 5, None, 0, [fe.AutoRegression(2), fe.HMM(2)])
+    assert [(len(train), len(test)) for train, test in small] == [(19 + 19 * i, 19) for i in range(5)]
+    assert "instead of" not in problem.notes[-1]
+
+
+def test_a_model_that_needs_more_than_half_of_a_series_moves_no_fold():
+    series = chain(114, 7)
+    models = {"long": fe.AutoRegression(60), "wrong": fe.HMM("two"), "rows": fe.GaussianDensity()}
+    board = fe.compare(models, series, random_state=0)
+    best, *failed = board.table()
+    assert best.model == "rows"
+    errors = {line.model: line.error for line in failed}
+    assert "AutoRegression needs at least 124 steps" in errors["long"]
+    assert "Got 114" in errors["long"]
+    assert "'n_states' parameter of HMM must be an int" in errors["wrong"]
+    assert [len(r.rows) for r in board.results if r.model == "rows"] == [19] * 5
+    # the draws are those of the last fold, which has seen the most
+    assert [r.samples is not None for r in board.results if r.model == "rows"] == [False] * 4 + [True]
 
 
 @pytest.mark.slow

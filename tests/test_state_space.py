@@ -561,6 +561,17 @@ def test_linear_system_with_controls(tmp_path):
         _ = plain.input_emission_
 
 
+def test_an_autoregression_with_more_parameters_than_numbers_is_refused_at_once():
+    x = np.random.default_rng(0).normal(size=(114, 1))
+    x[5] = np.nan
+    with pytest.raises(ValueError, match=r"p=200 has 202 free parameters, more than .* numbers, 113"):
+        fe.AutoRegression(200).fit(x)
+    with pytest.raises(ValueError, match=r"p=1 has 9 free parameters, more than .* numbers, 8"):
+        fe.AutoRegression(1).fit(x[6:10].reshape(2, 2).repeat(2, axis=0) + np.arange(8).reshape(4, 2))
+    with pytest.raises(ValueError, match=r"p=110 has 114 free parameters, more than .* numbers, 113"):
+        fe.AutoRegression(110).fit(x, inputs=np.arange(228.0).reshape(114, 2))
+
+
 @pytest.mark.slow
 def test_autoregression_with_inputs_is_least_squares():
     rng = np.random.default_rng(16)

@@ -108,21 +108,22 @@ def compare(
     units, final_units = np.arange(problem.n_rows), None
     if final_size is not None:
         units, final_units = problem.apart(units, final_size, groups, seed)
-    if test_size is not None:
-        pairs = [problem.apart(units, test_size, None if groups is None else groups[units], seed)]
-    else:
-        pairs = problem.splits(units, cv, None if groups is None else groups[units], seed)
-
     results, admitted = [], {}
     for label, model in named.items():
         try:
             admitted[label] = problem.admit(model)
         except ValueError as error:
             results.append(FoldResult.failed(label, 0, str(error)))
+    own_groups = None if groups is None else groups[units]
+    if test_size is not None:
+        pairs = [problem.apart(units, test_size, own_groups, seed)]
+    else:
+        pairs = problem.splits(units, cv, own_groups, seed, list(admitted.values()))
     store = Store(resume, problem)
+    shown_fold = range(len(pairs))[problem.shown_fold]
     # fold by fold, so that what is finished after Ctrl-C is paired
     tasks = [
-        _task(label, model, fold, train, test, seed, store)
+        _task(label, model, fold, train, test, seed, store, shown=fold == shown_fold)
         for fold, (train, test) in enumerate(pairs)
         for label, model in admitted.items()
     ]
@@ -155,9 +156,17 @@ def compare(
 
 
 def _task(
-    label: str, model: Any, fold: int, train: np.ndarray, test: np.ndarray, seed: int, store: Store
+    label: str,
+    model: Any,
+    fold: int,
+    train: np.ndarray,
+    test: np.ndarray,
+    seed: int,
+    store: Store,
+    *,
+    shown: bool = False,
 ) -> Task:
-    task = Task(label, model, fold, train, test, derived_seed(seed, label, fold))
+    task = Task(label, model, fold, train, test, derived_seed(seed, label, fold), shown)
     task.name = store.name(task)
     task.checkpoint = store.checkpoint(task)
     return task

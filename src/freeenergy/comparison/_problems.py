@@ -53,6 +53,8 @@ class AbstractProblem(abc.ABC):
     """
 
     index: Any = None
+    # the fold whose models are drawn
+    shown_fold: ClassVar[int] = 0
     _units_are_rows: ClassVar[bool] = True
 
     n_rows: int
@@ -106,8 +108,10 @@ class AbstractProblem(abc.ABC):
         """`units` in two parts, the second of the given size."""
 
     @abc.abstractmethod
-    def splits(self, units: np.ndarray, cv: Any, groups: np.ndarray | None, seed: int) -> list[Pair]:
-        """Pairs of units to fit and units to score."""
+    def splits(
+        self, units: np.ndarray, cv: Any, groups: np.ndarray | None, seed: int, models: list[Any]
+    ) -> list[Pair]:
+        """Pairs of units to fit `models` to and units to score."""
 
 
 def _shuffled_apart(units: np.ndarray, size: float | int, groups: np.ndarray | None, seed: int) -> Pair:
@@ -299,7 +303,9 @@ class Table(AbstractProblem):
     def apart(self, units: np.ndarray, size: float | int, groups: np.ndarray | None, seed: int) -> Pair:
         return _shuffled_apart(units, size, groups, seed)
 
-    def splits(self, units: np.ndarray, cv: Any, groups: np.ndarray | None, seed: int) -> list[Pair]:
+    def splits(
+        self, units: np.ndarray, cv: Any, groups: np.ndarray | None, seed: int, models: list[Any]
+    ) -> list[Pair]:
         return _shuffled_splits(units, cv, groups, seed)
 
 
@@ -397,7 +403,9 @@ class Labelled(AbstractProblem):
     def apart(self, units: np.ndarray, size: float | int, groups: np.ndarray | None, seed: int) -> Pair:
         return _shuffled_apart(units, size, groups, seed)
 
-    def splits(self, units: np.ndarray, cv: Any, groups: np.ndarray | None, seed: int) -> list[Pair]:
+    def splits(
+        self, units: np.ndarray, cv: Any, groups: np.ndarray | None, seed: int, models: list[Any]
+    ) -> list[Pair]:
         return _shuffled_splits(units, cv, groups, seed, self.y[units])
 
 
@@ -408,6 +416,8 @@ class AbstractSeries(AbstractProblem):
     """
 
     series: list[np.ndarray]
+    # the most steps that a model may need to be fitted
+    most_needed: float
 
     def _describe(self, series: list[np.ndarray], support: Support | None, models: Any) -> None:
         rows = np.concatenate(series)
@@ -443,6 +453,12 @@ class AbstractSeries(AbstractProblem):
             raise ValueError(
                 f"{name} gives a density where other models give whole numbers a probability mass, or "
                 "the reverse; the two have no common unit."
+            )
+        needed = estimator._least_steps(self.dimension)
+        if needed > self.most_needed:
+            raise ValueError(
+                f"{name} needs at least {needed} steps, two numbers for each of its free parameters, which "
+                f"is more than half of the series. Got {len(self.series[0])}."
             )
         return estimator
 
@@ -490,7 +506,7 @@ class SeveralSeries(AbstractSeries):
 
     def __init__(self, series: list[np.ndarray], support: Any, groups: Any, models: Any) -> None:
         self._describe(series, support, models)
-        self.n_rows = len(series)
+        self.n_rows, self.most_needed = len(series), math.inf
         self.clusters = np.arange(self.n_rows) if groups is None else groups
         self.entries = np.array([np.sum(~np.isnan(x)) for x in self.series])
 
@@ -517,7 +533,9 @@ class SeveralSeries(AbstractSeries):
     def apart(self, units: np.ndarray, size: float | int, groups: np.ndarray | None, seed: int) -> Pair:
         return _shuffled_apart(units, size, groups, seed)
 
-    def splits(self, units: np.ndarray, cv: Any, groups: np.ndarray | None, seed: int) -> list[Pair]:
+    def splits(
+        self, units: np.ndarray, cv: Any, groups: np.ndarray | None, seed: int, models: list[Any]
+    ) -> list[Pair]:
         # series are often fewer than folds
         most = len(np.unique(units if groups is None else groups))
         return _shuffled_splits(units, min(cv, most) if isinstance(cv, int) else cv, groups, seed)
@@ -526,13 +544,20 @@ class SeveralSeries(AbstractSeries):
 class OneSeries(AbstractSeries):
     """Later time steps are held out, and scored one step ahead given all steps before them."""
 
+    # its models have seen the most
+    shown_fold = -1
+
     def __init__(self, series: np.ndarray, support: Any, models: Any) -> None:
         self._describe([series], support, models)
         self.n_rows = len(series)
+        self.most_needed = self.n_rows // 2
         # neighbours in time depend on each other
         self.clusters = np.arange(self.n_rows) // math.ceil(math.sqrt(self.n_rows))
         self.entries = np.sum(~np.isnan(self.series[0]), axis=1)
         self.notes.append("Later time steps are held out and scored one step ahead.")
+        self.notes.append(
+            "Draws and pictures are of the models of the last fold, which have seen the most."
+        )
 
     def fit(self, estimator: Any, train: np.ndarray) -> Any:
         return estimator.fit(self.series[0][train])
@@ -550,9 +575,31 @@ class OneSeries(AbstractSeries):
         rest, other = train_test_split(units, test_size=size, shuffle=False)
         return np.asarray(rest), np.asarray(other)
 
-    def splits(self, units: np.ndarray, cv: Any, groups: np.ndarray | None, seed: int) -> list[Pair]:
-        pairs = (TimeSeriesSplit(cv) if isinstance(cv, int) else cv).split(units)
-        return [(units[train], units[test]) for train, test in pairs]
+    def splits(
+        self, units: np.ndarray, cv: Any, groups: np.ndarray | None, seed: int, models: list[Any]
+    ) -> list[Pair]:
+        if isinstance(cv, int):
+            cv = self._in_time(len(units), cv, models)
+        return [(units[train], units[test]) for train, test in cv.split(units)]
+
+    def _in_time(self, steps: int, folds: int, models: list[Any]) -> TimeSeriesSplit:
+        """Folds of equal length, the first of which begins where every model can be fitted."""
+        sequences = [model for model in models if isinstance(model, AbstractSequenceDensity)]
+        needed = {model._least_steps(self.dimension): type(model).__name__ for model in sequences}
+        most = max(needed, default=0)
+        usual, left = steps // (folds + 1), (steps - most) // folds
+        if left >= usual:
+            return TimeSeriesSplit(folds)
+        if left < 1:
+            raise ValueError(
+                f"{needed[most]} needs at least {most} steps, and each of the {folds} folds one more. Got "
+                f"{steps} steps."
+            )
+        self.notes.append(
+            f"The first fold begins after {steps - folds * left} steps instead of {steps - folds * usual}, "
+            f"since {needed[most]} needs at least {most}: two numbers for each of its free parameters."
+        )
+        return TimeSeriesSplit(folds, test_size=left)
 
 
 class _Owner(BaseEstimator):

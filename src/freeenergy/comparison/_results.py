@@ -27,14 +27,14 @@ class FoldResult:
         seconds: time to fit.
         parameters: free numbers of the fitted model; 0 where that is not known.
         n_iter, converged, history: of the fit, where it has them.
-        samples: draws of the model (first fold only).
-        latent, latent_rows: the hidden part of some held-out rows, where the model has one (first fold
-            only).
+        samples: draws of the model (of one fold only, as what follows: the first, or of a single series
+            the last).
+        latent, latent_rows: the hidden part of some held-out rows, where the model has one.
         pit: where log p of complete held-out rows (of series: of steps given those before them) ranks
-            among log p of so many of the model's own, `pit_draws`, in [0, 1]
-            (first fold only).  Uniform if the rows are as probable as the model expects.
+            among log p of so many of the model's own, `pit_draws`, in [0, 1].
+            Uniform if the rows are as probable as the model expects.
         parts: what the fitted model is made of (loadings, or means, spread and weights), or its states
-            over a held-out series, where it has them (first fold only).
+            over a held-out series, where it has them.
         warnings: what the fit warned of.
         error: why there are no numbers, in a sentence.
     """

@@ -39,6 +39,8 @@ class Task:
     train: np.ndarray
     test: np.ndarray
     seed: int
+    # whether there are pictures of the fitted model
+    shown: bool = False
     name: str = ""
     checkpoint: str | None = None
 
@@ -77,7 +79,7 @@ class Store:
         """The name of the file, or nothing if results are not kept."""
         if self.folder is None:
             return ""
-        parts = (FORMAT, _VERSION, self.data, task.fold, task.train, task.test, task.seed)
+        parts = (FORMAT, _VERSION, self.data, task.fold, task.train, task.test, task.seed, task.shown)
         try:
             model = joblib.hash(seeded(task.estimator, task.seed))
         except (pickle.PicklingError, AttributeError, TypeError):
@@ -141,7 +143,7 @@ def _run(task: Task, problem: AbstractProblem) -> FoldResult:
             seconds = time.perf_counter() - start
             with problem.cells(task.test):
                 evidence = problem.evidence(estimator, task.test)
-            pictures = _pictures(estimator, task, problem) if task.fold == 0 else {}
+            pictures = _pictures(estimator, task, problem) if task.shown else {}
         except Exception as error:
             return FoldResult.failed(task.label, task.fold, _sentence(error))
     fitted = vars(estimator)

@@ -76,8 +76,20 @@ class AutoRegression(AbstractStateSpace):
         check_real(self, "tol")
         check_instance(self, "learner", AbstractAlgorithm, optional=True)
 
+    def _free_parameters(self, n_features: int) -> int:
+        separable = self.noise is not None and self.noise.separable
+        noise = n_features if separable else n_features * (n_features + 1) // 2
+        return self.p * n_features**2 + n_features + noise
+
     def _fit_series(self, sequences: Sequences, data: Data, *, key: Array) -> Fit:
         dim = sequences.series[0].shape[1]
+        chosen = self._free_parameters(dim) + dim * sequences.n_inputs
+        observed = int(np.sum(~np.isnan(sequences.rows)))
+        if chosen > observed:
+            raise ValueError(
+                f"AutoRegression with p={self.p} has {chosen} free parameters, more than there are "
+                f"observed numbers, {observed} (n_samples = {len(sequences.rows)}). Choose a smaller 'p'."
+            )
         if self.learner is None and sequences.inputs is None:
             return self._by_likelihood(dim, sequences, data, key)
         start = models.AutoRegression(

@@ -234,6 +234,10 @@ class HMM(AbstractSequenceDensity):
             )
         return self._fit(X, known, inputs, series_weight)
 
+    def _free_parameters(self, n_features: int) -> int:
+        # a location and a spread for each column, whatever the family
+        return self.n_states**2 - 1 + 2 * self.n_states * self.n_components * n_features
+
     def _known(self, states: Any, series: list[np.ndarray]) -> list[np.ndarray]:
         many = isinstance(states, (list, tuple)) and len(states) and np.ndim(states[0]) == 1
         parts = list(states) if many or np.ndim(states) == 2 else [states]

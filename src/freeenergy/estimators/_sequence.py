@@ -450,6 +450,15 @@ class AbstractSequenceDensity(DensityMixin, Shell):
         """Which columns are modelled with a probability mass instead of a density."""
         return np.zeros(n_features, bool)
 
+    def _free_parameters(self, n_features: int) -> int:
+        """About how many numbers a fit without inputs chooses, as far as known before it; else zero."""
+        return 0
+
+    def _least_steps(self, n_features: int) -> int:
+        """The steps that a fit needs to be of use: two numbers for each free parameter."""
+        self._check_parameters()
+        return -(-2 * self._free_parameters(n_features) // n_features)
+
     @property
     def n_inputs_in_(self) -> int:
         """How many inputs there are at each time step; zero without any."""

@@ -189,6 +189,11 @@ class LinearGaussianSSM(AbstractStateSpace):
         self.verbose = verbose
         self.checkpoint = checkpoint
 
+    def _free_parameters(self, n_features: int) -> int:
+        # of the system in innovations form, since the basis of the state is free
+        mean_and_noise = n_features + n_features * (n_features + 1) // 2
+        return 2 * self.n_latent * n_features + mean_and_noise
+
     def _check_parameters(self) -> None:
         check_int(self, "n_latent")
         check_instance(self, "noise", AbstractCovariance, optional=True)

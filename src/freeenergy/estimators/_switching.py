@@ -59,6 +59,10 @@ class SwitchingLinearSystem(AbstractStateSpace):
         self.verbose = verbose
         self.checkpoint = checkpoint
 
+    def _free_parameters(self, n_features: int) -> int:
+        regimes = self.n_regimes**2 - 1 + 2 * self.n_regimes * self.n_latent * n_features
+        return regimes + 2 * n_features
+
     def _check_parameters(self) -> None:
         check_int(self, "n_regimes")
         check_int(self, "n_latent")

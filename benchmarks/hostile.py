@@ -26,6 +26,7 @@ import collections
 import contextlib
 import inspect
 import linecache
+import os
 import re
 import signal
 import sys
@@ -34,7 +35,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -416,8 +417,8 @@ def check_draws(answer: Any, model: Any) -> None:
 class Run:
     """The tries of one row of the table of cases."""
 
-    def __init__(self, name: str, case: Case, quick: bool):
-        self.name, self.case, self.quick = name, case, quick
+    def __init__(self, name: str, case: Case, *, quick: bool, log: IO[str]):
+        self.name, self.case, self.quick, self.log = name, case, quick, log
         self.tries: list[Try] = []
         options = case.estimator.get_params()
         small = {k: min(v, options[k]) for k, v in SMALL.items() if isinstance(options.get(k), int)}
@@ -430,6 +431,7 @@ class Run:
     def attempt(self, call: str, run: Callable[[], Any], check: Callable[[Any], None]) -> Any:
         result, answer = attempt(self.name, call, run, check)
         self.tries.append(result)
+        print(*result, sep="\t", file=self.log, flush=True)
         if result.outcome in BAD:
             print(f"{result.outcome} {self.name}: {call}: {result.note[:300]}", flush=True)
         return answer
@@ -513,13 +515,12 @@ def main() -> int:
     parser.add_argument("--log", help="write every try to this file")
     options = parser.parse_args()
     tries: list[Try] = []
-    for name in options.only or CASES:
-        began = time.monotonic()
-        tries += Run(name, CASES[name], options.quick).run()
-        print(f"{name}: {time.monotonic() - began:.0f} s", flush=True)
+    with open(options.log or os.devnull, "w") as log:
+        for name in options.only or CASES:
+            began = time.process_time()
+            tries += Run(name, CASES[name], quick=options.quick, log=log).run()
+            print(f"{name}: {time.process_time() - began:.0f} s", flush=True)
     report(tries)
-    if options.log:
-        Path(options.log).write_text("".join("\t".join(t) + "\n" for t in tries))
     return 1 if any(t.outcome in BAD for t in tries) else 0
 
 

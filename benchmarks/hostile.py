@@ -448,7 +448,7 @@ class Run:
         for method, call, check in questions(model, X, own=own):
             self.attempt(f"fit({fit}).{method}({what})", call, check)
 
-    def ask_all(self, model: Any, fit: str, X: Any) -> None:
+    def ask_all(self, model: Any, fit: str, X: Any, *, own: bool = True) -> None:
         """Whatever the model can be asked, of ordinary rows, its own, far and unknown ones."""
         if model is None:
             return
@@ -460,7 +460,7 @@ class Run:
             )
         width = getattr(model, "n_features_in_", COLUMNS)
         plain = ordinary(self.case, width)
-        self.ask(model, fit, fit, X, own=True)
+        self.ask(model, fit, fit, X, own=own)
         self.ask(model, fit, "far", far(plain))
         if not self.quick:
             self.ask(model, fit, "ordinary", plain)
@@ -474,15 +474,19 @@ class Run:
                 warnings.simplefilter("ignore")
                 made[what] = make(self.base)
         model = self.fitted("ordinary", self.base)
+        self.ask_all(model, "ordinary", self.base)
         for what, X in made.items():
             if model is not None:
-                self.ask(model, "ordinary", what, X, own=what == "ordinary")
+                self.ask(model, "ordinary", what, X)
+        for what, X in made.items():
             self.ask_all(self.fitted(what, X), what, X)
         weight = "series_weight" if self.case.sequence else "sample_weight"
         X = list(self.base.reshape(4, -1, COLUMNS)) if self.case.sequence else self.base
         for what, weights in WEIGHTS.items():
-            model = self.fitted(f"ordinary, {weight}={what}", X, **{weight: weights(len(X))})
-            self.ask_all(model, f"ordinary, {weight}={what}", X)
+            given = weights(len(X))
+            model = self.fitted(f"ordinary, {weight}={what}", X, **{weight: given})
+            # what counts nothing need not be possible
+            self.ask_all(model, f"ordinary, {weight}={what}", X, own=np.all(given != 0))
         if self.labelled:
             for what, labels in LABELS.items():
                 y = labels()

@@ -121,6 +121,21 @@ def test_gradients_of_far_gaussians_are_finite():
     np.testing.assert_allclose(slope, [-1e200, 1e200], rtol=1e-12)
 
 
+def test_answers_whose_scores_overflow_are_refused():
+    with np.errstate(all="raise"):
+        model = fe.SoftmaxRegression(C=1.0).fit(X * 1e-150, Y)
+        far = [[1e300, -1e300], [-1e300, 1e300]]
+        for ask in (model.predict_proba, model.predict, model.decision_function):
+            with pytest.raises(ValueError, match=r"SoftmaxRegression.\w+ has no answer for row 0 of X"):
+                ask(far)
+        with pytest.raises(ValueError, match=r"SoftmaxRegression.\w+ has no answer for row 0 of X"):
+            model.evidence(far, [0, 1])
+    # the sides of the line w·x + b = 0, in whichever units
+    np.testing.assert_array_equal(
+        model.predict(np.array(far) / 1e300), (np.array(far) / 1e300 @ np.diff(model.coef_, axis=0)[0]) > 0
+    )
+
+
 def test_distances_of_far_rows():
     model = fe.KMeans(2, random_state=0).fit(X)
     np.testing.assert_allclose(model.transform([[3e300, 4e300]]), np.full((1, 2), 5e300), rtol=1e-12)

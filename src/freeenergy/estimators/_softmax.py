@@ -30,6 +30,7 @@ from ._validation import (
     bad_cells_named,
     check_instance,
     check_int,
+    check_numbers,
     check_observed,
     check_real,
     check_rows,
@@ -186,15 +187,21 @@ class SoftmaxRegression(ClassifierMixin, Shell):
         holes = np.isnan(X).any(axis=1)
         scores = np.empty((len(X), len(self.classes_)))
         if (~holes).any():
-            scores[~holes] = map_rows(_scores, self.scaling_.apply(X[~holes]), self.model_)
+            scores[~holes] = self._scores(X[~holes])
         if holes.any():
             scores[holes] = self._log_predictive(X[holes])[0]
         return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
+
+    def _scores(self, X: np.ndarray) -> np.ndarray:
+        """w·x + b of each answer, for rows without NaN."""
+        scores = map_rows(_scores, self.scaling_.apply(X), self.model_)
+        return check_numbers(self, "decision_function", scores)
 
     def _log_predictive(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """log p(y | x) of each answer, p averaged over draws of what is missing, and its standard error."""
         pairs = (self.scaling_.apply(X), row_seeds(X, self.scaling_))
         logs, error = map_rows(_averaged, pairs, self.inputs_.model_, self.model_, self.seed_, block=256)
+        check_numbers(self, "predict_log_proba", logs, logarithms=True)
         return logs, np.where(np.isnan(X).any(axis=1, keepdims=True), error, 0.0)
 
     def predict_proba(self, X: Any) -> np.ndarray:
@@ -222,7 +229,7 @@ class SoftmaxRegression(ClassifierMixin, Shell):
         holes = np.isnan(X).any(axis=1)
         if (~holes).any():
             # in logarithms, so that very improbable answers keep their number
-            scores = map_rows(_scores, self.scaling_.apply(X[~holes]), self.model_)
+            scores = self._scores(X[~holes])
             nats[~holes] = log_softmax(scores, axis=1)[np.arange(len(scores)), place[~holes]]
         if holes.any():
             at = np.arange(int(holes.sum())), place[holes]

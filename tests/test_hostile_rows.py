@@ -121,6 +121,20 @@ def test_gradients_of_far_gaussians_are_finite():
     np.testing.assert_allclose(slope, [-1e200, 1e200], rtol=1e-12)
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_states_of_an_impossible_series_are_refused():
+    model = fe.HMM(2, max_iter=3, random_state=0).fit(X)
+    far = X.copy()
+    far[5] = 1e300
+    np.testing.assert_array_equal(model.score_samples(far), [-np.inf])
+    for method in ("smooth", "filter", "predict"):
+        with pytest.raises(ValueError, match=rf"HMM.{method} has no answer for series 0 of X: no path"):
+            getattr(model, method)(far)
+    # a step that was not observed is no obstacle
+    far[5] = np.nan
+    np.testing.assert_allclose(model.smooth(far).sum(axis=1), 1.0, rtol=1e-9)
+
+
 def test_answers_whose_scores_overflow_are_refused():
     with np.errstate(all="raise"):
         model = fe.SoftmaxRegression(C=1.0).fit(X * 1e-150, Y)

@@ -394,12 +394,22 @@ class HMM(AbstractSequenceDensity):
     def filter(self, X: Any, *, inputs: Any = None) -> Any:
         """p(state | what was observed until then) for each time step."""
         container = self._validated(X, inputs)
-        return container.wrap(self._for_each(_filter, container))
+        return container.wrap(self._possible("filter", self._for_each(_filter, container)))
 
     def smooth(self, X: Any, *, inputs: Any = None) -> Any:
         """p(state | the whole series) for each time step."""
         container = self._validated(X, inputs)
-        return container.wrap(self._for_each(_smooth, container))
+        return container.wrap(self._possible("smooth", self._for_each(_smooth, container)))
+
+    def _possible(self, method: str, parts: list[np.ndarray]) -> list[np.ndarray]:
+        """`parts`, probabilities of states given each series, refused for one that cannot occur."""
+        for number, part in enumerate(parts):
+            if not np.allclose(part.sum(axis=1), 1.0):
+                raise ValueError(
+                    f"HMM.{method} has no answer for series {number} of X: no path of states makes it "
+                    "possible. Check its values and units."
+                )
+        return parts
 
     def predict_proba(self, X: Any, *, inputs: Any = None) -> Any:
         """The same as `smooth`."""
@@ -408,7 +418,8 @@ class HMM(AbstractSequenceDensity):
     def predict(self, X: Any, *, inputs: Any = None) -> Any:
         """The most probable state of each time step on its own; see `decode` for the best path."""
         container = self._validated(X, inputs)
-        return container.wrap([np.argmax(p, axis=1) for p in self._for_each(_smooth, container)])
+        shares = self._possible("predict", self._for_each(_smooth, container))
+        return container.wrap([np.argmax(p, axis=1) for p in shares])
 
     def decode(self, X: Any, n: int = 1, *, inputs: Any = None) -> Any:
         """The most probable path of states; for n > 1 the n best, along a leading axis."""

@@ -488,3 +488,13 @@ def test_a_click_sorts_the_table_in_chromium(rows, browser, tmp_path):
     assert names() == [line.model for line in sorted(lines, key=lambda line: -line.parameters)]
     assert page.locator("#table thead th").nth(7).get_attribute("aria-sort") == "descending"
     assert complaints == []
+
+
+def test_the_lead_over_a_bound_tells_what_the_bound_misses():
+    from freeenergy.report._numbers import _lead_over
+
+    best = Standing("near", 1.0, 0.1, 0.5, 0.05, fe.Kind.EXACT, 0.0, 0.0, None, 1.0, 3, None)
+    bound = Standing("far", 2.0, 0.1, 1.0, 0.05, fe.Kind.LOWER, 1.0, 0.2, 0.998, 1.0, 3, None, 0.25, 0.02)
+    told = _lead_over(best, bound)
+    assert "the chance that this order is real is 99.8 %" in told
+    assert "after 0.250 ± 0.020 bits that its bound is estimated to miss" in told

@@ -69,6 +69,9 @@ def _lead_over(best: Any, second: Any) -> str:
             "known, since a bound does not say how much better the truth is."
         )
     sure = f"the chance that this order is real is {percent(second.chance)}"
+    if second.kind is Kind.LOWER:
+        missed = with_error(second.gap, second.gap_stderr).text
+        sure += f", after {missed} bits that its bound is estimated to miss"
     if second.chance >= 0.95 or not math.isfinite(second.difference_stderr):
         return f"<b>{name}</b> needs {gap} bits more; {sure}."
     return (
@@ -137,6 +140,8 @@ def differences(view: View) -> str:
         side = {Kind.LOWER: "may be better than this", Kind.UPPER: "may be worse than this"}.get(
             line.kind, ""
         )
+        if line.kind is Kind.LOWER and math.isfinite(line.gap):
+            side = f"is better than this by about {with_error(line.gap, line.gap_stderr).text}"
         chance = "unknown" if line.chance is None else percent(line.chance)
         rows.append(
             [

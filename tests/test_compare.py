@@ -260,7 +260,7 @@ def test_failing_models_keep_their_row_with_a_reason():
     assert [line.model for line in board.table()][2:] == ["clusters", "binary", "counts", "classes", "bad"]
     np.testing.assert_allclose(lines["good"].bits, lines["foreign"].bits, rtol=1e-4)
     assert lines["clusters"].error == "KMeans is no density: it gives no probability of X."
-    assert "RBM turns X into zeros and ones" in lines["binary"].error
+    assert "RBM needs entries 0 or 1" in lines["binary"].error
     assert "Mixture gives a probability mass to columns that are continuous" in lines["counts"].error
     assert lines["classes"].error == "LogisticRegression gives the probability of labels: pass them as y."
     assert "'n_components' parameter of GaussianMixture must be an int" in lines["bad"].error

@@ -167,11 +167,14 @@ class Dequantised(AbstractDensity):
         if self.noisy_.any():
             noisy = self._copies(kept)
             origins = np.array([grid.origin if grid else 0.0 for grid in grids])
+            # for the time of the fit; no part of the estimator
             inner._cells = origins, self.steps_
         try:
             self.estimator_ = inner.fit(noisy.x, sample_weight=noisy.weight)
         except CellError as error:
             raise error.moved(int(np.flatnonzero(keep)[error.column])) from None
+        finally:
+            vars(inner).pop("_cells", None)
         return Fit(inner.model_, inner.history_, inner.n_iter_, inner.converged_, "")
 
     def _constants(self, X: np.ndarray) -> np.ndarray:

@@ -398,8 +398,6 @@ DAYS = np.array([["2020-01-01", "NaT"]] * 4, dtype="datetime64[ns]")
             "X must hold numbers, or NaN where .*: float.* not 'Timestamp'",
         ),
         (pd.DataFrame(X[:4], columns=["a", "a"]), "must have different names. Got 'a' 2 times."),
-        ([[1.0, 2.0], [3.0]], "The rows of X must have the same length."),
-        ("word", "X must hold numbers, .* in rows and columns, not text."),
         (np.array([[{}, 1.0]] * 4, dtype=object), "X must hold numbers, or NaN .* not 'dict'."),
     ],
     ids=lambda v: type(v).__name__,
@@ -408,6 +406,24 @@ DAYS = np.array([["2020-01-01", "NaT"]] * 4, dtype="datetime64[ns]")
 def test_what_holds_no_numbers_is_refused_in_our_words(estimator, rows, sentence):
     with pytest.raises((TypeError, ValueError), match=sentence):
         estimator.fit(rows, np.arange(4) % 2)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "rows", "sentence"),
+    [
+        (fe.GaussianDensity(), [[1.0, 2.0], [3.0]], "The rows of X must have the same length."),
+        (fe.NaiveBayes(), [[1.0, 2.0], [3.0]], "The rows of X must have the same length."),
+        (fe.GaussianDensity(), "word", "X must hold numbers, .* in rows and columns, not text."),
+        (
+            fe.AutoRegression(1),
+            "word",
+            r"X must be one series \(time, features\), .* Got the shape \(\) instead.",
+        ),
+    ],
+)
+def test_what_is_no_table_is_refused_in_our_words(estimator, rows, sentence):
+    with pytest.raises((TypeError, ValueError), match=sentence):
+        estimator.fit(rows, np.arange(2))
 
 
 def test_weights_that_are_no_numbers_are_refused():

@@ -171,6 +171,10 @@ class AbstractDensity(DensityMixin, Shell):
         """Which columns are modelled with a probability mass instead of a density."""
         return np.zeros(n_features, bool)
 
+    def _whole_columns(self, n_features: int) -> np.ndarray:
+        """Which columns hold whole numbers that have a mean, next to which an imputed one lies."""
+        return self._discrete_columns(n_features) & ~self._label_columns(n_features)
+
     def _with_fresh_noise(self, objective: Any) -> Any:
         """The objective of a gradient learner, its noise drawn anew for every batch if rows have any."""
         if self._cells is None:
@@ -318,10 +322,9 @@ class AbstractDensity(DensityMixin, Shell):
             with self._cells_of(passed, X):
                 filled = self.scaling_.invert(self._fill_mean(z, row_seeds(rows, self.scaling_)))
             width = rows.shape[1]
-            labels = self._label_columns(width)
-            counts = self._discrete_columns(width) & ~labels
-            filled[:, counts] = np.rint(filled[:, counts])
-            for column in np.flatnonzero(labels):
+            whole = self._whole_columns(width)
+            filled[:, whole] = np.rint(filled[:, whole])
+            for column in np.flatnonzero(self._label_columns(width)):
                 missing = np.isnan(rows[:, column])
                 if missing.any():
                     filled[missing, column] = self._likeliest(rows[missing], int(column))

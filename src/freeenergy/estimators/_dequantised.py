@@ -141,6 +141,19 @@ class Dequantised(AbstractDensity):
         inner = GaussianDensity() if self.estimator is None else self.estimator
         return inner._discrete_columns(n_features)
 
+    def _whole_columns(self, n_features: int) -> np.ndarray:
+        # columns with a grid are on it already
+        return self._of_kept(self.estimator_._whole_columns(int(self.kept_.sum())))
+
+    def _label_columns(self, n_features: int) -> np.ndarray:
+        return self._of_kept(self.estimator_._label_columns(int(self.kept_.sum())))
+
+    def _of_kept(self, columns: np.ndarray) -> np.ndarray:
+        """Which columns of X are those kept ones that a mask of these says."""
+        found = np.zeros(len(self.kept_), bool)
+        found[self.kept_] = columns
+        return found
+
     def _fit_rows(self, rows: Rows, *, key: Array) -> Fit:
         support = self.support or Support.recognise(rows.x, rows.weight, constants=False)
         if len(support) != rows.x.shape[1]:

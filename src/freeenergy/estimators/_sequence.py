@@ -16,7 +16,7 @@ from sklearn.base import DensityMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from .._core import CellError, Data, Evidence, Fit, Kind, bucket, cells_of, map_padded, row_hashes
+from .._core import CellError, Data, Evidence, Fit, Kind, bucket, cells_of, map_padded, programs, row_hashes
 from ..models import AbstractSequenceModel, Series
 from ._base import Shell, key_data, retold
 from ._rows import Rows, Scaling, unit_free_hashes
@@ -489,6 +489,8 @@ class AbstractSequenceDensity(DensityMixin, Shell):
         series_weight: Any,
     ) -> Self:
         """`fit`, with a function that gives the known hidden states of validated series."""
+        # parameters that are arrays start JAX
+        programs.check_process()
         self._check_parameters()
         if inputs is not None and not self._takes_inputs:
             raise ValueError(f"{type(self).__name__} takes no inputs. Got 'inputs'.")

@@ -1,6 +1,5 @@
 """What has to hold for the project as a whole: style, types, names, versions, links."""
 
-import ast
 import importlib
 import importlib.metadata
 import importlib.util
@@ -292,70 +291,3 @@ def test_the_checks_of_files_can_fail(tmp_path):
         "[a](page.md#top) [b](gone.md) [c](https://x.org) `[d](code.md)`\n```\n[e](in.md)\n```\n"
     )
     assert broken_links(page) == ["gone.md"]
-
-
-# ---------------------------------------------------------------------------------------------
-# the companion: every target in its tables exists
-# ---------------------------------------------------------------------------------------------
-
-TARGET = re.compile(r"`((?:freeenergy|fe)(?:\.\w+)+|(?:tests|examples|benchmarks|docs|src)/[^`\s]+)`")
-
-
-def defines(tree: ast.AST, names: list[str]) -> bool:
-    """Whether a syntax tree has the function or class `names[0]`, and it `names[1]`, …"""
-    if not names:
-        return True
-    return any(
-        isinstance(node, ast.FunctionDef | ast.ClassDef)
-        and node.name == names[0]
-        and defines(node, names[1:])
-        for node in ast.iter_child_nodes(tree)
-    )
-
-
-def exists(target: str, root: Path) -> bool:
-    """Whether `freeenergy.x.Y`, `tests/test_x.py::test_y` or `examples/x.py` is there."""
-    if "/" in target:
-        file, *names = target.split("[")[0].split("::")
-        path = root / file
-        return path.exists() and (not names or defines(ast.parse(path.read_text("utf-8")), names))
-    thing: object = freeenergy
-    for name in target.split(".")[1:]:
-        if not hasattr(thing, name) and isinstance(thing, ModuleType):
-            if importlib.util.find_spec(f"{thing.__name__}.{name}") is None:
-                return False
-            importlib.import_module(f"{thing.__name__}.{name}")
-        fields = getattr(thing, "__dataclass_fields__", {})
-        if not hasattr(thing, name) and name not in fields:
-            return False
-        thing = getattr(thing, name, None)
-    return True
-
-
-def targets(page: str) -> list[str]:
-    """What the tables of a page point at."""
-    return [t for line in page.splitlines() if line.lstrip().startswith("|") for t in TARGET.findall(line)]
-
-
-def test_every_target_of_the_companion_exists(root):
-    missing = [
-        f"{page.name}: {target}"
-        for page in sorted((root / "docs" / "companion").glob("*.md"))
-        for target in targets(page.read_text("utf-8"))
-        if not exists(target, root)
-    ]
-    assert not missing, "\n".join(missing)
-
-
-def test_the_check_of_targets_can_fail(root):
-    here = "tests/test_project.py"
-    row = f"| U1 | `freeenergy.distributions.Gaussian` and `x = 1` | `{here}::test_x` | `examples/x.py` |"
-    assert targets(row + "\n`freeenergy.outside_a_table`") == [
-        "freeenergy.distributions.Gaussian",
-        f"{here}::test_x",
-        "examples/x.py",
-    ]
-    there = ["freeenergy.distributions.Gaussian.log_prob", "freeenergy.nn", here, f"{here}::exists"]
-    gone = ["freeenergy.distributions.Gauss", "freeenergy.nope", "examples/nope.py", f"{here}::test_nope"]
-    assert [exists(target, root) for target in there] == [True] * 4
-    assert [exists(target, root) for target in gone] == [False] * 4

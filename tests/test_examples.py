@@ -170,6 +170,7 @@ PAGES = [
     "docs/inference.md",
     "docs/learning.md",
     "docs/numbers.md",
+    "docs/companion/mathematics.md",
     pytest.param("docs/report.md", marks=pytest.mark.slow),
 ]
 

@@ -321,8 +321,12 @@ def numbers(answer: Any) -> np.ndarray | None:
 
 
 def parts(answer: Any) -> list[Any]:
-    """The tables of a list, of a record of some, or the one that it is."""
-    if isinstance(answer, (list, tuple)) and len(answer) and np.ndim(answer[0]) > 1:
+    """The tables or series of a list, of a record of some, or the one that it is."""
+    if (
+        isinstance(answer, (list, tuple))
+        and len(answer)
+        and isinstance(answer[0], np.ndarray | pd.DataFrame)
+    ):
         return list(answer)
     return [answer]
 
@@ -362,7 +366,8 @@ def check_shares(answer: Any, rows: Any) -> None:
 
 def check_imputed(answer: Any, X: Any) -> None:
     check_finite(answer)
-    before, after = (list(map(numbers, parts(part))) for part in (X, answer))
+    # series that were passed as lists come back as arrays
+    before, after = (list(map(numbers, a if isinstance(answer, list) else [a])) for a in (X, answer))
     require(len(before) == len(after), f"has {len(after)} tables for {len(before)}")
     for old, new in zip(before, after, strict=True):
         require(old is not None and old.shape == new.shape, f"has the shape {np.shape(new)}")

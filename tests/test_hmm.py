@@ -972,6 +972,9 @@ def test_weights_of_series_are_repetitions():
     repeated = fe.HMM(2, random_state=0).fit([series[0], series[0], series[1]])
     np.testing.assert_allclose(weighted.score_samples(series), repeated.score_samples(series), rtol=1e-8)
     np.testing.assert_allclose(weighted.history_["objective"], repeated.history_["objective"], rtol=1e-9)
+    # so small that their squares vanish, they still mean their ratios
+    tiny = fe.HMM(2, random_state=0).fit(series, series_weight=np.array([2.0, 1.0, 0.0]) * 5e-324)
+    np.testing.assert_allclose(tiny.score_samples(series), weighted.score_samples(series), rtol=1e-6)
     for wrong in ([1, 2], [1, -1, 1], [0, 0, 0], [1, np.nan, 1]):
         with pytest.raises(ValueError, match=r"'series_weight' of HMM.fit must be a non-negative number"):
             weighted.fit(series, series_weight=wrong)

@@ -5,6 +5,7 @@ import itertools
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import sparse, stats
 from scipy.special import digamma, gammaln
@@ -535,3 +536,26 @@ def test_long_documents_of_topics_that_are_alike_come_to_rest():
         np.testing.assert_allclose(found, after, atol=1e-3)
     # the old number of updates was not enough
     assert np.abs(plain - after).max() > 100
+
+
+@pytest.mark.parametrize(
+    ("X", "message"),
+    [
+        (np.full((4, 3), "word"), r"not text\. Got 'word' in row 0, column 0"),
+        ([[1, 2], [3]], "rows of X must have the same length"),
+        (pd.DataFrame(np.ones((4, 2)), columns=["c", "c"]), "'c' 2 times"),
+        (np.full((4, 3), 1e300), "counts of words, of which 64-bit floats know the last one"),
+    ],
+)
+def test_what_is_no_table_of_counts_is_refused(X, message):
+    with pytest.raises(ValueError, match=message):
+        fe.LatentDirichletAllocation(2).fit(X)
+
+
+def test_the_lengths_of_documents_that_weigh_little_are_theirs():
+    lengths = np.array([3.0, 5.0])
+    for weight in (1.0, 1e-9, 2.0**-100):
+        assert LengthLaw.of(lengths, np.full(2, weight)).mean == pytest.approx(4.0, rel=1e-12)
+    # of no word at all there is half a word in all documents, whatever they weigh
+    assert LengthLaw.of(np.zeros(2), np.ones(2)).mean == 0.25
+    assert LengthLaw.of(np.zeros(2), np.full(2, 1e-9)).mean == 0.5

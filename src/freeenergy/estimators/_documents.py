@@ -144,8 +144,9 @@ class LengthLaw(NamedTuple):
 
         Where only a part of each document was `seen`, `lengths` are those of the parts.
         """
-        # where there is no word at all, half a word
-        mean = max(float(weight @ lengths), 0.5) / float(np.sum(weight * seen))
+        # where there is no word at all, half a word, or of less than a document half of that
+        words = float(weight @ lengths) or 0.5 * min(1.0, float(weight.sum()))
+        mean = words / float(np.sum(weight * seen))
         expected = mean * np.broadcast_to(seen, lengths.shape)
         excess = weight @ ((lengths - expected) ** 2 - expected) / (weight @ expected**2)
         return cls(mean, max(float(excess), 0.0))

@@ -409,7 +409,8 @@ class HMM(AbstractSequenceDensity):
                     f"HMM.{method} has no answer for series {number} of X: no path of states makes it "
                     "possible. Check its values and units."
                 )
-        return parts
+        # of sum one to the last digit, so that none is above one
+        return [part / part.sum(axis=1, keepdims=True) for part in parts]
 
     def predict_proba(self, X: Any, *, inputs: Any = None) -> Any:
         """The same as `smooth`."""

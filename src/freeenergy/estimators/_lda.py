@@ -12,7 +12,7 @@ import numpy as np
 from jax import Array
 from scipy import sparse
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, DensityMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from .._core import AbstractAlgorithm, Data, Evidence, Kind, bucket, map_rows
 from ..inference import ImportanceEstimate
@@ -41,6 +41,7 @@ from ._validation import (
     check_int,
     check_numbers,
     check_real,
+    check_rows,
     check_weight,
     random_key,
     refuse_columns,
@@ -48,6 +49,8 @@ from ._validation import (
 
 # with fewer documents than this cores would wait for each other
 _WORTH_SPREADING = 512
+# of a word in a document; floats know every whole number up to it
+_LARGEST_COUNT = 2.0**53
 _DOCUMENTS_AT_ONCE = 64
 # draws of θ to fill in missing counts
 _CANDIDATES = 500
@@ -209,22 +212,19 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         check_real(self, "tol")
 
     def _counts(self, X: Any, *, reset: bool) -> Any:
-        X = validate_data(
-            self,
-            X,
-            reset=reset,
-            accept_sparse="csr",
-            dtype=np.float64,
-            ensure_all_finite="allow-nan",
-        )
-        X = sparse.csr_matrix(X, copy=True)
+        X = sparse.csr_matrix(check_rows(self, X, reset=reset, accept_sparse="csr"), copy=True)
         X.sum_duplicates()
         X.eliminate_zeros()
-        least = np.nanmin(X.data) if np.isfinite(X.data).any() else 0.0
+        least, most = (f(X.data) if np.isfinite(X.data).any() else 0.0 for f in (np.nanmin, np.nanmax))
         if least < 0:
             raise ValueError(
                 "Negative values in data passed to LatentDirichletAllocation: X must hold counts of words. "
                 f"Got {least:g}."
+            )
+        if most > _LARGEST_COUNT:
+            raise ValueError(
+                f"X must hold counts of words, of which 64-bit floats know the last one up to "
+                f"{_LARGEST_COUNT:g}. Got {most:g}."
             )
         return X
 

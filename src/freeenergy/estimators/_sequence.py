@@ -20,7 +20,7 @@ from .._core import CellError, Data, Evidence, Fit, Kind, bucket, cells_of, map_
 from ..models import AbstractSequenceModel, Series
 from ._base import Shell, key_data, retold
 from ._rows import Rows, Scaling, unit_free_hashes
-from ._validation import check_count, check_observed, check_rows, random_key
+from ._validation import check_count, check_observed, check_rows, moderate, random_key
 
 # numbers of one kind (time steps × series) that a program works on at once
 _STEPS_AT_ONCE = 2**18
@@ -226,7 +226,7 @@ def _check_weight(owner: Any, weight: Any, series: list[np.ndarray]) -> np.ndarr
             f"The 'series_weight' of {type(owner).__name__}.fit must be a non-negative number for each of "
             f"the {len(series)} series, not all zero. Got {weight!r} instead."
         )
-    return given.astype(float)
+    return moderate(given.astype(float))
 
 
 def _constant_columns(rows: np.ndarray, scaling: Scaling) -> np.ndarray:

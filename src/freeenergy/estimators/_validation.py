@@ -87,13 +87,13 @@ def random_key(random_state: Any) -> Array:
     return jax.random.key(check_random_state(random_state).randint(np.iinfo(np.int32).max))
 
 
-def check_rows(owner: BaseEstimator, X: Any, *, reset: bool) -> np.ndarray:
+def check_rows(owner: BaseEstimator, X: Any, *, reset: bool, accept_sparse: Any = False) -> Any:
     """`X` as a float array; NaN is allowed and means not observed, infinity is refused."""
     programs.check_process()
     options = {"dtype": np.float64, "ensure_all_finite": "allow-nan", "order": "C"}
     # scikit-learn looks for infinity by a sum, which may overflow without any
     with bad_cells_named(X), np.errstate(over="ignore", invalid="ignore"):
-        return np.asarray(validate_data(owner, X, reset=reset, **options))
+        return validate_data(owner, X, reset=reset, accept_sparse=accept_sparse, **options)
 
 
 @contextlib.contextmanager
@@ -161,22 +161,26 @@ def _is_text(entry: Any) -> bool:
     return False
 
 
-def check_weight(X: np.ndarray, sample_weight: Any) -> np.ndarray | None:
-    """Weights as a float array, or None when every row counts once.
+def moderate(weight: np.ndarray) -> np.ndarray:
+    """Weights whose sums are numbers: beyond 2¹⁰⁰ (or below 2⁻¹⁰⁰) only their ratios are kept.
 
-    Beyond 2¹⁰⁰ (or below 2⁻¹⁰⁰) only the ratios of weights are kept: sums of so many rows, or of so small a
-    part of one, would overflow (or vanish), and no prior is felt any more (or nothing else is).
+    Sums of so many rows, or of so small a part of one, would overflow (or vanish), and no prior is felt
+    any more (or nothing else is).
     """
+    exponent = int(np.frexp(weight.max())[1])
+    most = min(max(exponent, -_MOST_EXPONENT), _MOST_EXPONENT)
+    return weight if most == exponent else np.ldexp(weight, most - exponent)
+
+
+def check_weight(X: np.ndarray, sample_weight: Any) -> np.ndarray | None:
+    """Weights as a float array, or None when every row counts once."""
     if sample_weight is None:
         return None
     if np.asarray(sample_weight).dtype.kind in "USmM":
         raise ValueError(
             "The sample_weight must be a non-negative number for each row of X, not text or a date."
         )
-    weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-    exponent = int(np.frexp(weight.max())[1])
-    most = min(max(exponent, -_MOST_EXPONENT), _MOST_EXPONENT)
-    return weight if most == exponent else np.ldexp(weight, most - exponent)
+    return moderate(_check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True))
 
 
 def check_observed(X: np.ndarray, feature_names: Any = None, *, weight: np.ndarray | None = None) -> None:

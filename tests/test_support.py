@@ -417,3 +417,7 @@ def test_imputed_labels_are_the_most_probable_ones_and_counts_are_whole():
     assert set(filled[:10, 0]) <= {0.0, 1.0, 3.0}
     counts = fe.Mixture(2, family=d.Poisson, random_state=0).fit(COUNTS).impute([[np.nan]])
     assert counts[0, 0] == np.rint(COUNTS.mean())
+
+
+def test_values_further_apart_than_floats_reach_are_on_no_grid():
+    assert Grid.find(np.array([-1.7e308, 1.7e308, 1.7e308])) is None

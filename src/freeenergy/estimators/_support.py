@@ -47,8 +47,10 @@ class Grid(NamedTuple):
         # 32-bit numbers are rounded more coarsely than 64-bit ones
         with np.errstate(over="ignore"):
             single = (distinct.astype(np.float32) == distinct).all()
+            gaps = np.diff(distinct)
+        if np.isinf(gaps).any():
+            return None
         rounding = 4 * float(np.finfo(np.float32 if single else np.float64).eps) * np.abs(distinct).max()
-        gaps = np.diff(distinct)
         # Euclid's algorithm with a slack for rounding; in wide gaps the error of the step would add up
         least = step = gaps.min()
         slack = max(8 * rounding, _OFF_GRID * least)

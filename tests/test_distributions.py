@@ -799,6 +799,17 @@ def test_kl_refuses_what_it_cannot_do():
         fd.kl_divergence(LOCATION_SCALE["laplace"].member, LOCATION_SCALE["laplace"].member)
     with pytest.raises(TypeError, match=r"equal blocks. Got sizes \(1, 1\) and \(2,\) instead"):
         fd.kl_divergence(FAMILIES["product"].member, fd.Product((FAMILIES["beta"].member,), (2,)))
+    one, two = array(0.5), array(0.5, 0.5)
+    for few, many in (
+        (fd.Bernoulli(one), fd.Bernoulli(two)),
+        (fd.Poisson(one), fd.Poisson(two)),
+        (fd.Categorical(array(one, 1 - one).T), fd.Categorical(array(two, two).T)),
+        (fd.Gamma(one, one), fd.Gamma(two, two)),
+        (fd.Gaussian(one, fd.Diagonal(one)), fd.Gaussian(two, fd.Full(jnp.eye(2)))),
+    ):
+        for p, q in ((few, many), (many, few)):
+            with pytest.raises(TypeError, match=r"of the same events\. Got parameters of shapes"):
+                fd.kl_divergence(p, q)
     with pytest.raises(TypeError, match="entropy of Poisson has no closed form; use monte_carlo_entropy"):
         fd.entropy(FAMILIES["poisson"].member)
 

@@ -53,6 +53,17 @@ def _check_same_kind(p: Any, q: Any) -> None:
             f"KL has no closed form for {type(p).__name__} and {type(q).__name__} of different kind; "
             "use monte_carlo_kl."
         )
+    _check_same_events(p, q)
+
+
+def _check_same_events(p: Any, q: Any) -> None:
+    # arrays of unequal shape would be repeated to fit each other
+    mine, other = ([leaf.shape for leaf in jax.tree.leaves(d)] for d in (p, q))
+    if mine != other:
+        raise TypeError(
+            "KL needs two distributions of the same events. Got parameters of shapes "
+            f"{mine} and {other} instead."
+        )
 
 
 # A discrete member can lie at the edge of its family, where natural parameters are infinite: sums over the
@@ -82,6 +93,8 @@ def _(p: Poisson, q: Poisson) -> Array:
 
 @kl_divergence.register
 def _(p: Gaussian, q: Gaussian) -> Array:
+    # covariances may have different structure
+    _check_same_events(p.mean, q.mean)
     dim = p.mean.shape[-1]
     root = cholesky(p.covariance.matrix())[0]
     trace = jnp.sum(jax.vmap(q.covariance.whiten, 1)(root) ** 2)

@@ -10,6 +10,10 @@ import optax
 import pytest
 from jax import Array
 from scipy import integrate, linalg, special, stats
+from sklearn.linear_model import LinearRegression
+from sklearn.model_selection import GridSearchCV, KFold
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import PolynomialFeatures
 
 import freeenergy as fe
 import freeenergy.distributions as fd
@@ -26,8 +30,10 @@ from freeenergy.models import (
     Harmonium,
     LaplaceSource,
     LinearGaussian,
+    LinearGaussianSSM,
     LogCoshSource,
     Mixture,
+    Series,
     SparseCoding,
     StandardNormal,
     ppca_closed_form,
@@ -532,6 +538,24 @@ def test_a_gaussian_prior_is_a_ridge():
     assert np.abs(slope(Line(jnp.asarray(x.T @ y @ np.linalg.inv(y.T @ y)))).matrix).max() > 0.01
 
 
+# 4.03
+def test_the_training_rows_choose_a_polynomial_that_is_too_high():
+    x = np.linspace(-1, 1, 24)
+    y = 2 * x + 0.5 * RNG.normal(size=24)
+    line = make_pipeline(PolynomialFeatures(), LinearRegression())
+    search = GridSearchCV(
+        line,
+        {"polynomialfeatures__degree": list(range(1, 13))},
+        scoring="neg_mean_squared_error",
+        cv=KFold(6, shuffle=True, random_state=0),
+        return_train_score=True,
+    ).fit(x[:, None], y)
+    assert search.cv_results_["mean_train_score"].argmax() == 11
+    held_out = search.cv_results_["mean_test_score"]
+    assert held_out.argmax() < 5
+    assert held_out[11] < 2 * held_out[0]
+
+
 # 4.04, 4.05, 4.06
 def test_marbles():
     p, q, bits = np.array([0.5, 0.25, 0.125, 0.125]), np.full(4, 0.25), np.log(2)
@@ -723,6 +747,39 @@ def test_linear_autoencoders_and_ppca_have_one_optimum():
         np.testing.assert_allclose(leaf, 0, atol=1e-9)
 
 
+# 7.10, 7.11
+def test_observed_states_make_the_m_step_of_linear_dynamics_a_regression():
+    """Two series of four and five steps, one after the other, with outputs that are the states."""
+    values = RNG.normal(size=(9, 2))
+    first = np.isin(np.arange(9), [0, 4])
+    model = LinearGaussianSSM(
+        jnp.zeros(2),
+        fd.Full(jnp.eye(2)),
+        0.5 * jnp.eye(2),
+        jnp.zeros(2),
+        fd.Full(jnp.eye(2)),
+        jnp.eye(2),
+        jnp.zeros(2),
+        fd.Diagonal(jnp.full(2, 1e-9)),
+    )
+
+    def step(values, starts):
+        series = Series(values[None], starts[None], jnp.ones((1, 9), bool))
+        statistics, _ = model.expect(series, jnp.ones(1), temperature=jnp.ones(()), incomplete=False)
+        new = model.maximise(statistics)
+        return new.initial_mean, new.transition, new.offset, new.noise.matrix()
+
+    start, transition, offset, noise = once(step, values, first)
+    np.testing.assert_allclose(start, values[first].mean(axis=0), atol=1e-6)
+    # seven transitions: nine steps less one for each series
+    before, after = values[:-1][~first[1:]], values[1:][~first[1:]]
+    design = np.column_stack([before, np.ones(7)])
+    found = np.linalg.lstsq(design, after, rcond=None)[0].T
+    np.testing.assert_allclose(np.column_stack([transition, offset]), found, atol=1e-6)
+    residual = after - design @ found.T
+    np.testing.assert_allclose(noise, residual.T @ residual / 7, atol=1e-6)
+
+
 # ---- chapter 8: recognition
 
 
@@ -850,7 +907,7 @@ def test_steps_of_sparse_coding_by_hand():
 
 
 # 8.09
-def test_a_sweep_of_em_for_sparse_coding_lowers_its_objective():
+def test_sweeps_of_em_for_sparse_coding_find_the_dictionary():
     C = RNG.normal(size=(3, 3))
     rows = RNG.laplace(size=(40, 3)) @ C.T + 0.1 * RNG.normal(size=(40, 3))
     start = C + 0.3 * RNG.normal(size=(3, 3))

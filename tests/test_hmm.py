@@ -27,8 +27,10 @@ from freeenergy.distributions import (
     Multinomial,
     NormalInverseWishart,
     Poisson,
+    Product,
     Tied,
 )
+from freeenergy.estimators._rows import Scaling
 from freeenergy.estimators._sequence import check_inputs, pack
 from freeenergy.learning import EM, Gradient, fit, negative_log_likelihood
 from freeenergy.models import (
@@ -765,7 +767,16 @@ def test_markov_chain_counts_and_missing_symbols():
     # a missing symbol is summed out
     both = [np.exp(chain.score_samples([[0.0], [s], [1.0]])[0]) for s in (0.0, 1.0)]
     np.testing.assert_allclose(np.exp(chain.score_samples([[0.0], [np.nan], [1.0]])), sum(both), rtol=1e-9)
-    np.testing.assert_allclose(chain.impute([[0.0], [np.nan], [1.0]])[1], [both[1] / sum(both)], rtol=1e-9)
+    assert chain.impute([[0.0], [np.nan], [1.0]])[1] == np.argmax(both)
+    # the most probable of three symbols, not the one in their middle
+    chain.model_ = models.MarkovChain(
+        jnp.array([[1.0, 0.0, 0.0]]), jnp.array([[[0.45, 0.15, 0.4], [0.1, 0.3, 0.6], [0.2, 0.3, 0.5]]])
+    )
+    p = np.asarray(chain.model_.transition[0])
+    between = p[0] * p[:, 0]
+    assert between @ np.arange(3) / between.sum() > 0.5
+    np.testing.assert_array_equal(chain.impute([[0.0], [np.nan], [0.0]]), [[0.0], [0.0], [0.0]])
+    chain.fit([np.array([[0], [1], [1], [0]]), np.array([[1], [1]])])
     np.testing.assert_allclose(
         chain.forecast([[1.0]], 2)[:, 0], [[1 / 3, 2 / 3], [2 / 9, 7 / 9]], rtol=1e-9
     )
@@ -779,6 +790,93 @@ def test_markov_chain_counts_and_missing_symbols():
         fe.MarkovChain().fit(np.array([[0.5], [2.0]]))
     with pytest.raises(ValueError, match="Negative values in data passed to MarkovChain"):
         fe.MarkovChain().fit(np.array([[0], [-1]]))
+
+
+def by_hand(model, n_features):
+    """An estimator with a model that nobody fitted."""
+    estimator = fe.HMM(model.size, model.emissions.members)
+    estimator.model_, estimator.scaling_ = model, Scaling.identity(n_features)
+    estimator.n_features_in_, estimator.input_scaling_ = n_features, None
+    return estimator
+
+
+def test_imputed_labels_are_the_most_probable_and_counts_are_whole():
+    rates, labels = np.array([[2.0], [7.0]]), np.array([[[0.5, 0.2, 0.3]], [[0.35, 0.05, 0.6]]])
+    parts = (Poisson(jnp.asarray(rates)), Categorical(jnp.asarray(labels)))
+    model = HMM(jnp.array([0.7, 0.3]), jnp.array([[0.8, 0.2], [0.4, 0.6]]), Product(parts, sizes=(1, 1)))
+    estimator = by_hand(model, 2)
+    x = np.array([[np.nan, 2.0], [4.0, np.nan], [np.nan, np.nan]])
+
+    def density(k, row):
+        count = 0.0 if np.isnan(row[0]) else stats.poisson.logpmf(row[0], rates[k, 0])
+        return count + (0.0 if np.isnan(row[1]) else np.log(labels[k, 0, int(row[1])]))
+
+    def tried(step, label):
+        full = x.copy()
+        full[step, 1] = label
+        return np.exp(enumerated(model, full, density)[0])
+
+    gamma = enumerated(model, x, density)[1]
+    expected = x.copy()
+    expected[[0, 2], 0] = np.rint(gamma[[0, 2]] @ rates[:, 0])
+    for step in (1, 2):
+        chances = np.array([tried(step, label) for label in range(3)])
+        expected[step, 1] = chances.argmax()
+        # neither the whole number next to the mean nor a label that is never the best
+        assert np.rint(chances @ np.arange(3) / chances.sum()) == 1 != expected[step, 1]
+    np.testing.assert_array_equal(estimator.impute(x), expected)
+    drawn = np.stack(estimator.sample(5, given=x, random_state=0))
+    assert (drawn == np.rint(drawn)).all()
+    assert np.isin(drawn[..., 1], range(3)).all()
+
+
+def test_a_series_that_cannot_occur_has_no_states_and_no_future():
+    model = HMM(
+        jnp.array([1.0, 0.0]),
+        jnp.array([[0.5, 0.5], [0.0, 1.0]]),
+        Categorical(jnp.array([[[0.5, 0.5, 0.0]], [[0.0, 0.5, 0.5]]])),
+    )
+    estimator = by_hand(model, 1)
+    # there is no symbol 7
+    possible, at_once, later = (
+        np.array([[a], [b], [c], [np.nan]]) for a, b, c in ((0, 2, np.nan), (7, 0, 0), (0, 2, 7))
+    )
+    for x, chance in ((possible, 1 / 8), (at_once, 0), (later, 0)):
+        np.testing.assert_allclose(np.exp(estimator.score_samples(x)), [chance])
+    np.testing.assert_array_equal(estimator.decode(possible), [0, 1, 1, 1])
+    asked = (
+        "filter",
+        "smooth",
+        "predict",
+        "predict_proba",
+        "decode",
+        "sample_states",
+        "forecast",
+        "impute",
+    )
+    for method, (bad, step) in itertools.product(asked, ((at_once, 0), (later, 2))):
+        sentence = rf"HMM.{method} has no answer for series 0 of X: its step {step} cannot occur"
+        with pytest.raises(ValueError, match=sentence):
+            getattr(estimator, method)(bad)
+    with pytest.raises(ValueError, match=r"HMM.sample has no answer for series 2 of X: its step 0 cannot"):
+        estimator.sample(2, given=[possible, possible, at_once], random_state=0)
+    # a symbol that both states emit leaves two paths
+    assert {tuple(path) for path in estimator.decode([[0.0], [1.0]], 2)} == {(0, 0), (0, 1)}
+    with pytest.raises(
+        ValueError, match=r"'n' parameter of HMM.decode .* 3 for series 0 of X, which has 2"
+    ):
+        estimator.decode([[0.0], [1.0]], 3)
+    chain = fe.MarkovChain(3).fit(np.array([[0], [1], [1], [0]]))
+    np.testing.assert_array_equal(chain.score_samples([later]), [-np.inf])
+    with pytest.raises(
+        ValueError, match=r"MarkovChain.forecast has no answer for series 0 of X: its step 1"
+    ):
+        chain.forecast([later])
+    for ask in (chain.impute, lambda X: chain.sample(given=X, random_state=0)):
+        with pytest.raises(
+            ValueError, match=r"MarkovChain.\w+ has no answer for series 0 of X: its step 0"
+        ):
+            ask([at_once])
 
 
 @pytest.mark.parametrize(

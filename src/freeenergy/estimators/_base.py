@@ -59,6 +59,18 @@ class Shell(BaseEstimator, metaclass=abc.ABCMeta):
         """Whether stopping at the limit of iterations deserves a warning."""
         return True
 
+    def _discrete_columns(self, n_features: int) -> np.ndarray:
+        """Which columns are modelled with a probability mass instead of a density."""
+        return np.zeros(n_features, bool)
+
+    def _label_columns(self, n_features: int) -> np.ndarray:
+        """Which columns hold labels, whose order means nothing."""
+        return np.zeros(n_features, bool)
+
+    def _whole_columns(self, n_features: int) -> np.ndarray:
+        """Which columns hold whole numbers that have a mean, next to which an imputed one lies."""
+        return self._discrete_columns(n_features) & ~self._label_columns(n_features)
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the estimator to one file, for `freeenergy.load`."""
         from ._files import save  # it knows the shell
@@ -167,14 +179,6 @@ class AbstractDensity(DensityMixin, Shell):
     def _scaling(self, X: np.ndarray, weight: np.ndarray | None) -> Scaling:
         return Scaling.standardise(X, weight)
 
-    def _discrete_columns(self, n_features: int) -> np.ndarray:
-        """Which columns are modelled with a probability mass instead of a density."""
-        return np.zeros(n_features, bool)
-
-    def _whole_columns(self, n_features: int) -> np.ndarray:
-        """Which columns hold whole numbers that have a mean, next to which an imputed one lies."""
-        return self._discrete_columns(n_features) & ~self._label_columns(n_features)
-
     def _with_fresh_noise(self, objective: Any) -> Any:
         """The objective of a gradient learner, its noise drawn anew for every batch if rows have any."""
         if self._cells is None:
@@ -182,10 +186,6 @@ class AbstractDensity(DensityMixin, Shell):
         origin, width = self._cells
         scaled = self.scaling_.apply(origin[None])[0], width / self.scaling_.scale
         return FreshNoise(objective, *(jnp.asarray(v) for v in scaled))
-
-    def _label_columns(self, n_features: int) -> np.ndarray:
-        """Which of them hold labels, whose order means nothing."""
-        return np.zeros(n_features, bool)
 
     def _prepare(self, X: np.ndarray) -> np.ndarray:
         """What the model is given for validated `X`, before rescaling."""
@@ -334,16 +334,30 @@ class AbstractDensity(DensityMixin, Shell):
     def _likeliest(self, rows: np.ndarray, column: int) -> np.ndarray:
         """The most probable label in a column that is missing in all `rows`."""
         whole = self.score_samples(rows)
-        best, chance, left = np.zeros(len(rows)), np.zeros(len(rows)), np.ones(len(rows))
-        label = 0
-        # until what is left for all labels to come is less than the best has
-        while (left > chance).any() and label < _MOST_LABELS:
+
+        def chance_of(label: int) -> np.ndarray:
             tried = rows.copy()
             tried[:, column] = label
-            own = np.exp(self.score_samples(tried) - whole)
-            best, chance, left = np.where(own > chance, label, best), np.fmax(own, chance), left - own
-            label += 1
-        return best
+            # rows of which the rest cannot occur have no labels
+            with np.errstate(invalid="ignore"):
+                return np.exp(self.score_samples(tried) - whole)
+
+        return likeliest(chance_of, len(rows))
+
+
+def likeliest(chance_of: Callable[[int], np.ndarray], n: int) -> np.ndarray:
+    """The most probable of the labels 0, 1, 2, … for each of `n` rows; NaN where none is possible.
+
+    `chance_of(label)` is the probability of a label in each row.
+    """
+    best, most, left = np.full(n, np.nan), np.zeros(n), np.ones(n)
+    label = 0
+    # until what is left for all labels to come is less than the best has
+    while (left > most).any() and label < _MOST_LABELS:
+        own = chance_of(label)
+        best, most, left = np.where(own > most, label, best), np.fmax(own, most), left - own
+        label += 1
+    return best
 
 
 def log_prob_of(row: Array, model: Any) -> Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Self
 
 import jax
@@ -12,7 +12,7 @@ from jax import Array
 from sklearn.utils.validation import check_is_fitted
 
 from .. import models
-from .._core import AbstractAlgorithm, Data, Fit
+from .._core import AbstractAlgorithm, Data, Fit, map_rows
 from ..distributions import (
     AbstractConjugatePrior,
     AbstractExponentialFamily,
@@ -20,6 +20,7 @@ from ..distributions import (
     DirichletPrior,
     Gaussian,
 )
+from ..inference._chain_finite import nan_if_impossible
 from ..learning import EM, fit
 from ..models import (
     AbstractEmissions,
@@ -31,25 +32,34 @@ from ..models import (
     Series,
     Transition,
 )
-from ._base import best_of, key_data
+from ._base import best_of, key_data, likeliest
 from ._markov import concentration
 from ._rows import Scaling, canonical_rows
-from ._sequence import AbstractSequenceDensity, Sequences
+from ._sequence import AbstractSequenceDensity, Container, Sequences
 from ._starts import LLOYD_STEPS, AbstractStart, PlusPlus, at_known, start_model
-from ._support import discrete_columns
+from ._support import discrete_columns, label_columns
 from ._validation import check_count, check_instance, check_int, check_real, random_key
 
 
 def _filter(series: Series, model: models.HMM, incomplete: bool) -> Array:
-    return model.filter(series, incomplete=incomplete).filtered
+    return nan_if_impossible(model.filter(series, incomplete=incomplete).filtered)
 
 
 def _smooth(series: Series, model: models.HMM, incomplete: bool) -> Array:
-    return model.smooth(series, incomplete=incomplete).marginals
+    return nan_if_impossible(model.smooth(series, incomplete=incomplete).marginals)
 
 
 def _decode(series: Series, model: models.HMM, incomplete: bool, n: int) -> Array:
-    return model.decode(series, n, incomplete=incomplete).states
+    best = model.decode(series, n, incomplete=incomplete)
+    return jnp.where(best.log_prob[None] > -jnp.inf, best.states, -1)
+
+
+def _label_chance(pair: tuple[Array, Array], model: models.HMM, column: Array, label: Array) -> Array:
+    """p(label in a column | the series) of a row where it is missing: Σ_s γ(s) p(label | s, row)."""
+    row, shares = pair
+    rows, emissions = jnp.stack([row, row.at[column].set(label)]), model.emissions
+    seen, more = emissions.log_probs(emissions.prepare(), rows, incomplete=True, inputs=None)
+    return jnp.sum(jnp.where(shares > 0, shares * jnp.exp(more - seen), 0))
 
 
 def _forecast(pair: tuple[Series, Array], model: models.HMM, incomplete: bool) -> Array:
@@ -202,6 +212,27 @@ class HMM(AbstractSequenceDensity):
 
     def _discrete_columns(self, n_features: int) -> np.ndarray:
         return discrete_columns(self.family, n_features)
+
+    def _label_columns(self, n_features: int) -> np.ndarray:
+        return label_columns(self.family, n_features)
+
+    def _likeliest(self, container: Container, columns: np.ndarray) -> list[np.ndarray]:
+        # families with labels are never rescaled
+        rows, shares = np.concatenate(container.series), np.concatenate(self._for_each(_smooth, container))
+        found = rows[:, columns]
+        for place, column in enumerate(columns):
+            missing = np.isnan(rows[:, column])
+
+            def chance_of(
+                label: int, own: Any = (rows[missing], shares[missing]), column: Any = column
+            ) -> Any:
+                return map_rows(
+                    _label_chance, own, self.model_, jnp.asarray(column), jnp.asarray(float(label))
+                )
+
+            if missing.any():
+                found[missing, place] = likeliest(chance_of, int(missing.sum()))
+        return np.split(found, np.cumsum([len(x) for x in container.series])[:-1])
 
     def fit(
         self,
@@ -393,42 +424,52 @@ class HMM(AbstractSequenceDensity):
 
     def filter(self, X: Any, *, inputs: Any = None) -> Any:
         """p(state | what was observed until then) for each time step."""
-        container = self._validated(X, inputs)
-        return container.wrap(self._possible("filter", self._for_each(_filter, container)))
+        return self._shares("filter", _filter, X, inputs)
 
     def smooth(self, X: Any, *, inputs: Any = None) -> Any:
         """p(state | the whole series) for each time step."""
-        container = self._validated(X, inputs)
-        return container.wrap(self._possible("smooth", self._for_each(_smooth, container)))
-
-    def _possible(self, method: str, parts: list[np.ndarray]) -> list[np.ndarray]:
-        """`parts`, probabilities of states given each series, refused for one that cannot occur."""
-        for number, part in enumerate(parts):
-            if not np.allclose(part.sum(axis=1), 1.0):
-                raise ValueError(
-                    f"HMM.{method} has no answer for series {number} of X: no path of states makes it "
-                    "possible. Check its values and units."
-                )
-        # of sum one to the last digit, so that none is above one
-        return [part / part.sum(axis=1, keepdims=True) for part in parts]
+        return self._shares("smooth", _smooth, X, inputs)
 
     def predict_proba(self, X: Any, *, inputs: Any = None) -> Any:
         """The same as `smooth`."""
-        return self.smooth(X, inputs=inputs)
+        return self._shares("predict_proba", _smooth, X, inputs)
 
     def predict(self, X: Any, *, inputs: Any = None) -> Any:
         """The most probable state of each time step on its own; see `decode` for the best path."""
+        return self._shares("predict", _smooth, X, inputs, told=lambda part: np.argmax(part, axis=1))
+
+    def _shares(
+        self,
+        method: str,
+        function: Callable[..., Array],
+        X: Any,
+        inputs: Any,
+        told: Callable[[np.ndarray], np.ndarray] = np.asarray,
+    ) -> Any:
+        """What is told of the probabilities of the states of each series, which `function` gives."""
         container = self._validated(X, inputs)
-        shares = self._possible("predict", self._for_each(_smooth, container))
-        return container.wrap([np.argmax(p, axis=1) for p in shares])
+        parts = self._answered(method, container, self._for_each(function, container))
+        # of sum one to the last digit, so that none is above one
+        return container.wrap([told(part / part.sum(axis=1, keepdims=True)) for part in parts])
 
     def decode(self, X: Any, n: int = 1, *, inputs: Any = None) -> Any:
-        """The most probable path of states; for n > 1 the n best, along a leading axis."""
+        """The most probable path of states; for n > 1 the n best, along a leading axis.
+
+        A series with fewer than n possible paths is refused.
+        """
         container = self._validated(X, inputs)
         # each step keeps where every one of the paths to every state came from
         each = self.n_states * max(len(x) for x in container.series)
         n = check_count(self, "decode", "n", n, each=each)
         paths = self._for_each(_decode, container, arguments=(n,))
+        self._check_answers("decode", container, [bool(path[0, 0] >= 0) for path in paths])
+        for number, path in enumerate(paths):
+            possible = int(np.sum(path[0] >= 0))
+            if possible < n:
+                raise ValueError(
+                    "The 'n' parameter of HMM.decode must be at most the number of possible paths. "
+                    f"Got {n} for series {number} of X, which has {possible}."
+                )
         return container.wrap([path[:, 0] if n == 1 else path.T for path in paths])
 
     def sample_states(self, X: Any, n: int = 1, random_state: Any = None, *, inputs: Any = None) -> Any:
@@ -438,6 +479,7 @@ class HMM(AbstractSequenceDensity):
         n = check_count(self, "sample_states", "n", n, each=sum(len(x) + 1 for x in container.series))
         keys = key_data(random_key(random_state), many * n)
         drawn = self._for_each(_sample_states, container.take(list(range(many)) * n), extra=keys)
+        self._check_answers("sample_states", container, [bool(drawn[i][0] >= 0) for i in range(many)])
         return container.wrap([drawn[i] if n == 1 else np.stack(drawn[i::many]) for i in range(many)])
 
     def forecast(self, X: Any, steps: int = 1, *, inputs: Any = None, future_inputs: Any = None) -> Any:
@@ -452,6 +494,7 @@ class HMM(AbstractSequenceDensity):
         if future is None:
             future = np.zeros((len(container.series), steps, 0))
         means = self._for_each(_forecast, container, extra=future, cut=False)
+        self._answered("forecast", container, means)
         return container.wrap([self.scaling_.invert(mean) for mean in means])
 
     def transitions(self, inputs: Any) -> np.ndarray:

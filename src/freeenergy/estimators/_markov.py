@@ -14,12 +14,16 @@ from ..distributions import Categorical, DirichletPrior
 from ..learning import EM, fit
 from ..models import Series
 from ._rows import Scaling
-from ._sequence import AbstractSequenceDensity, Sequences
+from ._sequence import AbstractSequenceDensity, Container, Sequences
 from ._validation import check_count, check_instance, check_int, check_real
 
 
 def concentration(prior: DirichletPrior | None) -> Array | None:
     return None if prior is None else jnp.asarray(prior.concentration)
+
+
+def _symbols(series: Series, model: models.MarkovChain, incomplete: bool) -> Array:
+    return model.symbols(series)
 
 
 def _forecast_symbols(series: Series, model: models.MarkovChain, incomplete: bool, steps: int) -> Array:
@@ -86,6 +90,12 @@ class MarkovChain(AbstractSequenceDensity):
     def _discrete_columns(self, n_features: int) -> np.ndarray:
         return np.ones(n_features, bool)
 
+    def _label_columns(self, n_features: int) -> np.ndarray:
+        return np.ones(n_features, bool)
+
+    def _likeliest(self, container: Container, columns: np.ndarray) -> list[np.ndarray]:
+        return [shares[:, columns].argmax(axis=2) for shares in self._for_each(_symbols, container)]
+
     def _fit_series(self, sequences: Sequences, data: Data, *, key: Array) -> Fit:
         rows = sequences.rows
         if np.nanmin(rows) < 0:
@@ -120,7 +130,8 @@ class MarkovChain(AbstractSequenceDensity):
         container = self._validated(X)
         each = len(container.series) * self.transition_[:, 0].size
         steps = check_count(self, "forecast", "steps", steps, each=each)
-        return container.wrap(self._for_each(_forecast_symbols, container, arguments=(steps,), cut=False))
+        shares = self._for_each(_forecast_symbols, container, arguments=(steps,), cut=False)
+        return container.wrap(self._answered("forecast", container, shares))
 
     @property
     def transition_(self) -> np.ndarray:

@@ -249,20 +249,6 @@ def _tell_constant(owner: Any, constant: np.ndarray, names: Any) -> None:
         )
 
 
-def answered(
-    owner: Any, method: str, parts: list[np.ndarray], *, logarithms: bool = False
-) -> list[np.ndarray]:
-    """`parts`, an array for each series, refused where one holds NaN or infinity; −∞ is a logarithm."""
-    for number, part in enumerate(parts):
-        if not (part < np.inf if logarithms else np.isfinite(part)).all():
-            raise ValueError(
-                f"{type(owner).__name__}.{method} has no answer for series {number} of X: its numbers "
-                "overflow, or no variance is left in the model. Check its values and units, and whether "
-                "the fit converged."
-            )
-    return parts
-
-
 def _few(n: int) -> int:
     """The padded number of series: long ones are few, so that small numbers are kept small."""
     return bucket(n) if n > 16 else 1 << (n - 1).bit_length()
@@ -446,10 +432,6 @@ class AbstractSequenceDensity(DensityMixin, Shell):
     def _input_scaling(self, inputs: np.ndarray, weight: np.ndarray) -> Scaling:
         return Scaling.standardise(inputs, weight)
 
-    def _discrete_columns(self, n_features: int) -> np.ndarray:
-        """Which columns are modelled with a probability mass instead of a density."""
-        return np.zeros(n_features, bool)
-
     def _free_parameters(self, n_features: int) -> int:
         """About how many numbers a fit without inputs chooses, as far as known before it; else zero."""
         return 0
@@ -590,7 +572,28 @@ class AbstractSequenceDensity(DensityMixin, Shell):
     def _step_evidence(self, container: Container) -> list[np.ndarray]:
         parts = self._for_each(_step_log_prob, container)
         parts = [part + self.scaling_.log_det(x) for part, x in zip(parts, container.series, strict=True)]
-        return answered(self, "evidence", parts, logarithms=True)
+        self._check_answers("evidence", container, [bool((part < np.inf).all()) for part in parts])
+        return parts
+
+    def _check_answers(self, method: str, container: Container, good: list[bool]) -> None:
+        """Refuses the first series whose answer is not good, and says which of its steps cannot occur."""
+        if all(good):
+            return
+        number = good.index(False)
+        impossible = np.isneginf(self._for_each(_step_log_prob, container.take([number]))[0])
+        if impossible.any():
+            reason = f"its step {impossible.argmax()} cannot occur. Check its values and units."
+        else:
+            reason = (
+                "its numbers overflow, or no variance is left in the model. Check its values and units, "
+                "and whether the fit converged."
+            )
+        raise ValueError(f"{type(self).__name__}.{method} has no answer for series {number} of X: {reason}")
+
+    def _answered(self, method: str, container: Container, parts: list[np.ndarray]) -> list[np.ndarray]:
+        """`parts`, an array for each series, refused where one holds NaN or infinity."""
+        self._check_answers(method, container, [bool(np.isfinite(part).all()) for part in parts])
+        return parts
 
     def evidence(self, X: Any, *, inputs: Any = None) -> Evidence:
         """log p of each series with its standard error and kind; NaN is marginalised."""
@@ -635,10 +638,8 @@ class AbstractSequenceDensity(DensityMixin, Shell):
         repeated = container.take(list(range(many)) * n)
         drawn = self._for_each(_complete_sample, repeated, extra=key_data(key, many * n))
         filled = [self._fill(x, z) for x, z in zip(repeated.series, drawn, strict=True)]
-        answered(self, "sample", filled)
-        if n == 1:
-            return container.wrap(filled)
-        return container.wrap([np.stack(filled[i::many]) for i in range(many)])
+        draws = self._answered("sample", container, [np.stack(filled[i::many]) for i in range(many)])
+        return container.wrap([part[0] for part in draws] if n == 1 else draws)
 
     def _draw(self, n: int, key: Array, length: int | None, inputs: Any) -> np.ndarray:
         shape = np.shape(inputs)
@@ -657,15 +658,30 @@ class AbstractSequenceDensity(DensityMixin, Shell):
         return self.scaling_.invert(np.asarray(drawn)[:n, :steps])
 
     def impute(self, X: Any, *, inputs: Any = None) -> Any:
-        """`X` with each missing entry replaced by its mean given all that is observed of its series."""
+        """`X` with each missing entry inferred from all that is observed of its series.
+
+        A continuous entry has its mean, a count the whole number next to its mean, a label the most
+        probable one.
+        """
         container = self._validated(X, inputs)
         series = list(container.series)
         holes = [i for i, x in enumerate(series) if np.isnan(x).any()]
         if holes:
-            means = self._for_each(_complete_mean, container.take(holes))
-            for i, z in zip(holes, means, strict=True):
+            incomplete = container.take(holes)
+            for i, z in zip(holes, self._for_each(_complete_mean, incomplete), strict=True):
                 series[i] = self._fill(series[i], z)
-        return container.wrap(answered(self, "impute", series))
+            self._answered("impute", container, series)
+            whole, labels = (of(self.n_features_in_) for of in (self._whole_columns, self._label_columns))
+            likeliest = self._likeliest(incomplete, np.flatnonzero(labels)) if labels.any() else []
+            for number, i in enumerate(holes):
+                series[i][:, whole] = np.rint(series[i][:, whole])
+                if labels.any():
+                    series[i][:, labels] = likeliest[number]
+        return container.wrap(series)
+
+    def _likeliest(self, container: Container, columns: np.ndarray) -> list[np.ndarray]:
+        """These columns of each series, the missing labels replaced by the most probable ones."""
+        raise NotImplementedError(f"{type(self).__name__} has labels and must say which are probable.")
 
     def _fill(self, x: np.ndarray, z: np.ndarray) -> np.ndarray:
         return np.where(np.isnan(x), self.scaling_.invert(z), x)

@@ -17,7 +17,7 @@ from ..inference import GaussianBelief
 from ..learning import EM, fit
 from ..models import Learned, Series, ppca_closed_form
 from ._base import retold
-from ._sequence import AbstractSequenceDensity, Sequences, answered, pack
+from ._sequence import AbstractSequenceDensity, Sequences, pack
 from ._validation import check_count, check_instance, check_int, check_real
 
 
@@ -97,7 +97,7 @@ class AbstractStateSpace(AbstractSequenceDensity):
         width = stats.norm.ppf(0.5 + level / 2)
         means = [self.scaling_.invert(mean[-steps:]) for mean, _ in parts]
         widths = [width * np.sqrt(variance[-steps:]) * self.scaling_.scale for _, variance in parts]
-        answered(self, "forecast", [m + w for m, w in zip(means, widths, strict=True)])
+        self._answered("forecast", container, [m + w for m, w in zip(means, widths, strict=True)])
         return Forecast(
             container.wrap(means),
             container.wrap([m - w for m, w in zip(means, widths, strict=True)]),
@@ -132,11 +132,13 @@ class AbstractStateSpace(AbstractSequenceDensity):
             raise AttributeError(f"{type(self).__name__} was fitted without inputs.")
         return np.asarray(matrix) / scaling.scale
 
-    def _states(self, function: Any, X: Any, inputs: Any) -> States:
+    def _states(self, method: str, function: Any, X: Any, inputs: Any) -> States:
         container = self._validated(X, inputs)
         parts = self._for_each(function, container)
+        means, covariances = ([getattr(p, name) for p in parts] for name in States._fields)
         return States(
-            container.wrap([p.mean for p in parts]), container.wrap([p.covariance for p in parts])
+            container.wrap(self._answered(method, container, means)),
+            container.wrap(self._answered(method, container, covariances)),
         )
 
 
@@ -208,11 +210,11 @@ class LinearGaussianSSM(AbstractStateSpace):
 
     def filter(self, X: Any, *, inputs: Any = None) -> States:
         """The states given the series up to each step."""
-        return self._states(_filtered, X, inputs)
+        return self._states("filter", _filtered, X, inputs)
 
     def smooth(self, X: Any, *, inputs: Any = None) -> States:
         """The states given the whole series."""
-        return self._states(_smoothed, X, inputs)
+        return self._states("smooth", _smoothed, X, inputs)
 
     @property
     def transition_(self) -> np.ndarray:

@@ -245,6 +245,8 @@ class StructuralTimeSeries(AbstractStateSpace):
         """
         container = self._validated(X, inputs)
         parts = self._for_each(_components, container)
+        for number in (0, 1):
+            self._answered("decompose", container, [pair[number] for pair in parts])
         names: list[str] = []
         for block in self._structure().blocks:
             name = type(block).__name__

@@ -96,4 +96,5 @@ class SwitchingLinearSystem(AbstractStateSpace):
     def predict_proba(self, X: Any, *, inputs: Any = None) -> Any:
         """The probability of each regime at each step, given the whole series; approximate."""
         container: Container = self._validated(X, inputs)
-        return container.wrap(self._for_each(_regimes, container))
+        shares = self._for_each(_regimes, container)
+        return container.wrap(self._answered("predict_proba", container, shares))

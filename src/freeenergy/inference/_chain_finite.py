@@ -63,6 +63,11 @@ def normalise(weights: Array, log_weights: Array) -> tuple[Array, Array]:
     return mass / safe, log_total[..., 0]
 
 
+def nan_if_impossible(belief: Array) -> Array:
+    """A belief along the last axis; NaN where it is all zero, after what cannot occur."""
+    return jnp.where(jnp.sum(belief, axis=-1, keepdims=True) > 0, belief, jnp.nan)
+
+
 class FiniteBeliefs(AbstractParallelBeliefs):
     """Beliefs are K probabilities: the scaled forward recursion and the α–γ smoother.
 

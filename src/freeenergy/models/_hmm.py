@@ -24,7 +24,7 @@ from ..inference import (
     smooth,
     stationary,
 )
-from ..inference._chain_finite import tempered
+from ..inference._chain_finite import nan_if_impossible, tempered
 from ._base import AbstractExpectationMaximisation, AbstractRegularised
 from ._emissions import AbstractEmissions, FamilyEmissions, MixtureEmissions
 from ._mixture import Mixture
@@ -144,10 +144,11 @@ class HMM(AbstractExpectationMaximisation[HMMStatistics], AbstractSequenceModel,
         return smooth(self._beliefs(), filtered, steps, series.starts, series.real)
 
     def sample_states(self, series: Series, *, key: Array) -> Array:
-        """A draw of all hidden states given all observations."""
+        """A draw of all hidden states given all observations; −1 if these cannot occur."""
         steps = self._steps(series)
         filtered = filter(self._beliefs(), self.start(), steps, None, series.starts, series.real)
-        return sample_paths(self._beliefs(), filtered, steps, series.starts, series.real, key=key)
+        path = sample_paths(self._beliefs(), filtered, steps, series.starts, series.real, key=key)
+        return jnp.where(jnp.all(filtered.log_evidence > -jnp.inf), path, -1)
 
     def decode(self, series: Series, n: int = 1, *, incomplete: bool = True) -> BestPaths:
         """The `n` most probable paths of hidden states."""
@@ -160,9 +161,9 @@ class HMM(AbstractExpectationMaximisation[HMMStatistics], AbstractSequenceModel,
     ) -> tuple[Array, Array]:
         """p(x) and E[y] for each of the `steps` after the last real one of a single series.
 
-        `inputs` are those of these steps.
+        `inputs` are those of these steps.  After a series that cannot occur they are NaN.
         """
-        now = self.filter(series, incomplete=incomplete).filtered[-1]
+        now = nan_if_impossible(self.filter(series, incomplete=incomplete).filtered[-1])
         matrices = self._matrices(inputs)
         fixed = self.transition.matrix() if matrices is None else None
 
@@ -213,7 +214,7 @@ class HMM(AbstractExpectationMaximisation[HMMStatistics], AbstractSequenceModel,
         return self.sample_with_states(length, key=key, inputs=inputs)[1]
 
     def complete_mean(self, series: Series) -> Array:
-        gamma = self.smooth(series).marginals
+        gamma = nan_if_impossible(self.smooth(series).marginals)
 
         def row(x: Array, g: Array, u: Array | None) -> Array:
             return jnp.where(jnp.isnan(x), g @ self.emissions.complete_mean(x, u), x)
@@ -226,7 +227,8 @@ class HMM(AbstractExpectationMaximisation[HMMStatistics], AbstractSequenceModel,
         keys = jax.random.split(fill_key, len(states))
 
         def fill(x: Array, s: Array, u: Array | None, k: Array) -> Array:
-            return self.emissions.complete_sample(x, s, u, key=k)
+            filled = self.emissions.complete_sample(x, s, u, key=k)
+            return jnp.where(jnp.isnan(x) & (s < 0), jnp.nan, filled)
 
         return jax.vmap(fill)(series.values, states, series.inputs, keys)
 

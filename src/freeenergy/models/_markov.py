@@ -10,7 +10,8 @@ import jax.numpy as jnp
 from jax import Array
 
 from .._core import buffer, parameter, simplex
-from ..inference import Filtered, FiniteBeliefs, FiniteStep, Smoothed, filter, sample_paths, smooth
+from ..inference import Filtered, FiniteBeliefs, FiniteStep, filter, sample_paths, smooth
+from ..inference._chain_finite import nan_if_impossible
 from ._base import AbstractExpectationMaximisation, AbstractRegularised
 from ._series import AbstractSequenceModel, Series
 from ._transitions import dirichlet_log_density, dirichlet_mode
@@ -73,16 +74,17 @@ class MarkovChain(
         """log p(x) of what is observed."""
         return jnp.sum(self.step_log_prob(series))
 
-    def _smooth(self, series: Series) -> Smoothed:
-        def both(beliefs: FiniteBeliefs, initial: Array, steps: FiniteStep) -> Smoothed:
-            result = filter(beliefs, initial, steps, None, series.starts, series.real)
-            return smooth(beliefs, result, steps, series.starts, series.real)
+    def symbols(self, series: Series) -> Array:
+        """p(x_td = c | what is observed) at [t, d, c]; NaN in a column that cannot occur."""
 
-        return self._each(both, series)
+        def both(beliefs: FiniteBeliefs, initial: Array, steps: FiniteStep) -> Array:
+            result = filter(beliefs, initial, steps, None, series.starts, series.real)
+            return smooth(beliefs, result, steps, series.starts, series.real).marginals
+
+        return nan_if_impossible(jnp.swapaxes(self._each(both, series), 0, 1))
 
     def complete_mean(self, series: Series) -> Array:
-        mean = self._smooth(series).marginals @ self._labels()
-        return jnp.where(jnp.isnan(series.values), mean.T, series.values)
+        return jnp.where(jnp.isnan(series.values), self.symbols(series) @ self._labels(), series.values)
 
     def complete_sample(self, series: Series, *, key: Array) -> Array:
         def draw(beliefs: FiniteBeliefs, initial: Array, steps: FiniteStep) -> Filtered:
@@ -96,13 +98,19 @@ class MarkovChain(
             (0, 0, 0),
             1,
         )(self.transition, filtered, keys)
-        return jnp.where(jnp.isnan(series.values), states.astype(series.values.dtype), series.values)
+        possible = jnp.all(filtered.log_evidence > -jnp.inf, axis=1)
+        drawn = jnp.where(possible[None], states.astype(series.values.dtype), jnp.nan)
+        return jnp.where(jnp.isnan(series.values), drawn, series.values)
 
     def forecast(self, series: Series, steps: int, *, incomplete: bool = True) -> Array:
-        """p(x) of each of the `steps` after the last real one of a single series, for each column."""
+        """p(x) of each of the `steps` after the last real one of a single series, for each column.
+
+        After what cannot occur it is NaN.
+        """
 
         def now(beliefs: FiniteBeliefs, initial: Array, steps: FiniteStep) -> Array:
-            return filter(beliefs, initial, steps, None, series.starts, series.real).filtered[-1]
+            result = filter(beliefs, initial, steps, None, series.starts, series.real)
+            return nan_if_impossible(result.filtered[-1])
 
         def body(belief: Array, _: None) -> tuple[Array, Array]:
             belief = jnp.einsum("di,dij->dj", belief, self.transition)

@@ -16,7 +16,9 @@ from freeenergy.inference import (
     FiniteBeliefs,
     FiniteStep,
     Smoothed,
+    StateClasses,
     best_paths,
+    classify_states,
     filter,
     parallel_filter,
     parallel_smooth,
@@ -313,6 +315,30 @@ def test_a_stationary_distribution_that_is_not_unique_is_refused():
     assert np.isnan(jax.jit(stationary)(jnp.eye(2))).all()
     with pytest.raises(ValueError, match=r"rows of 'transition' must be non-negative with sum one"):
         stationary(jnp.ones((2, 2)))
+
+
+def test_classes_of_states_against_powers_of_the_matrix():
+    rng = np.random.default_rng(0)
+    for _ in range(40):
+        n = int(rng.integers(1, 6))
+        edges = rng.random((n, n)) < 0.35
+        edges[np.arange(n), rng.integers(n, size=n)] = True
+        found = classify_states(edges / edges.sum(axis=1, keepdims=True))
+        assert isinstance(found, StateClasses)
+        walks = [np.linalg.matrix_power(edges.astype(float), t) > 0 for t in range(1, 41)]
+        reach = np.any(walks, axis=0) | np.eye(n, dtype=bool)
+        for states, transient, period in zip(*found, strict=True):
+            i = states[0]
+            assert states == tuple(np.flatnonzero(reach[i] & reach[:, i]))
+            assert transient == bool(np.any(reach[i] & ~reach[:, i]))
+            returns = [t for t, walk in enumerate(walks, 1) if walk[i, i]]
+            assert period == np.gcd.reduce(returns or [0])
+        assert found.irreducible == bool(reach.all())
+        assert found.ergodic == (not any(found.transient) and all(p == 1 for p in found.periods))
+    around = classify_states(np.roll(np.eye(5), 1, axis=1))
+    assert around == StateClasses(((0, 1, 2, 3, 4),), (False,), (5,))
+    with pytest.raises(ValueError, match=r"rows of 'transition' must be non-negative with sum one"):
+        classify_states(np.ones((2, 2)))
 
 
 def test_capabilities():

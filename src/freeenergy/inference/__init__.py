@@ -27,7 +27,9 @@ from ._chain_finite import (
     BestPaths,
     FiniteBeliefs,
     FiniteStep,
+    StateClasses,
     best_paths,
+    classify_states,
     stationary,
 )
 from ._chain_gaussian import (
@@ -130,6 +132,7 @@ __all__ = [
     "Smoothed",
     "Split",
     "SquareRootBeliefs",
+    "StateClasses",
     "Stratified",
     "Systematic",
     "Taylor",
@@ -144,6 +147,7 @@ __all__ = [
     "blocked_evidence",
     "blocked_filter",
     "blocked_smooth",
+    "classify_states",
     "collapse",
     "effective_sample_size",
     "filter",

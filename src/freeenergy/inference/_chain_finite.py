@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import equinox as eqx
@@ -266,29 +267,79 @@ def stationary(transition: Array) -> Array:
     """
     if isinstance(transition, Tracer):
         return _stationary_by_solving(transition)
-    matrix = np.asarray(transition, float)
-    if (matrix < 0).any() or not np.allclose(matrix.sum(axis=1), 1, rtol=0, atol=1e-5):
-        raise ValueError("The rows of 'transition' must be non-negative with sum one.")
-    closed = _closed_classes(matrix)
+    found = classify_states(transition)
+    closed = [list(states) for states, left in zip(found.classes, found.transient, strict=True) if not left]
     if len(closed) > 1:
         classes = " and ".join("{" + ", ".join(str(state) for state in states) + "}" for states in closed)
         raise ValueError(
             f"The stationary distribution is not unique: the chain never leaves {classes} once it is "
             "there. Take the transition of one of these classes."
         )
+    matrix = np.asarray(transition, float)
     law = np.zeros(len(matrix))
     law[closed[0]] = _reduce_states(matrix[np.ix_(closed[0], closed[0])])
     return jnp.asarray(law, transition.dtype)
 
 
-def _closed_classes(transition: np.ndarray) -> list[list[int]]:
-    """The sets of states that reach each other and nothing else."""
-    count, label = connected_components(transition > 0, directed=True, connection="strong")
-    return [
-        np.flatnonzero(label == k).tolist()
-        for k in range(count)
-        if not (transition[np.ix_(label == k, label != k)] > 0).any()
-    ]
+class StateClasses(NamedTuple):
+    """The communicating classes of a Markov chain, in the order of their first states.
+
+    Attributes:
+        classes: the states of each class, which reach each other.
+        transient: whether a class is left for good sooner or later; its states are recurrent if not.
+        periods: the greatest common divisor of the times of return to a class; 0 if there is no return.
+    """
+
+    classes: tuple[tuple[int, ...], ...]
+    transient: tuple[bool, ...]
+    periods: tuple[int, ...]
+
+    @property
+    def irreducible(self) -> bool:
+        """Whether every state reaches every other."""
+        return len(self.classes) == 1
+
+    @property
+    def ergodic(self) -> bool:
+        """Whether all states are recurrent and of period one."""
+        return not any(self.transient) and set(self.periods) == {1}
+
+
+def classify_states(transition: Array) -> StateClasses:
+    """Which states of a chain reach each other, which are left for good, and with what period they return.
+
+    An irreducible and ergodic chain forgets where it began: its law tends to the stationary one.
+
+    Args:
+        transition: A, with p(next = j | now = i) at [i, j].
+
+    >>> classify_states(jnp.array([[0.5, 0.5, 0.0], [0.0, 0.0, 1.0], [0.0, 1.0, 0.0]]))
+    StateClasses(classes=((0,), (1, 2)), transient=(True, False), periods=(1, 2))
+    """
+    matrix = np.asarray(transition, float)
+    if (matrix < 0).any() or not np.allclose(matrix.sum(axis=1), 1, rtol=0, atol=1e-5):
+        raise ValueError("The rows of 'transition' must be non-negative with sum one.")
+    edges = matrix > 0
+    count, label = connected_components(edges, directed=True, connection="strong")
+    members = sorted((np.flatnonzero(label == k) for k in range(count)), key=lambda states: states[0])
+    return StateClasses(
+        tuple(tuple(states.tolist()) for states in members),
+        tuple(bool(np.delete(edges[states], states, axis=1).any()) for states in members),
+        tuple(_period(edges[np.ix_(states, states)]) for states in members),
+    )
+
+
+def _period(edges: np.ndarray) -> int:
+    """The greatest common divisor of the lengths of all cycles of a strongly connected graph."""
+    level, divisor, queue = {0: 0}, 0, [0]
+    for state in queue:
+        for after in np.flatnonzero(edges[state]).tolist():
+            if after not in level:
+                level[after] = level[state] + 1
+                queue.append(after)
+            # an edge that leads not one level down closes a cycle of this length, or of its multiples
+            divisor = math.gcd(divisor, level[state] + 1 - level[after])
+    return divisor
 
 
 def _reduce_states(transition: np.ndarray) -> np.ndarray:

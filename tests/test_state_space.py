@@ -364,12 +364,14 @@ def test_autoregression_by_em_is_least_squares():
     x = np.zeros((300, 2))
     for t in range(1, 300):
         x[t] = A @ x[t - 1] + rng.normal(size=2) * [1.0, 5.0]
-    fitted = fe.AutoRegression(1, learner=EM(tol=1e-10)).fit(x)
-    z = np.column_stack([x[:-1], np.ones(299)])
-    W = np.linalg.lstsq(z, x[1:], rcond=None)[0].T
+    # each of two series has one transition less than steps
+    fitted = fe.AutoRegression(1, learner=EM(tol=1e-10)).fit([x[:140], x[140:]])
+    before, after = (np.delete(part, 139, axis=0) for part in (x[:-1], x[1:]))
+    z = np.column_stack([before, np.ones(298)])
+    W = np.linalg.lstsq(z, after, rcond=None)[0].T
     np.testing.assert_allclose(fitted.coefficients_[0], W[:, :2], atol=1e-6)
-    residual = x[1:] - z @ W.T
-    np.testing.assert_allclose(fitted.noise_covariance_, residual.T @ residual / 299, rtol=1e-4)
+    residual = after - z @ W.T
+    np.testing.assert_allclose(fitted.noise_covariance_, residual.T @ residual / 298, rtol=1e-4)
     ahead = fitted.forecast(x, 2)
     np.testing.assert_allclose(ahead.mean[0], W @ [*x[-1], 1], rtol=1e-6, atol=1e-6)
     width = (ahead.high - ahead.low)[0] / 2

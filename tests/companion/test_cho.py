@@ -810,7 +810,7 @@ def test_a_chain_can_be_stationary_without_being_reversible():
         stationary(jnp.eye(2))
 
 
-# U8
+# U8, and McKinzie M11, Q1 to Q4
 def test_gibbs_accepts_always_and_keeps_the_target():
     coupling, field = (
         np.array([[0.0, 1.2, -0.7], [0.0, 0.0, 0.9], [0.0, 0.0, 0.0]]),
@@ -827,19 +827,28 @@ def test_gibbs_accepts_always_and_keeps_the_target():
 
         return posterior_by_enumeration(energy, jnp.array([0.0, 1.0])).probabilities
 
-    kernel = np.zeros((8, 8))
+    sites = np.zeros((3, 8, 8))
     for i, site in itertools.product(range(8), range(3)):
         chances = np.asarray(given(site, jnp.asarray(states[i])))
+        # a logistic regression on the other units
+        gap = coupling[site] @ states[i] + coupling[:, site] @ states[i] + field[site]
+        assert chances[1] == pytest.approx(expit(gap), rel=1e-12)
         for value in (0, 1):
             there = states[i].copy()
             there[site] = value
             j = int(np.flatnonzero((states == there).all(axis=1))[0])
-            kernel[i, j] += chances[value] / 3
+            sites[site, i, j] = chances[value]
             # p(x′) q(x | x′) / p(x) q(x′ | x), which Metropolis and Hastings would accept with
             back = np.asarray(given(site, jnp.asarray(there)))[int(states[i, site])]
             assert p[j] * back / (p[i] * chances[value]) == pytest.approx(1, rel=1e-12)
-    close(kernel.sum(axis=1), 1, 1e-12)
-    close(p @ kernel, p, 1e-14)
+    # a random site keeps the target and is reversible; a sweep keeps it too and is not
+    random, sweep = sites.mean(axis=0), sites[0] @ sites[1] @ sites[2]
+    for kernel, most in ((random, 1e-15), (sweep, np.inf)):
+        close(kernel.sum(axis=1), 1, 1e-12)
+        close(p @ kernel, p, 1e-14)
+        flow = p[:, None] * kernel
+        assert np.abs(flow - flow.T).max() < most
+    assert np.abs(flow - flow.T).max() > 0.01
 
 
 class TwoModes(eqx.Module):

@@ -9,8 +9,8 @@ import numpy as np
 import optax
 import pytest
 from jax import Array
-from scipy import integrate, linalg, special, stats
-from sklearn.linear_model import LinearRegression
+from scipy import integrate, linalg, optimize, special, stats
+from sklearn.linear_model import Lasso, LinearRegression, PoissonRegressor, Ridge, RidgeCV
 from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures
@@ -641,6 +641,141 @@ def test_likelihood_and_divergence_from_the_data_differ_by_a_constant():
     assert abs(divergence[0] - divergence[1]) > 0.05
 
 
+def regression(rows=12, inputs=3, outputs=2):
+    y = RNG.normal(size=(rows, inputs))
+    return y, y @ RNG.normal(size=(inputs, outputs)) + RNG.normal(size=(rows, outputs))
+
+
+# 5.02, 5.03, 5.04
+def test_many_ways_to_linear_regression():
+    y, x = regression()
+    second, cross = y.T @ y / 12, x.T @ y / 12
+    D = cross @ np.linalg.inv(second)
+    np.testing.assert_allclose(np.linalg.lstsq(y, x, rcond=None)[0].T, D, rtol=1e-10)
+    np.testing.assert_allclose(LinearRegression(fit_intercept=False).fit(y, x).coef_, D, rtol=1e-10)
+    # a column of ones does what centring does
+    whole = np.linalg.lstsq(np.column_stack([y, np.ones(12)]), x, rcond=None)[0].T
+    with_offset = LinearRegression().fit(y, x)
+    np.testing.assert_allclose(
+        whole, np.column_stack([with_offset.coef_, with_offset.intercept_]), rtol=1e-9
+    )
+    # one step of Newton's from anywhere; moments of a model with any noise of mean zero
+    start = RNG.normal(size=D.shape)
+    np.testing.assert_allclose(start - (start @ second - cross) @ np.linalg.inv(second), D, rtol=1e-9)
+    np.testing.assert_allclose(D @ second, cross, rtol=1e-10)
+    # the residual covariance; a covariance of the outputs cancels, since each has its own row of D
+    residual = x - y @ D.T
+    np.testing.assert_allclose(x.T @ x / 12 - D @ second @ D.T, residual.T @ residual / 12, rtol=1e-9)
+    weight = np.linalg.inv(np.cov(RNG.normal(size=(2, 9))))
+    both = np.linalg.solve(np.kron(weight, y.T @ y), (weight @ x.T @ y).ravel())
+    np.testing.assert_allclose(both.reshape(D.shape), D, rtol=1e-8)
+
+
+# 5.05, 5.06
+def test_ridges_with_priors_and_correlated_noise():
+    y, x = regression()
+    second, cross = y.T @ y, x.T @ y
+    # an isotropic prior is scikit-learn's; one of any covariance is that of inputs that are rescaled
+    ridge = Ridge(alpha=1.7, fit_intercept=False, tol=1e-12)
+    np.testing.assert_allclose(
+        ridge.fit(y, x).coef_, cross @ np.linalg.inv(second + 1.7 * np.eye(3)), rtol=1e-9
+    )
+    root = np.linalg.cholesky(np.cov(RNG.normal(size=(3, 9))))
+    prior = np.linalg.inv(root @ root.T)
+    np.testing.assert_allclose(
+        ridge.fit(y @ root, x).coef_ @ root.T, cross @ np.linalg.inv(second + 1.7 * prior), rtol=1e-8
+    )
+    # a wide prior: least squares, and where rows are few the pseudo-inverse
+    few = regression(rows=2)
+    wide = few[1].T @ few[0] @ np.linalg.inv(few[0].T @ few[0] + 1e-9 * np.eye(3))
+    np.testing.assert_allclose(wide, (np.linalg.pinv(few[0]) @ few[1]).T, rtol=1e-5)
+    # noise that is correlated between outputs does matter now: D ⟨YYᵀ⟩ + Σ D Σ_d⁻¹ = ⟨XYᵀ⟩
+    sigma = np.cov(RNG.normal(size=(2, 9)))
+    D = linalg.solve_sylvester(sigma, second @ root @ root.T, cross @ root @ root.T)
+    slope = np.linalg.solve(sigma, D @ second - cross) + D @ prior
+    np.testing.assert_allclose(slope, 0, atol=1e-9)
+    same = linalg.solve_sylvester(1.7 * np.eye(2), second @ root @ root.T, cross @ root @ root.T)
+    np.testing.assert_allclose(same, cross @ np.linalg.inv(second + 1.7 * prior), rtol=1e-8)
+
+
+# 5.07
+def test_a_laplace_prior_is_a_soft_threshold():
+    y, x = np.linalg.qr(RNG.normal(size=(12, 3)))[0], 2 * RNG.normal(size=12)
+    inner, alpha = y.T @ x, 0.7
+    lasso = Lasso(alpha=alpha / 12, fit_intercept=False, tol=1e-12).fit(y, x)
+    np.testing.assert_allclose(
+        lasso.coef_, np.sign(inner) * np.maximum(np.abs(inner) - alpha, 0), atol=1e-9
+    )
+
+
+# 5.08
+def test_newton_finds_the_bottom_of_a_parabola_in_one_step():
+    curvature, slope = 3.0, -1.2
+    root, report = optimize.newton(
+        lambda x: curvature * x + slope, 50.0, fprime=lambda x: curvature, full_output=True, disp=False
+    )
+    assert root == pytest.approx(0.4, rel=1e-12)
+    # the second finds that nothing is left to do
+    assert report.iterations <= 2
+    # and from near enough it doubles the right digits of another root
+    errors = [
+        abs(optimize.newton(np.sin, 3.5, fprime=np.cos, maxiter=n, full_output=True, disp=False)[0] - np.pi)
+        for n in (1, 2)
+    ]
+    assert errors[1] < errors[0] ** 2
+
+
+# 5.09, 5.10
+def test_few_rows_as_many_as_unknowns_and_more_with_weights():
+    y, x = regression(rows=3)
+    exact = np.linalg.solve(y, x)
+    np.testing.assert_allclose(np.linalg.lstsq(y, x, rcond=None)[0], exact, rtol=1e-8)
+    under = np.linalg.lstsq(y[:2], x[:2], rcond=None)[0]
+    np.testing.assert_allclose(y[:2] @ under, x[:2], rtol=1e-9)
+    assert np.linalg.norm(under) < np.linalg.norm(exact)
+    y, x = regression()
+    variance = RNG.uniform(0.2, 3, 12)
+    closed = (x.T / variance) @ y @ np.linalg.inv((y.T / variance) @ y)
+    weighted = LinearRegression(fit_intercept=False).fit(y, x, sample_weight=1 / variance)
+    np.testing.assert_allclose(weighted.coef_, closed, rtol=1e-9)
+    # rows that are correlated: least squares once they are whitened
+    upsilon = np.cov(RNG.normal(size=(12, 40)))
+    inverse, lower = np.linalg.inv(upsilon), np.linalg.cholesky(upsilon)
+    white = (linalg.solve_triangular(lower, part, lower=True) for part in (y, x))
+    closed = x.T @ inverse @ y @ np.linalg.inv(y.T @ inverse @ y)
+    np.testing.assert_allclose(np.linalg.lstsq(*white, rcond=None)[0].T, closed, rtol=1e-7)
+
+
+# 5.12, 5.13, 5.15
+def test_poisson_regression_stands_still_under_reweighted_least_squares():
+    y = RNG.normal(size=(60, 2))
+    x = RNG.poisson(np.exp(y @ [0.4, -0.3]))
+    fitted = PoissonRegressor(alpha=0, fit_intercept=False, solver="newton-cholesky", tol=1e-12).fit(y, x)
+    mean = np.exp(y @ fitted.coef_)
+    # ⟨(X − μ) Yᵀ⟩ is the slope of the log-likelihood: zero here, and that of differences elsewhere
+    np.testing.assert_allclose((x - mean) @ y, 0, atol=1e-7)
+    d, h = np.array([0.1, 0.2]), 1e-6
+
+    def log_likelihood(d):
+        return stats.poisson.logpmf(x, np.exp(y @ d)).sum()
+
+    finite = [(log_likelihood(d + h * e) - log_likelihood(d - h * e)) / (2 * h) for e in np.eye(2)]
+    np.testing.assert_allclose((x - np.exp(y @ d)) @ y, finite, rtol=1e-6)
+    for _ in range(8):
+        # weighted least squares of the working response
+        weight = np.exp(y @ d)
+        d = (
+            LinearRegression(fit_intercept=False)
+            .fit(y, y @ d + (x - weight) / weight, sample_weight=weight)
+            .coef_
+        )
+    np.testing.assert_allclose(d, fitted.coef_, rtol=1e-8)
+    alone = PoissonRegressor(alpha=0, fit_intercept=False, solver="newton-cholesky", tol=1e-12).fit(
+        np.ones((60, 1)), x
+    )
+    assert alone.coef_[0] == pytest.approx(np.log(x.mean()), rel=1e-8)
+
+
 # 5.17
 def test_two_layers_multiply():
     network = MLP((Linear(jnp.eye(2), jnp.zeros(2)), Linear(jnp.ones((2, 1)), jnp.zeros(1))), jnp.log)
@@ -882,35 +1017,6 @@ def test_steps_of_sparse_coding_by_hand():
     np.testing.assert_allclose(slopes, 2 * lam * C @ spread[0], rtol=1e-4, atol=1e-6)
 
 
-# 8.09
-def test_sweeps_of_em_for_sparse_coding_find_the_dictionary():
-    C = RNG.normal(size=(3, 3))
-    rows = RNG.laplace(size=(40, 3)) @ C.T + 0.1 * RNG.normal(size=(40, 3))
-    start = C + 0.3 * RNG.normal(size=(3, 3))
-    model = SparseCoding(jnp.asarray(start), jnp.zeros(3), jnp.array(25.0), LogCoshSource(1.5, 3.0))
-
-    @jax.jit
-    def sweep(model):
-        statistics, free = model.expect(
-            jnp.asarray(rows), jnp.full(40, 1 / 40), temperature=jnp.ones(()), incomplete=False
-        )
-        return model.maximise(statistics), free
-
-    def likeness(model):
-        found = np.asarray(model.dictionary)
-        found, true = (c / np.linalg.norm(c, axis=0) for c in (found, C))
-        return np.abs(found.T @ true).max(axis=0)
-
-    before, objectives = likeness(model), []
-    for _ in range(40):
-        model, free = sweep(model)
-        objectives.append(float(free))
-    assert objectives[-1] < objectives[0] - 0.1
-    # up to order and sign, the columns come nearer to those that made the data
-    assert likeness(model).mean() > before.mean()
-    assert likeness(model).min() > 0.9
-
-
 # 8.11
 def test_without_noise_square_sparse_coding_is_ica():
     C, y = RNG.normal(size=(2, 2)) + np.eye(2), jnp.asarray(RNG.normal(size=2))
@@ -931,6 +1037,15 @@ def test_without_noise_square_sparse_coding_is_ica():
     gaps = np.abs(found - expected)
     assert gaps[0] > gaps[1] > gaps[2]
     assert gaps[2] < 1e-4
+
+
+# 8.21
+def test_categories_by_the_inverse_of_their_distribution_function():
+    p = special.softmax([1.0, -0.5, 0.3])
+    drawn = np.random.default_rng(3).choice(3, size=5000, p=p)
+    uniform = np.random.default_rng(3).random(5000)
+    np.testing.assert_array_equal(drawn, np.searchsorted(np.cumsum(p), uniform, side="right"))
+    assert stats.chisquare(np.bincount(drawn), 5000 * p).pvalue > 1e-4
 
 
 # 8.22
@@ -1022,7 +1137,35 @@ def test_leapfrog_steps_are_additive_couplings():
     np.testing.assert_allclose(back, state, atol=1e-14)
 
 
-# ---- appendix B
+# ---- appendices
+
+
+# A.01, A.02, A.03
+def test_rows_left_out_in_one_step():
+    y, x = regression(rows=9, outputs=1)
+    x, alpha = x[:, 0], 0.3
+    q = np.linalg.qr(y)[0]
+    hat = y @ np.linalg.inv(y.T @ y) @ y.T
+    np.testing.assert_allclose(q @ q.T, hat, atol=1e-12)
+    np.testing.assert_allclose([hat @ hat, hat.T], [hat, hat], atol=1e-12)
+    np.testing.assert_allclose(np.sort(np.linalg.eigvalsh(hat)), [0] * 6 + [1] * 3, atol=1e-12)
+
+    def left_out(rows, penalty):
+        """Residuals of `rows` after a fit to the others."""
+        rest = np.setdiff1d(np.arange(9), rows)
+        d = np.linalg.solve(y[rest].T @ y[rest] + penalty * np.eye(3), y[rest].T @ x[rest])
+        return x[rows] - y[rows] @ d
+
+    residual = x - hat @ x
+    each = np.concatenate([left_out([n], 0.0) for n in range(9)])
+    np.testing.assert_allclose(residual / (1 - np.diag(hat)), each, rtol=1e-9)
+    # scikit-learn does so for ridges
+    ridge = RidgeCV([alpha], fit_intercept=False, store_cv_results=True).fit(y, x)
+    penalised = np.concatenate([left_out([n], alpha) for n in range(9)])
+    np.testing.assert_allclose(ridge.cv_results_[:, 0], penalised**2, rtol=1e-8)
+    for fold in ([0, 1, 2], [3, 4], [5, 6, 7]):
+        block = np.eye(len(fold)) - hat[np.ix_(fold, fold)]
+        np.testing.assert_allclose(np.linalg.solve(block, residual[fold]), left_out(fold, 0.0), rtol=1e-8)
 
 
 # B.08

@@ -15,7 +15,7 @@ from .._core import parameter
 
 
 def relu(x: Array) -> Array:
-    """max(x, 0), with slope ½ at 0; unlike JAX's own, a plain function, which a pickled network can name."""
+    """max(x, 0), slope ½ at 0; a plain function, unlike JAX's own, which a pickled network can name."""
     return jnp.maximum(x, 0)
 
 

@@ -918,17 +918,24 @@ def test_slopes_of_a_gaussian_mean_are_mean_slopes():
     )
 
 
-# 8.04, 8.40
+# 8.04, 8.13, 8.40
 def test_gaussian_recognition_of_a_quadratic_energy():
     model = factors()
 
-    def run(y):
+    def run(y, nu, upsilon):
         exact, q = model.posterior(y), fi.LocalGaussian(2)(model, y)
+
+        def bound(nu, upsilon):
+            other = fd.Gaussian(nu, fd.Full(upsilon))
+            return fi.free_energy(model, always(other, fi.Quadratic()), y, key=KEY)
+
         energy = lambda z: model.energy(y, z)  # noqa: E731
         curvature = jax.hessian(energy)(exact.mean)
-        return exact.mean, exact.covariance.matrix(), jax.grad(energy)(exact.mean), curvature, q
+        slopes = jax.grad(bound, (0, 1))(nu, upsilon)
+        return exact.mean, exact.covariance.matrix(), jax.grad(energy)(exact.mean), curvature, q, slopes
 
-    mean, covariance, slope, precision, q = once(run, RNG.normal(size=4))
+    y, nu, upsilon = RNG.normal(size=4), np.array([0.4, -0.7]), np.array([[0.5, 0.2], [0.2, 0.9]])
+    mean, covariance, slope, precision, q, slopes = once(run, y, nu, upsilon)
     # E[∇e] = 0 and P = E[∇²e] are those at the mode: Laplace's method, and exact
     np.testing.assert_allclose(slope, 0, atol=1e-12)
     np.testing.assert_allclose(precision, np.linalg.inv(covariance), rtol=1e-9)
@@ -937,6 +944,12 @@ def test_gaussian_recognition_of_a_quadratic_energy():
     np.testing.assert_allclose(q.mean, mean, atol=1e-3)
     np.testing.assert_allclose(q.covariance.variance, 1 / np.diag(precision), rtol=1e-2)
     assert (1 / np.diag(precision) < np.diag(covariance)).all()
+    # of the bound: ⟨∂E⟩ + ν in the mean and ½(⟨∂²E⟩ − Υ⁻¹ + I) in the covariance, with E of the emission
+    C, noise = np.asarray(model.loading), np.asarray(model.noise.variance)
+    force = -(C.T / noise) @ (y - np.asarray(model.mean) - C @ nu)
+    np.testing.assert_allclose(slopes[0], force + nu, rtol=1e-10)
+    curvature = (C.T / noise) @ C - np.linalg.inv(upsilon) + np.eye(2)
+    np.testing.assert_allclose(slopes[1], 0.5 * curvature, rtol=1e-9, atol=1e-11)
 
 
 # 8.05

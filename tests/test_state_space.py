@@ -810,6 +810,24 @@ def test_structural_fits_with_variances_of_zero():
         fe.StructuralTimeSeries(Structural((Level(0.0),), 0.0)).fit(unemployment)
 
 
+def test_a_series_that_its_diffuse_start_takes_whole_is_refused():
+    blocks = Structural((Trend(), Seasonal(12)), 0.5)
+    x = np.arange(20.0)[:, None] % 7
+    x[3:9] = np.nan
+    # a level, a slope and eleven effects of the season
+    sentence = r"starts from 13 unknown numbers, .* 14 observed values or more .* Got {} in column 0"
+    for few, observed in ((x[:6], 3), (x[:19], 13), ([x[:19], x[:15]], 13)):
+        with pytest.raises(ValueError, match=sentence.format(observed)):
+            fe.StructuralTimeSeries(blocks).fit(few)
+    # the diffuse likelihood of as many values as are unknown is that of no value: a constant
+    for scale in (1.0, 3.0):
+        system = Structural((Trend(), Seasonal(3)), 0.5).system()
+        score = system.log_prob(one_series(jnp.asarray(scale * np.arange(4.0)[:, None] ** 2)))
+        assert float(score) == pytest.approx(
+            float(system.log_prob(one_series(jnp.zeros((4, 1))))), abs=1e-9
+        )
+
+
 @pytest.mark.parametrize("value", [3.0, 1e16])
 def test_structural_fit_of_a_constant_column_is_bounded_and_told(value):
     # the second is constant once it is a float
@@ -820,6 +838,26 @@ def test_structural_fit_of_a_constant_column_is_bounded_and_told(value):
     most = stats.norm.logpdf(0, scale=1e-3 * value)
     assert most - 0.5 < fitted.score(x) < most
     assert np.abs(fitted.sample(50, random_state=0) / value - 1).max() < 0.02
+
+
+def test_other_fits_of_a_constant_column_are_bounded_and_told():
+    x = np.full((40, 1), 3.0)
+    # the smallest standard deviation of a column is a thousandth of it
+    most = stats.norm.logpdf(0, scale=3e-3)
+    switching = fe.SwitchingLinearSystem(2, 1, max_iter=20, random_state=0)
+    for estimator in (fe.HMM(2, random_state=0), fe.LinearGaussianSSM(1, random_state=0), switching):
+        with pytest.warns(ConvergenceWarning) as told:
+            estimator.fit(x)
+        assert "column 0 of X is constant, so that no variance" in str(told[0].message)
+        assert most - 0.5 < estimator.score(x) < most + 1e-9
+    # a step that cannot occur makes the series impossible, and its regimes unknown
+    x[5] = 1e300
+    assert np.isneginf(switching.step_evidence(x)).tolist() == [False] * 5 + [True] * 35
+    for ask in (switching.predict_proba, switching.forecast):
+        with pytest.raises(
+            ValueError, match=r"SwitchingLinearSystem.\w+ has no answer .* 0 of X: its step 5 "
+        ):
+            ask(x)
 
 
 def test_a_score_that_is_no_number_is_refused():

@@ -413,6 +413,10 @@ def test_imputed_labels_are_the_most_probable_ones_and_counts_are_whole():
     tables = np.asarray(model.model_.components.probabilities)
     expected = np.einsum("nk,kdc->ndc", model.predict_proba(holes), tables).argmax(axis=2)
     np.testing.assert_array_equal(filled, np.where(np.isnan(holes), expected, holes))
+    # beside a label that never occurs no label is the most probable
+    holes[0, 1] = 7
+    with pytest.raises(ValueError, match=r"Mixture.impute has no answer for row 0 of X"):
+        model.impute(holes)
     # the mean of labels 0 and 3 is none of them
     assert set(filled[:10, 0]) <= {0.0, 1.0, 3.0}
     counts = fe.Mixture(2, family=d.Poisson, random_state=0).fit(COUNTS).impute([[np.nan]])

@@ -457,7 +457,7 @@ class AbstractSeries(AbstractProblem):
         needed = estimator._least_steps(self.dimension)
         if needed > self.most_needed:
             raise ValueError(
-                f"{name} needs at least {needed} steps, two numbers for each of its free parameters, which "
+                f"{name} needs at least {needed} steps for its free parameters and its start, which "
                 f"is more than half of the series. Got {len(self.series[0])}."
             )
         return estimator
@@ -597,7 +597,7 @@ class OneSeries(AbstractSeries):
             )
         self.notes.append(
             f"The first fold begins after {steps - folds * left} steps instead of {steps - folds * usual}, "
-            f"since {needed[most]} needs at least {most}: two numbers for each of its free parameters."
+            f"since {needed[most]} needs at least {most} for its free parameters and its start."
         )
         return TimeSeriesSplit(folds, test_size=left)
 

@@ -209,6 +209,25 @@ class StructuralTimeSeries(AbstractStateSpace):
         # a coefficient that varies is one of the inputs themselves, not of their distance to a mean
         return Scaling(np.zeros(inputs.shape[1]), Scaling.standardise(inputs, weight).scale)
 
+    def _free_parameters(self, n_features: int) -> int:
+        structure = self._structure()
+        return n_features * parameter_count(eqx.filter(structure, held_at_zero(structure)))
+
+    def _least_steps(self, n_features: int) -> int:
+        # each unknown number of a diffuse start takes one observed value
+        return super()._least_steps(n_features) + self._structure().directions().shape[1]
+
+    def _check_steps(self, sequences: Sequences, structure: Structural) -> None:
+        """Refuses columns of which a diffuse start leaves nothing that could have a likelihood."""
+        diffuse = structure.directions().shape[1]
+        observed = np.max([np.sum(~np.isnan(x), axis=0) for x in sequences.series], axis=0)
+        if observed.min() <= diffuse:
+            raise ValueError(
+                f"StructuralTimeSeries with these 'blocks' starts from {diffuse} unknown numbers, so that "
+                f"a series must have {diffuse + 1} observed values or more in each column. "
+                f"Got {observed.min()} in column {observed.argmin()} (n_samples = {len(sequences.rows)})."
+            )
+
     def _fit_series(self, sequences: Sequences, data: Data, *, key: Array) -> Fit:
         structure, columns = self._structure(), sequences.series[0].shape[1]
         sizes = [block.size for block in structure.blocks if isinstance(block, Regressors)]
@@ -217,6 +236,7 @@ class StructuralTimeSeries(AbstractStateSpace):
                 "The Regressors in the 'blocks' of StructuralTimeSeries must have as many inputs as fit is "
                 f"given. Got {sizes} and {sequences.n_inputs} inputs."
             )
+        self._check_steps(sequences, structure)
         own = apart(sequences)
         arrays, static = eqx.partition(structure, eqx.is_array)
         stacked = jax.tree.map(lambda a: jnp.broadcast_to(a, (columns, *a.shape)), arrays)

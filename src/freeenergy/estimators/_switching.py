@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -14,13 +15,24 @@ from .._core import AbstractAlgorithm, Data, Fit, Kind
 from ..distributions import Diagonal
 from ..learning import LBFGS, negative_log_likelihood
 from ..models import Series
-from ._sequence import Container, Sequences
+from ._sequence import LEAST_VARIANCE, Container, Sequences
 from ._state_space import AbstractStateSpace, apart, per_row_of, start_system
 from ._validation import check_instance, check_int, check_real
 
 
 def _regimes(series: Series, model: models.SwitchingLinearSystem, incomplete: bool) -> Array:
     return jnp.exp(model.smooth(series).log_weight)
+
+
+def _bounded(model: models.SwitchingLinearSystem) -> models.SwitchingLinearSystem:
+    """The model with a least variance of what is observed, without which a likelihood has no bound."""
+    return eqx.tree_at(
+        lambda m: m.systems.emission_noise.variance, model, replace_fn=lambda v: v + LEAST_VARIANCE
+    )
+
+
+def _bounded_objective(model: models.SwitchingLinearSystem, batch: Data, key: Array) -> Array:
+    return negative_log_likelihood(_bounded(model), batch, key)
 
 
 class SwitchingLinearSystem(AbstractStateSpace):
@@ -90,8 +102,11 @@ class SwitchingLinearSystem(AbstractStateSpace):
         start = models.SwitchingLinearSystem(
             jnp.full(k, 1 / k), stay / jnp.sum(stay, axis=1, keepdims=True), stacked
         )
-        learner = LBFGS(negative_log_likelihood, self.tol) if self.learner is None else self.learner
-        return per_row_of(data, self._learn(start, learner, sequences, own, key), own)
+        learner = LBFGS(_bounded_objective, self.tol) if self.learner is None else self.learner
+        result = self._learn(start, learner, sequences, own, key)
+        if self.learner is None:
+            result = dataclasses.replace(result, model=_bounded(result.model))
+        return per_row_of(data, result, own)
 
     def predict_proba(self, X: Any, *, inputs: Any = None) -> Any:
         """The probability of each regime at each step, given the whole series; approximate."""

@@ -152,8 +152,8 @@ class SwitchingLinearSystem(AbstractSequenceModel):
     def step_log_prob(self, series: Series, *, incomplete: bool = True) -> Array:
         logs = self.filter(series).log_evidence
         # after a step that cannot occur nothing is known, and no other one can
-        before = jnp.cumsum(jnp.isneginf(logs)) - jnp.isneginf(logs) > 0
-        return jnp.where(before, jnp.where(series.real, -jnp.inf, 0.0), logs)
+        impossible = jnp.cumsum(jnp.isneginf(logs)) > 0
+        return jnp.where(impossible, jnp.where(series.real, -jnp.inf, 0.0), logs)
 
     def log_prob(self, series: Series) -> Array:
         """The approximate log p(y)."""

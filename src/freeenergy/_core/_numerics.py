@@ -5,12 +5,13 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.scipy.special import gammaln
 
 LOG_2PI = 1.8378770664093453
 
 # linear maps are applied to numbers smaller by this power of two, so that what they sum does not overflow
 # on the way; what they give is larger by it again, which changes no digit
-ROOM = 2.0**64
+ROOM = 2.0**32
 
 
 def log_mean_exp(values: Array, axis: int = 0) -> Array:
@@ -36,6 +37,60 @@ def categorical_entropy(probabilities: Array, axis: int = -1) -> Array:
     some = probabilities > 0
     logs = log_probability(jnp.where(some, probabilities, 1))
     return -jnp.sum(jnp.where(some, probabilities * logs, 0), axis=axis)
+
+
+def log1p_square(z: Array) -> Array:
+    """log(1 + z²), also where z² would overflow.
+
+    >>> log1p_square(jnp.array([0.0, 1e200])).round(3).tolist()
+    [0.0, 921.034]
+    """
+    far = jnp.abs(z) > 1
+    size = jnp.abs(jnp.where(far, z, 1))
+    return jnp.where(far, 2 * jnp.log(size), 0) + jnp.log1p(jnp.where(far, 1 / size, z) ** 2)
+
+
+def log_gamma_ratio(a: Array, b: Array) -> Array:
+    """log Γ(a + b) − log Γ(a) for a > 0 and b ≥ 0, where a difference of logarithms would lose all digits.
+
+    For a from 8 on it is the difference of two Stirling series, with a and a + b on one denominator:
+
+        (a − ½) log(1 + b/a) + b (log(a + b) − 1) + Σ_j c_j ((a + b)^{1−2j} − a^{1−2j}).
+
+    >>> log_gamma_ratio(jnp.array(1e15), jnp.array(2.0)).round(9).item()  # log a (a + 1)
+    69.07755279
+    """
+    far = a >= 8
+    large = jnp.where(far, a, 8)
+    x = large / (large + b)
+    inverse = (1 / large) ** 2
+    # Σ c_j a^{1−2j} (x^{2j−1} − 1), where x − 1 = −b / (a + b) is a factor of every term
+    series, power = jnp.zeros_like(x), jnp.ones_like(x)
+    geometric = jnp.ones_like(x)  # 1 + x + … + x^{2j−2}
+    for coefficient in _STIRLING:
+        series = series + coefficient * geometric * power
+        geometric, power = 1 + x + x**2 * geometric, power * inverse
+    stirling = (large - 0.5) * jnp.log1p(b / large) + b * (jnp.log(large + b) - 1)
+    stirling = stirling - series * (b / (large + b)) / large
+    near = jnp.where(far, 1, a)
+    return jnp.where(far, stirling, gammaln(near + jnp.where(far, 0, b)) - gammaln(near))
+
+
+# B_{2j} / (2j (2j − 1)), j = 1, 2, …: from a = 8 on, what is left out is below rounding
+_STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156, -3617 / 122400)
+
+
+def log_beta(a: Array, b: Array) -> Array:
+    """log B(a, b) = log Γ(a) + log Γ(b) − log Γ(a + b), in value and in slopes of every order.
+
+    (That of JAX is wrong in the seventh digit for b just above 8, and its curvature is wrong at a = b.)
+
+    >>> round(float(jnp.exp(-log_beta(jnp.array(2.0), jnp.array(3.0)))), 6)
+    12.0
+    """
+    swap = a > b
+    small, large = jnp.where(swap, b, a), jnp.where(swap, a, b)
+    return gammaln(small) - log_gamma_ratio(large, small)
 
 
 def boltzmann(energies: Array, temperature: Array | float = 1.0, axis: int = -1) -> tuple[Array, Array]:

@@ -170,6 +170,20 @@ def fisher_information(family: AbstractExponentialFamily) -> Array:
     return jax.hessian(lambda e: jnp.sum(family.from_natural(unravel(e)).log_partition()))(eta)
 
 
+def times_statistic(natural: Array, statistic: Array) -> Array:
+    """η T(x), where T may be infinite at the edge of the support (log 0): η = 0 has no part in it."""
+    return natural * jnp.where(jnp.isinf(statistic) & (natural == 0), 0, statistic)
+
+
+def _summable(statistic: Array) -> Array:
+    """T(x) for sums over rows: at the edge of the support log 0 counts as that of the smallest number.
+
+    Of an infinite one the product with a weight of zero, such as that of a padded row, is no number.
+    """
+    least = jnp.log(jnp.finfo(statistic.dtype).tiny).astype(statistic.dtype)
+    return jnp.where(jnp.isneginf(statistic), least, statistic)
+
+
 class AbstractIndependent(AbstractExponentialFamily, AbstractShaped):
     """A family whose coordinates are independent: p(x) = Π_d p_d(x_d).
 
@@ -210,7 +224,7 @@ class AbstractIndependent(AbstractExponentialFamily, AbstractShaped):
 
     def features(self, x: Array) -> Array:
         observed, filled = self._observed(x)
-        t = self.statistics(filled)
+        t = _summable(self.statistics(filled))
         mask = observed.reshape(observed.shape + (1,) * (t.ndim - observed.ndim))
         return jnp.concatenate([jnp.where(mask, t, 0).ravel(), observed.astype(t.dtype)])
 
@@ -260,7 +274,7 @@ class AbstractFactorised(AbstractIndependent):
         refuse_outside(self)
 
     def log_prob_terms(self, x: Array) -> Array:
-        products = self.natural() * self.statistics(x)
+        products = times_statistic(self.natural(), self.statistics(x))
         return (
             jnp.sum(products.reshape(len(x), -1), axis=-1) - self.log_partition() + self.log_base_terms(x)
         )
@@ -301,11 +315,11 @@ class AbstractJoint(AbstractExponentialFamily, AbstractShaped):
         """E[T | the observed entries of x]; equals `statistics` of a complete event."""
 
     def features(self, x: Array) -> Array:
-        return jnp.concatenate([self.statistics(x), self.event_weight(x)[None]])
+        return jnp.concatenate([_summable(self.statistics(x)), self.event_weight(x)[None]])
 
     def expected_features(self, x: Array) -> Array:
         weight = self.event_weight(self.complete_mean(x))
-        return jnp.concatenate([self.expected_statistics(x), weight[None]])
+        return jnp.concatenate([_summable(self.expected_statistics(x)), weight[None]])
 
     def coefficients(self) -> Array:
         inside = self.inside()

@@ -11,9 +11,18 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.scipy.special import betaln, gammaln, multigammaln, xlog1py, xlogy
+from jax.scipy.special import gammaln, multigammaln, xlog1py, xlogy
 
-from .._core import LOG_2PI, cholesky, log_det_cholesky, parameter, positive, positive_definite, symmetrise
+from .._core import (
+    LOG_2PI,
+    cholesky,
+    log_beta,
+    log_det_cholesky,
+    parameter,
+    positive,
+    positive_definite,
+    symmetrise,
+)
 from ._base import AbstractExponentialFamily, AbstractRate
 from ._continuous import StudentT
 from ._covariance import Diagonal, Full, from_triangle
@@ -105,13 +114,13 @@ class BetaPrior(AbstractConjugatePrior[Bernoulli | Binomial]):
     def log_density(self, member: Bernoulli | Binomial) -> Array:
         p = member.probability
         odds = xlogy(self.alpha - 1, p) + xlog1py(self.beta - 1, -p)
-        return jnp.sum(odds - betaln(self.alpha, self.beta))
+        return jnp.sum(odds - log_beta(self.alpha, self.beta))
 
     def sample(self, *, key: Array) -> Bernoulli | Binomial:
         return self._member(jax.random.beta(key, self.alpha, self.beta))
 
     def log_normaliser(self) -> Array:
-        return jnp.sum(betaln(self.alpha, self.beta))
+        return jnp.sum(log_beta(self.alpha, self.beta))
 
     def split(self, total: Array) -> tuple[Array, Array]:
         dim = self.alpha.shape[-1]

@@ -8,18 +8,42 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.scipy.special import betaln, digamma, gammaln, logsumexp, polygamma
+from jax.scipy.special import digamma, gammaln, logsumexp, polygamma
 
-from .._core import AbstractSpace, NonNegative, Positive, Simplex, UnitInterval, parameter, positive, real
-from ._base import AbstractFactorised, AbstractJoint, AbstractLocationScale, AbstractRate, check_support
+from .._core import (
+    AbstractSpace,
+    NonNegative,
+    Positive,
+    Simplex,
+    UnitInterval,
+    log1p_square,
+    log_beta,
+    log_gamma_ratio,
+    parameter,
+    positive,
+    real,
+)
+from ._base import (
+    AbstractFactorised,
+    AbstractJoint,
+    AbstractLocationScale,
+    AbstractRate,
+    check_support,
+    fisher_information,
+    mean_parameters,
+    times_statistic,
+)
 
 LARGEST_SHAPE = 1e8
 """Where shapes stop growing on data without spread: a relative width of 1e-4."""
 
 
-def _log(x: Array) -> Array:
-    """log x, finite at zero."""
-    return jnp.log(jnp.maximum(x, jnp.finfo(x.dtype).tiny))
+def _least_mean(x: Array) -> float:
+    """The mean that stands for that of nothing but zeros, whose rate is infinite.
+
+    Rates up to `LARGEST_SHAPE` over it are finite, and so are their products with ordinary numbers.
+    """
+    return LARGEST_SHAPE**2 / float(jnp.finfo(x.dtype).max)
 
 
 def _outside(bad: Array, x: Array) -> Array:
@@ -61,7 +85,7 @@ class Exponential(AbstractFactorised, AbstractRate):
         return weight, total
 
     def from_statistics(self, weight: Array, total: Array) -> Exponential:
-        return Exponential(weight / jnp.maximum(total, weight * jnp.finfo(total.dtype).tiny ** 0.5))
+        return Exponential(weight / jnp.maximum(total, weight * _least_mean(total)))
 
     def log_base_terms(self, x: Array) -> Array:
         return _outside(x < 0, x)
@@ -93,7 +117,7 @@ class Gamma(AbstractFactorised):
         return cls(jnp.ones(x.shape[1]), jnp.ones(x.shape[1]))
 
     def statistics(self, x: Array) -> Array:
-        return jnp.stack([_log(x), x], axis=-1)
+        return jnp.stack([jnp.log(x), x], axis=-1)
 
     def natural(self) -> Array:
         return jnp.stack([self.shape - 1, -self.rate], axis=-1)
@@ -106,7 +130,7 @@ class Gamma(AbstractFactorised):
 
     def from_statistics(self, weight: Array, total: Array) -> Gamma:
         mean_log = total[:, 0] / weight
-        mean = jnp.maximum(total[:, 1] / weight, jnp.finfo(total.dtype).tiny ** 0.5)
+        mean = jnp.maximum(total[:, 1] / weight, _least_mean(total))
         shape = gamma_shape(jnp.log(mean) - mean_log)
         return Gamma(shape, shape / mean)
 
@@ -121,24 +145,29 @@ class Gamma(AbstractFactorised):
         return jnp.exp(jax.random.loggamma(key, self.shape, dtype=self.shape.dtype)) / self.rate
 
 
+def _moving(ratio: Array) -> Array:
+    """Whether a step of Newton's method changed any entry; one that is NaN must not stop the others."""
+    return jnp.any(jnp.abs(ratio - 1) > 1e-12)
+
+
 def gamma_shape(gap: Array) -> Array:
     """The a with log a − ψ(a) = `gap`, for log E[x] − E[log x] = gap > 0, by Newton's method on 1/a."""
     gap = jnp.maximum(gap, 0.5 / LARGEST_SHAPE)
 
     def proceed(state: tuple[Array, Array, Array]) -> Array:
-        _, change, n = state
-        return (change > 1e-12) & (n < 50)
+        _, moving, n = state
+        return moving & (n < 50)
 
     def step(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         a, _, n = state
         residual = jnp.log(a) - digamma(a) - gap
         inverse = 1 / a + residual / (a - a**2 * polygamma(1, a))
         new = jnp.clip(jnp.where(inverse > 0, 1 / inverse, jnp.inf), a / 10, a * 10)
-        return new, jnp.max(jnp.abs(new / a - 1)), n + 1
+        return new, _moving(new / a), n + 1
 
     # exact in both limits: 1/(2 gap) for small gaps and 1/gap for large ones
     start = (3 - gap + jnp.sqrt((gap - 3) ** 2 + 24 * gap)) / (12 * gap)
-    shape, _, _ = jax.lax.while_loop(proceed, step, (start, jnp.full((), jnp.inf, gap.dtype), jnp.array(0)))
+    shape, _, _ = jax.lax.while_loop(proceed, step, (start, jnp.array(True), jnp.array(0)))
     return jnp.minimum(shape, LARGEST_SHAPE)
 
 
@@ -162,13 +191,13 @@ class Beta(AbstractFactorised):
         return cls(jnp.ones(x.shape[1]), jnp.ones(x.shape[1]))
 
     def statistics(self, x: Array) -> Array:
-        return jnp.stack([_log(x), _log(1 - x)], axis=-1)
+        return jnp.stack([jnp.log(x), jnp.log1p(-x)], axis=-1)
 
     def natural(self) -> Array:
         return jnp.stack([self.alpha - 1, self.beta - 1], axis=-1)
 
     def log_partition(self) -> Array:
-        return betaln(self.alpha, self.beta)
+        return log_beta(self.alpha, self.beta)
 
     def from_natural(self, natural: Array) -> Beta:
         return Beta(natural[:, 0] + 1, natural[:, 1] + 1)
@@ -207,7 +236,7 @@ class Dirichlet(AbstractJoint):
         return cls(jnp.ones(x.shape[1]))
 
     def statistics(self, x: Array) -> Array:
-        return _log(x)
+        return jnp.log(x)
 
     def event_weight(self, x: Array) -> Array:
         return jnp.ones((), x.dtype)
@@ -242,8 +271,12 @@ class Dirichlet(AbstractJoint):
         missing, known, left, lump = self._split(x)
         some = jnp.any(missing)
         lump = jnp.where(some, lump, 1)
-        terms = jnp.where(missing, 0, (self.concentration - 1) * _log(known) - gammaln(self.concentration))
-        rest = jnp.where(some, (lump - 1) * _log(left) - gammaln(lump), 0)
+        terms = jnp.where(
+            missing,
+            0,
+            times_statistic(self.concentration - 1, jnp.log(known)) - gammaln(self.concentration),
+        )
+        rest = jnp.where(some, times_statistic(lump - 1, jnp.log(left)) - gammaln(lump), 0)
         return self.log_base(x) + jnp.sum(terms) + rest + gammaln(jnp.sum(self.concentration))
 
     def complete_mean(self, x: Array) -> Array:
@@ -258,8 +291,8 @@ class Dirichlet(AbstractJoint):
 
     def expected_statistics(self, x: Array) -> Array:
         missing, known, left, lump = self._split(x)
-        expected = _log(left) + digamma(self.concentration) - digamma(jnp.where(lump > 0, lump, 1))
-        return jnp.where(missing, expected, _log(known))
+        expected = jnp.log(left) + digamma(self.concentration) - digamma(jnp.where(lump > 0, lump, 1))
+        return jnp.where(missing, expected, jnp.log(known))
 
     def sample(self, *, key: Array) -> Array:
         return jax.random.dirichlet(key, self.concentration, dtype=self.concentration.dtype)
@@ -284,8 +317,8 @@ def dirichlet_concentration(mean_log: Array) -> Array:
         return jnp.sum(alpha * g, axis=-1) - _log_beta(alpha)
 
     def proceed(state: tuple[Array, Array, Array]) -> Array:
-        _, change, n = state
-        return (change > 1e-12) & (n < 50)
+        _, moving, n = state
+        return moving & (n < 50)
 
     def step(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         alpha, _, n = state
@@ -304,9 +337,51 @@ def dirichlet_concentration(mean_log: Array) -> Array:
         )
         first = jnp.argmax(gains >= (now - rounding)[None], axis=0)
         new = jnp.take_along_axis(tries, first[None, ..., None], axis=0)[0]
-        return new, jnp.max(jnp.abs(new / alpha - 1)), n + 1
+        return new, _moving(new / alpha), n + 1
 
-    return jax.lax.while_loop(proceed, step, (start, jnp.full((), jnp.inf, g.dtype), jnp.array(0)))[0]
+    return jax.lax.while_loop(proceed, step, (start, jnp.array(True), jnp.array(0)))[0]
+
+
+# Moments of logarithms from the shapes themselves: through η = a − 1 small ones would be rounded away.
+
+
+@mean_parameters.register
+def _(family: Gamma) -> Array:
+    return jnp.stack([digamma(family.shape) - jnp.log(family.rate), family.mean()], axis=-1)
+
+
+@mean_parameters.register
+def _(family: Beta) -> Array:
+    shapes = jnp.stack([family.alpha, family.beta], axis=-1)
+    return digamma(shapes) - digamma(jnp.sum(shapes, axis=-1, keepdims=True))
+
+
+@mean_parameters.register
+def _(family: Dirichlet) -> Array:
+    return digamma(family.concentration) - digamma(jnp.sum(family.concentration))
+
+
+def _log_covariance(concentration: Array) -> Array:
+    """Cov[log x] of a composition."""
+    return jnp.diag(polygamma(1, concentration)) - polygamma(1, jnp.sum(concentration))
+
+
+@fisher_information.register
+def _(family: Gamma) -> Array:
+    across, spread = 1 / family.rate, family.shape / family.rate**2
+    blocks = jnp.stack([polygamma(1, family.shape), across, across, spread], axis=-1).reshape(-1, 2, 2)
+    return jax.scipy.linalg.block_diag(*blocks)
+
+
+@fisher_information.register
+def _(family: Beta) -> Array:
+    blocks = jax.vmap(_log_covariance)(jnp.stack([family.alpha, family.beta], axis=-1))
+    return jax.scipy.linalg.block_diag(*blocks)
+
+
+@fisher_information.register
+def _(family: Dirichlet) -> Array:
+    return _log_covariance(family.concentration)
 
 
 class Laplace(AbstractLocationScale):
@@ -340,7 +415,7 @@ class Cauchy(AbstractLocationScale):
     scale: Array = parameter(positive)
 
     def standard_log_prob(self, z: Array) -> Array:
-        return -jnp.log(jnp.pi) - jnp.log1p(z**2)
+        return -jnp.log(jnp.pi) - log1p_square(z)
 
     def standard_sample(self, *, key: Array) -> Array:
         return jax.random.cauchy(key, self.loc.shape, self.loc.dtype)
@@ -419,15 +494,18 @@ class StudentT(AbstractLocationScale):
     scale: Array = parameter(positive)
     df: Array = parameter(positive)
 
-    def _log_normaliser(self) -> Array:
-        return 0.5 * jnp.log(self.df) + betaln(self.df / 2, jnp.full(self.df.shape, 0.5, self.df.dtype))
+    def _log_ratio(self, half_df: Array) -> Array:
+        """log Γ((ν+1)/2) − log Γ(ν/2)."""
+        return log_gamma_ratio(half_df, jnp.full(half_df.shape, 0.5, half_df.dtype))
 
     def standard_log_prob(self, z: Array) -> Array:
-        return -self._log_normaliser() - (self.df + 1) / 2 * jnp.log1p(z**2 / self.df)
+        constant = self._log_ratio(self.df / 2) - 0.5 * jnp.log(jnp.pi * self.df)
+        return constant - (self.df + 1) / 2 * log1p_square(z / jnp.sqrt(self.df))
 
     def standard_sample(self, *, key: Array) -> Array:
         return jax.random.t(key, self.df, self.loc.shape, self.loc.dtype)
 
     def standard_entropy(self) -> Array:
-        half = (self.df + 1) / 2
-        return half * (digamma(half) - digamma(self.df / 2)) + self._log_normaliser()
+        # E log(1 + z²/ν) = ψ((ν+1)/2) − ψ(ν/2) is the slope of the ratio: a difference would lose digits
+        ratio, tail = jax.jvp(self._log_ratio, (self.df / 2,), (jnp.ones_like(self.df),))
+        return 0.5 * jnp.log(jnp.pi * self.df) - ratio + (self.df + 1) / 2 * tail

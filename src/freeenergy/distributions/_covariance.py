@@ -321,7 +321,9 @@ class Spherical(AbstractCovariance):
         return Diagonal(-0.5 / coefficients, self.floor)
 
     def from_moments(self, weight: Array, mean: Array, second: Array) -> Spherical:
-        residual = jnp.sum(second - weight * mean**2, axis=-1) / jnp.sum(weight, axis=-1)
+        # a coordinate without weight has no mean, and must not spoil the others
+        centre = jnp.where(weight > 0, mean, 0)
+        residual = jnp.sum(second - weight * centre**2, axis=-1) / jnp.sum(weight, axis=-1)
         return Spherical(jnp.maximum(residual, self.floor), self.floor, mean.shape[-1])
 
     def scale(self, factor: Array) -> Diagonal:

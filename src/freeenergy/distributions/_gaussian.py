@@ -100,9 +100,10 @@ class Gaussian(AbstractExponentialFamily, AbstractRay, AbstractShaped):
         observed = ~jnp.isnan(x)
         residual = jnp.where(observed, x - self.mean, 0)
         if self.masks_missing:
-            variance = jnp.diagonal(self.covariance.matrix())
+            # divided before it is squared: squares alone overflow and vanish sooner than their ratio
+            root = jnp.sqrt(jnp.diagonal(self.covariance.matrix()))
             return -0.5 * jnp.sum(
-                jnp.where(observed, residual**2 / variance + jnp.log(variance) + LOG_2PI, 0)
+                jnp.where(observed, (residual / root) ** 2 + 2 * jnp.log(root) + LOG_2PI, 0)
             )
         factor = cholesky(observed_block(self.covariance.matrix(), observed))[0]
         scaled = ROOM * jax.scipy.linalg.solve_triangular(factor, residual / ROOM, lower=True)

@@ -7,7 +7,6 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.scipy.special import gammaln
 
 from .._core import (
     ROOM,
@@ -15,6 +14,7 @@ from .._core import (
     Reals,
     cholesky,
     log_det_cholesky,
+    log_gamma_ratio,
     parameter,
     positive,
     positive_definite,
@@ -61,9 +61,9 @@ class MultivariateT(AbstractDistribution, AbstractPartial):
 
     def _from_tail(self, tail: Array, log_det: Array, dim: Array | int) -> Array:
         """log p from log(1 + length/ν)."""
-        half = (self.df + dim) / 2
-        constant = gammaln(half) - gammaln(self.df / 2) - 0.5 * (dim * jnp.log(jnp.pi * self.df) + log_det)
-        return constant - half * tail
+        ratio = log_gamma_ratio(self.df / 2, jnp.asarray(dim / 2, self.df.dtype))
+        constant = ratio - 0.5 * (dim * jnp.log(jnp.pi * self.df) + log_det)
+        return constant - (self.df + dim) / 2 * tail
 
     def _density(self, scaled: Array, log_det: Array, dim: Array | int) -> Array:
         """log p from L⁻¹(x − m), in units of `ROOM`, of `dim` entries, however long it is."""

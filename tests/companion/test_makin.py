@@ -135,7 +135,11 @@ def test_slopes_of_a_recurrent_network_backwards_and_forwards():
         states = jax.lax.stop_gradient(states) if hold else states
         return 0.5 * jnp.sum((states - jnp.asarray(a)[None]) ** 2) + 0.5 * jnp.sum(theta[0] ** 2)
 
-    total, partial = jax.jit(lambda t: (jax.grad(cost)(t, False), jax.grad(cost)(t, True)))((D, E, d))
+    @jax.jit
+    def slopes_of(theta):
+        return jax.grad(cost)(theta, False), jax.grad(cost)(theta, True), jax.jacfwd(cost)(theta, False)
+
+    total, partial, forwards = slopes_of((D, E, d))
     # ∂S/∂D holds the states fast, dS/dD does not
     np.testing.assert_allclose(partial[0], D, rtol=1e-12)
     np.testing.assert_array_equal(partial[1], 0)
@@ -151,8 +155,9 @@ def test_slopes_of_a_recurrent_network_backwards_and_forwards():
         slopes[1] += np.outer(b, y[t - 1])
         slopes[2] += b
         later = D.T @ b
-    for found, wanted in zip(total, slopes, strict=True):
+    for found, carried_along, wanted in zip(total, forwards, slopes, strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-11)
+        np.testing.assert_allclose(carried_along, wanted, rtol=1e-11)
     # real-time recurrent learning: dz_t/dd carried forward
     carried, online = np.zeros((2, 2)), np.zeros(2)
     for t in range(1, 5):

@@ -13,7 +13,7 @@ from jax import Array
 from .. import models
 from .._core import AbstractAlgorithm, Data, Fit, Kind
 from ..distributions import Diagonal
-from ..learning import LBFGS, negative_log_likelihood
+from ..learning import LBFGS, Batch, negative_log_likelihood
 from ..models import Series
 from ._sequence import LEAST_VARIANCE, Container, Sequences
 from ._state_space import AbstractStateSpace, apart, per_row_of, start_system
@@ -31,7 +31,7 @@ def _bounded(model: models.SwitchingLinearSystem) -> models.SwitchingLinearSyste
     )
 
 
-def _bounded_objective(model: models.SwitchingLinearSystem, batch: Data, key: Array) -> Array:
+def _bounded_objective(model: models.SwitchingLinearSystem, batch: Batch, key: Array) -> Array:
     return negative_log_likelihood(_bounded(model), batch, key)
 
 

@@ -201,6 +201,13 @@ def test_a_mixture_with_a_certain_component():
     model = Mixture(jnp.array([0.25, 0.75]), fd.Bernoulli(jnp.array([[1.0, 0.5], [0.0, 0.5]])))
     np.testing.assert_allclose(model.log_prob(jnp.array([1.0, 0.0])), np.log(0.125))
     assert model.posterior(jnp.array([1.0, 0.0])).probabilities.tolist() == [1.0, 0.0]
+    # the way that rows without NaN take: what is certain is impossible otherwise, and rare is rare
+    for p, x in itertools.product([0.0, 1e-30, 1.0], [0.0, 1.0]):
+        sure = Mixture(jnp.array([0.25, 0.75]), fd.Bernoulli(jnp.array([[p], [p]])))
+        with np.errstate(divide="ignore"):
+            expected = np.log(p if x else 1 - p)
+        np.testing.assert_allclose(sure.log_prob_complete(jnp.array([x])), expected, atol=1e-15)
+        np.testing.assert_allclose(sure.log_prob(jnp.array([x])), expected, atol=1e-15)
     grad = jax.grad(lambda m: m.log_prob(jnp.array([1.0, 0.0])))(model)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(eqx.filter(grad, eqx.is_array)))
 

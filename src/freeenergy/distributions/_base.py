@@ -107,6 +107,10 @@ class AbstractExponentialFamily(AbstractDistribution, AbstractPartial):
         """A(η): a scalar, or a number per coordinate in families that factorise."""
 
     @abc.abstractmethod
+    def inside(self) -> Self:
+        """The same member, or one a rounding error away whose natural parameters are finite."""
+
+    @abc.abstractmethod
     def from_natural(self, natural: Array) -> Self:
         """The member with natural parameters `natural`."""
 
@@ -211,10 +215,6 @@ class AbstractIndependent(AbstractExponentialFamily, AbstractShaped):
         """log p_d(x_d) for each coordinate of a complete event."""
 
     @abc.abstractmethod
-    def inside(self) -> Self:
-        """The same member, or one a rounding error away whose natural parameters are finite."""
-
-    @abc.abstractmethod
     def mean(self) -> Array:
         """E[x], one number per coordinate."""
 
@@ -305,10 +305,6 @@ class AbstractJoint(AbstractExponentialFamily, AbstractShaped):
     @abc.abstractmethod
     def event_weight(self, x: Array) -> Array:
         """What −A(η) is multiplied with, a scalar (one, unless the family says more)."""
-
-    @abc.abstractmethod
-    def inside(self) -> Self:
-        """The same member, or one a rounding error away whose natural parameters are finite."""
 
     @abc.abstractmethod
     def expected_statistics(self, x: Array) -> Array:

@@ -72,6 +72,10 @@ class Product(AbstractExponentialFamily):
     def log_partition(self) -> Array:
         return jnp.sum(jnp.stack([jnp.sum(part.log_partition()) for part in self.parts]))
 
+    def inside(self) -> Product:
+        parts = tuple(part.inside() for part in self.parts)
+        return self if all(a is b for a, b in zip(parts, self.parts)) else Product(parts, self.sizes)
+
     def from_natural(self, natural: Array) -> Product:
         pieces = _split(natural, [part.natural().size for part in self.parts])
         members = [p.from_natural(n.reshape(p.natural().shape)) for p, n in zip(self.parts, pieces)]

@@ -53,6 +53,9 @@ class Gaussian(AbstractExponentialFamily, AbstractRay, AbstractShaped):
         length = jnp.vdot(self.mean, self.covariance.solve(self.mean))
         return 0.5 * (length + self.covariance.log_det() + dim * LOG_2PI)
 
+    def inside(self) -> Gaussian:
+        return self
+
     def from_natural(self, natural: Array) -> Gaussian:
         dim = self.mean.shape[-1]
         covariance = self.covariance.from_precision_coefficients(natural[dim:])

@@ -26,6 +26,9 @@ from ._base import AbstractExpectationMaximisation, AbstractRegularised
 # incomplete rows need moments per row and component; this many rows at a time keeps them small
 _INCOMPLETE_BLOCK = 32
 
+# natural parameters that differ by less are those of the same member
+_ROUNDING = 1e-4
+
 
 class MixtureStatistics(NamedTuple):
     """Σ w r_k, and Σ w r_k features(x), for each component k."""
@@ -114,7 +117,19 @@ class Mixture(
     def log_joint_complete(self, x: Array) -> Array:
         """`log_joint` for an event without NaN, by one product that all rows share."""
         member = self.component(0)
-        return self.prepare() @ member.features(x) + jnp.log(self.weights) + member.log_base(x)
+
+        def product() -> Array:
+            return self.prepare() @ member.features(x) + jnp.log(self.weights) + member.log_base(x)
+
+        if member.inside() is member:
+            return product()
+        # no fit leaves the inside, but a model made by hand may: its product is that of another member
+        return jax.lax.cond(self._at_edge(), lambda: self.log_joint(x), product)
+
+    def _at_edge(self) -> Array:
+        """Whether some component is not the one that its finite coefficients stand for."""
+        apart = self._over_components(lambda c: jnp.abs(c.natural() - c.inside().natural()))
+        return ~jnp.all(apart < _ROUNDING)
 
     def log_prob_complete(self, x: Array) -> Array:
         """`log_prob` for an event without NaN."""

@@ -25,6 +25,7 @@ from ._objectives import (
     FreshNoise,
     ImportanceWeighted,
     negative_log_likelihood,
+    score_matching,
 )
 from ._relative import RelativeNewton
 from ._topics import CollapsedGibbs
@@ -62,4 +63,5 @@ __all__ = [
     "expect_all",
     "fit",
     "negative_log_likelihood",
+    "score_matching",
 ]

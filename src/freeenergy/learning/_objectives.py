@@ -62,6 +62,30 @@ def negative_log_likelihood(model: Any, batch: Batch, key: Array) -> Array:
     return batch.mean(-jax.vmap(model.log_prob)(batch.x))
 
 
+def score_matching(model: Any, batch: Batch, key: Array) -> Array:
+    """½‖s‖² + tr ∇s with s(x) = ∇ log p(x), which needs no normaliser (implicit score matching).
+
+    Up to a constant it is Fisher's divergence ½ E‖∇ log p_data − s‖² where the density of the data falls to
+    zero at the ends of its support.  `model.log_prob` may lack any constant; rows are complete, and columns
+    should be alike in scale.
+
+    References:
+        Hyvärinen (2005), Estimation of non-normalized statistical models by score matching.
+
+    >>> from freeenergy.distributions import Diagonal, Gaussian
+    >>> batch = Batch(jnp.array([[1.0], [2.0], [4.0], [5.0]]), jnp.full(4, 0.25))
+    >>> normal = Gaussian(jnp.array([3.0]), Diagonal(jnp.array([2.5])))
+    >>> round(float(score_matching(normal, batch, jax.random.key(0))), 6)
+    -0.2
+    """
+
+    def loss(x: Array) -> Array:
+        score = jax.grad(model.log_prob)
+        return 0.5 * jnp.sum(score(x) ** 2) + jnp.trace(jax.jacfwd(score)(x))
+
+    return batch.mean(jax.vmap(loss)(batch.x))
+
+
 class FreeEnergy(eqx.Module):
     """E_q[e(x, z)] − H[q] with q from `recognition`, or from `model.recognition` when None."""
 

@@ -509,6 +509,20 @@ def test_random_search_hits_the_best_fifth_with_the_known_chance():
     assert abs(np.mean(np.array(best) > 0.8) - chance) < 4 * np.sqrt(chance * (1 - chance) / runs)
 
 
+# H6, H7, H8
+def test_expected_improvement_and_the_settings_that_it_proposes():
+    def improvement(mean, spread, best):
+        return stats.norm(mean, spread).expect(lambda r: np.maximum(0, best - r), ub=best)
+
+    close([improvement(0, 1, 0), improvement(1, 2, 0.5)], [0.3989422804, 0.5726893964], 1e-7)
+    close(improvement(0.2, 0.05, 0.5), 0.3, 1e-6)  # almost certain
+    gains, away = np.array([improvement(m, 1, 0) for m in (0.5, -0.5, 0.0)]), np.array([0.0, 2.0, 1.0])
+    close(masses(0 * gains), 1 / 3, 1e-12)  # β = 0 is random search
+    close(masses(1e6 * gains), [0, 1, 0], 1e-12)  # β → ∞ is greedy
+    close(masses(gains), softmax(gains), 1e-12)
+    close(masses(1e6 * gains - 1e9 * away), [1, 0, 0], 1e-12)  # and stays where it is if moving costs much
+
+
 # H11
 def test_the_slope_of_a_fit_in_its_penalty():
     x, y = np.array([[1.0, 0.5], [0.2, -1.0], [0.7, 0.3]]), np.array([1.0, -0.5, 0.4])
@@ -1091,6 +1105,27 @@ def test_leaving_one_out_of_ridge_by_its_hat_matrix():
     out = cross_val_predict(Ridge(alpha=0.5, fit_intercept=False), x, y, cv=LeaveOneOut())
     hat = x @ np.linalg.solve(x.T @ x + 0.5 * np.eye(2), x.T)
     close(y - out, (y - hat @ y) / (1 - np.diag(hat)), 1e-12)
+
+
+# D3, D4, D6
+def test_two_modes_need_two_components():
+    def halves(spread):
+        return Mixture(
+            jnp.array([0.5, 0.5]),
+            Gaussian(jnp.array([[-1.0], [1.0]]), Spherical(jnp.full(2, spread**2), dim=1)),
+        )
+
+    keys = jax.random.split(KEY, 2000)
+    log_p, draws = jax.jit(
+        lambda y: (jax.vmap(halves(0.5).log_prob)(y), jax.vmap(lambda k: halves(0.5).sample(key=k))(keys))
+    )(np.array([[0.0], [1.0]]))
+    close(-log_p, [2.2257913526, 0.9186031268])
+    # of answers ±1 one Gaussian makes 0 ± 1
+    single = stats.norm(0.0, 1.0)
+    close(-single.logpdf([-1.0, 1.0]).mean(), 1.4189385332)
+    # moments: the mean of the means, and their spread beside the noise
+    assert abs(draws.mean()) < 4.5 * np.sqrt(1.25 / 2000)
+    assert abs(draws.var() - 1.25) < 4.5 * np.sqrt((3 * 0.25**2 + 6 * 0.25 + 1 - 1.25**2) / 2000)
 
 
 # K1

@@ -894,6 +894,9 @@ def test_attention_is_an_average_of_values_by_the_likeness_of_keys():
     np.testing.assert_allclose(plain, weight @ v[:, 0], atol=1e-6)
     order = np.array([2, 0, 1])
     np.testing.assert_allclose(attend(q, k[order], v[order])[0], plain, atol=1e-6)
+    # rows that attend to each other come out in the order in which they came
+    turned = attend(q[order], k[order], v[order])[0]
+    np.testing.assert_allclose(turned, np.asarray(plain)[order], atol=1e-6)
     np.testing.assert_allclose(attend(q, 0 * k, v)[0][0], v[:, 0].mean(0), atol=1e-6)
     # keys of one length: a Gaussian kernel of variance √4
     unit = k / np.linalg.norm(k, axis=-1, keepdims=True)

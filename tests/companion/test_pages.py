@@ -6,6 +6,7 @@ what is missing.
 """
 
 import ast
+import functools
 import importlib
 import json
 import re
@@ -27,6 +28,12 @@ def lines(page: str) -> list[list[str]]:
     tables = [line.strip()[1:-1] for line in page.splitlines() if line.startswith("| ")]
     cells = [[cell.strip() for cell in re.split(r"(?<= )\|(?= )", line)] for line in tables]
     return [line for line in cells if line[0] != "row"]
+
+
+@functools.cache
+def parsed(path: Path) -> ast.AST:
+    """The syntax tree of a file, which many lines name."""
+    return ast.parse(path.read_text("utf-8"))
 
 
 def definition(tree: ast.AST, names: list[str]) -> ast.AST | None:
@@ -79,7 +86,7 @@ def faults(cells: list[str], ids: list[str], root: Path) -> list[str]:
         if not path.exists():
             found.append(f"{target} is not there")
         elif names:
-            node = definition(ast.parse(path.read_text("utf-8")), names)
+            node = definition(parsed(path), names)
             found += [] if node else [f"{target} is not there"]
             runs |= node is not None and names[-1].startswith("test_") and not is_slow(node)
     return found + ([] if runs else ["names no test that every run of the tests holds"])

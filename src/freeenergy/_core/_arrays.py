@@ -70,6 +70,19 @@ def has_nan(x: np.ndarray) -> bool:
     return bool(np.isnan(total)) and bool(np.isnan(x).any())
 
 
+def on_device(value: Any, dtype: Any = None) -> Array:
+    """A NumPy array, a list or a number for programs; what programs have already stays.
+
+    As `jnp.asarray`, which compiles a program for each shape to make its copy.
+
+    >>> on_device([1, 2], float)
+    Array([1., 2.], dtype=float64)
+    """
+    if isinstance(value, Array):
+        return value if dtype is None else value.astype(dtype)
+    return jax.device_put(np.asarray(value, dtype), may_alias=False)
+
+
 class Data(eqx.Module):
     """Rows for learning: arrays of one leading length, and a weight for each row.
 
@@ -128,8 +141,8 @@ class Data(eqx.Module):
 
         mesh = _mesh_for(padded) if spread else None
         arrays = jax.tree.map(lambda a: pad(a, prepare), x), pad(weight, None)
-        rows, mass = jax.tree.map(jnp.asarray, arrays) if mesh is None else _divided(arrays, mesh)
-        return Data(rows, mass, jnp.asarray(n, jnp.int32), incomplete, mesh)
+        rows, mass = jax.tree.map(on_device, arrays) if mesh is None else _divided(arrays, mesh)
+        return Data(rows, mass, on_device(n, np.int32), incomplete, mesh)
 
     @property
     def size(self) -> int:

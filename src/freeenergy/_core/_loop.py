@@ -26,6 +26,7 @@ from jax import Array
 from ._checkpoints import Checkpoint
 from ._compilation import programs
 from ._progress import AbstractProgress, silent
+from ._random import split_key
 
 _CHUNK = 64
 _FIRST_CHUNK = 8
@@ -155,7 +156,7 @@ def iterate(
     uninterrupted one.  Ctrl-C stops at the end of the running chunk and keeps what was done.
     """
     programs.make_room()
-    init_key, loop_key = jax.random.split(key)
+    init_key, loop_key = split_key(key)
     state = _init(algorithm, model, data, init_key)
     n_iter, history = 0, dict[str, np.ndarray]()
     done, finite, interrupted = False, True, False

@@ -278,6 +278,10 @@ def constrain(free: Tree) -> Tree:
     return _apply(free, "from_free")
 
 
+# as one program, for a model that leaves a fit
+compiled_constrain = eqx.filter_jit(constrain)
+
+
 def learnable(model: Tree) -> Tree:
     """A tree of booleans: True at the leaves that learning may change.
 

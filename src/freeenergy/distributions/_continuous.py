@@ -19,6 +19,7 @@ from .._core import (
     log1p_square,
     log_beta,
     log_gamma_ratio,
+    on_device,
     parameter,
     positive,
     real,
@@ -67,7 +68,7 @@ class Exponential(AbstractFactorised, AbstractRate):
     @classmethod
     def prototype(cls, x: np.ndarray) -> Exponential:
         check_support(cls, x)
-        return cls(jnp.ones(x.shape[1]))
+        return cls(on_device(np.ones(x.shape[1])))
 
     def statistics(self, x: Array) -> Array:
         return x
@@ -114,7 +115,7 @@ class Gamma(AbstractFactorised):
     @classmethod
     def prototype(cls, x: np.ndarray) -> Gamma:
         check_support(cls, x)
-        return cls(jnp.ones(x.shape[1]), jnp.ones(x.shape[1]))
+        return cls(on_device(np.ones(x.shape[1])), on_device(np.ones(x.shape[1])))
 
     def statistics(self, x: Array) -> Array:
         return jnp.stack([jnp.log(x), x], axis=-1)
@@ -188,7 +189,7 @@ class Beta(AbstractFactorised):
     @classmethod
     def prototype(cls, x: np.ndarray) -> Beta:
         check_support(cls, x)
-        return cls(jnp.ones(x.shape[1]), jnp.ones(x.shape[1]))
+        return cls(on_device(np.ones(x.shape[1])), on_device(np.ones(x.shape[1])))
 
     def statistics(self, x: Array) -> Array:
         return jnp.stack([jnp.log(x), jnp.log1p(-x)], axis=-1)
@@ -233,7 +234,7 @@ class Dirichlet(AbstractJoint):
     @classmethod
     def prototype(cls, x: np.ndarray) -> Dirichlet:
         check_support(cls, x)
-        return cls(jnp.ones(x.shape[1]))
+        return cls(on_device(np.ones(x.shape[1])))
 
     def statistics(self, x: Array) -> Array:
         return jnp.log(x)

@@ -18,6 +18,7 @@ from .._core import (
     Counts,
     check_size,
     log_probability,
+    on_device,
     parameter,
     positive,
     simplex,
@@ -109,7 +110,7 @@ class Bernoulli(AbstractIndependent):
     @classmethod
     def prototype(cls, x: np.ndarray) -> Bernoulli:
         check_support(cls, x)
-        return cls(jnp.full(x.shape[1], 0.5))
+        return cls(on_device(np.full(x.shape[1], 0.5)))
 
     def statistics(self, x: Array) -> Array:
         return x
@@ -165,7 +166,9 @@ class Binomial(AbstractIndependent):
     @classmethod
     def prototype(cls, x: np.ndarray) -> Binomial:
         check_support(cls, x)
-        return cls(jnp.full(x.shape[1], 0.5), tuple(int(n) for n in np.maximum(np.nanmax(x, axis=0), 1)))
+        return cls(
+            on_device(np.full(x.shape[1], 0.5)), tuple(int(n) for n in np.maximum(np.nanmax(x, axis=0), 1))
+        )
 
     def statistics(self, x: Array) -> Array:
         return x
@@ -288,7 +291,7 @@ class Multinomial(AbstractJoint):
     def prototype(cls, x: np.ndarray) -> Multinomial:
         check_support(cls, x)
         trials = max(int(np.nansum(x, axis=1).max()), 1)
-        return cls(jnp.full(x.shape[1], 1 / x.shape[1]), trials)
+        return cls(on_device(np.full(x.shape[1], 1 / x.shape[1])), trials)
 
     def statistics(self, x: Array) -> Array:
         return x[:-1]
@@ -364,7 +367,7 @@ class Poisson(AbstractRate):
     @classmethod
     def prototype(cls, x: np.ndarray) -> Poisson:
         check_support(cls, x)
-        return cls(jnp.ones(x.shape[1]))
+        return cls(on_device(np.ones(x.shape[1])))
 
     def statistics(self, x: Array) -> Array:
         return x

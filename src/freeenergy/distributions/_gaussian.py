@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from .._core import LOG_2PI, ROOM, AbstractSpace, Reals, cholesky, log_det_cholesky, parameter
+from .._core import LOG_2PI, ROOM, AbstractSpace, Reals, cholesky, log_det_cholesky, on_device, parameter
 from ._base import AbstractExponentialFamily, AbstractRay, AbstractShaped, check_support
 from ._covariance import (
     AbstractCovariance,
@@ -40,7 +40,7 @@ class Gaussian(AbstractExponentialFamily, AbstractRay, AbstractShaped):
     @classmethod
     def prototype(cls, x: np.ndarray) -> Gaussian:
         check_support(cls, x)
-        return cls(jnp.zeros(x.shape[1]), Full(jnp.eye(x.shape[1])))
+        return cls(on_device(np.zeros(x.shape[1])), Full(on_device(np.eye(x.shape[1]))))
 
     def statistics(self, x: Array) -> Array:
         return jnp.concatenate([x, self.covariance.second_moments(x)])

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from sklearn.base import BaseEstimator, DensityMixin
@@ -27,9 +26,12 @@ from .._core import (
     Fit,
     Kind,
     cells_of,
+    key_bits,
     map_rows,
+    on_device,
     progress_bar,
     silent,
+    split_key_data,
     streaming,
 )
 from ..learning import EM, FreshNoise, fit
@@ -185,7 +187,7 @@ class AbstractDensity(DensityMixin, Shell):
             return objective
         origin, width = self._cells
         scaled = self.scaling_.apply(origin[None])[0], width / self.scaling_.scale
-        return FreshNoise(objective, *(jnp.asarray(v) for v in scaled))
+        return FreshNoise(objective, *(on_device(v) for v in scaled))
 
     def _prepare(self, X: np.ndarray) -> np.ndarray:
         """What the model is given for validated `X`, before rescaling."""
@@ -223,7 +225,7 @@ class AbstractDensity(DensityMixin, Shell):
             # from the merged rows, so that weights and repetition give the same to the last digit
             self.scaling_ = self._scaling(rows.x, rows.weight)
         key = random_key(self.random_state)
-        self.seed_ = np.asarray(jax.random.bits(key, dtype="uint32"))
+        self.seed_ = np.asarray(key_bits(key), np.uint32)
         with self._cells_of(passed, X):
             result = self._fit_rows(rows._replace(x=self.scaling_.apply(rows.x)), key=key)
         # the history is the free energy per row in the units of the data
@@ -246,7 +248,7 @@ class AbstractDensity(DensityMixin, Shell):
         check_sums_rows(learner)
         self._check_size(*check_rows(self, chunks[0], reset=True).shape)
         key = random_key(self.random_state)
-        seed = int(jax.random.bits(key, dtype="uint32"))
+        seed = key_bits(key)
         survey = chunks.survey(lambda part: check_rows(self, part, reset=False), sample=_SAMPLE, seed=seed)
         self.fit(survey.sample)
 
@@ -381,11 +383,6 @@ def _complete_sample(pair: tuple[Array, Array], model: Any) -> Array:
     return model.complete_sample(row, key=jax.random.wrap_key_data(key))
 
 
-def key_data(key: Array, n: int) -> np.ndarray:
-    """`n` keys as plain numbers, a row each."""
-    return np.asarray(jax.random.key_data(jax.random.split(key, max(n, 1))))[:n]
-
-
 def by_completeness(z: np.ndarray, model: Any, complete: Any, incomplete: Any) -> np.ndarray:
     """`complete(row, model)` for rows without NaN, `incomplete(row, model)` for the others.
 
@@ -405,7 +402,7 @@ def by_completeness(z: np.ndarray, model: Any, complete: Any, incomplete: Any) -
 
 def draw_rows(model: Any, n: int, key: Array) -> np.ndarray:
     """`n` draws from `model`."""
-    return map_rows(_sample, key_data(key, n), model)
+    return map_rows(_sample, split_key_data(key, n), model)
 
 
 class AbstractExactDensity(AbstractDensity):
@@ -422,4 +419,4 @@ class AbstractExactDensity(AbstractDensity):
         return map_rows(_complete_mean, z, self.model_, block=256)
 
     def _fill_sample(self, z: np.ndarray, *, key: Array) -> np.ndarray:
-        return map_rows(_complete_sample, (z, key_data(key, len(z))), self.model_, block=256)
+        return map_rows(_complete_sample, (z, split_key_data(key, len(z))), self.model_, block=256)

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from .._core import AbstractAlgorithm, Data, Fit
+from .._core import AbstractAlgorithm, Data, Fit, on_device, split_key
 from ..distributions import Diagonal, Full, Gaussian, NormalInverseGamma, NormalInverseWishart
 from ..learning import EM, fit
 from ..learning._em import expect_all
@@ -115,31 +115,31 @@ class BayesianMixture(AbstractMixture):
     def _prototype(self, rows: Rows) -> Gaussian:
         dim = rows.x.shape[1]
         diagonal = isinstance(self.covariance, Diagonal)
-        return Gaussian(jnp.zeros(dim), Diagonal(jnp.ones(dim)) if diagonal else Full(jnp.eye(dim)))
+        covariance = Diagonal(on_device(np.ones(dim))) if diagonal else Full(on_device(np.eye(dim)))
+        return Gaussian(on_device(np.zeros(dim)), covariance)
 
     def _prior(self, dim: int) -> NormalInverseWishart | NormalInverseGamma:
         if self.component_prior is not None:
             return self.component_prior
-        mean, one = jnp.zeros(dim), jnp.ones(dim)
+        mean, one = on_device(np.zeros(dim)), np.ones(dim)
         if isinstance(self.covariance, Diagonal):
-            return NormalInverseGamma(mean, one, 1.5 * one, 0.5 * one)
-        return NormalInverseWishart(mean, jnp.ones(()), jnp.eye(dim), jnp.asarray(dim + 2.0))
+            return NormalInverseGamma(mean, *map(on_device, (one, 1.5 * one, 0.5 * one)))
+        return NormalInverseWishart(mean, *map(on_device, (1.0, np.eye(dim), dim + 2.0)))
 
     def _fit_rows(self, rows: Rows, *, key: Array) -> Fit:
         data = self._data(rows)
         near = self._distances(rows)
         family = self._prototype(rows)
         alpha = self.weight_concentration or 1 / self.n_components
-        concentration = jnp.full(self.n_components, float(alpha))
+        concentration = on_device(np.full(self.n_components, float(alpha)))
         prior = self._prior(rows.x.shape[1])
         steps = self._lloyd_steps(rows)
         learner = EM(tol=self.tol) if self.learner is None else self.learner
         results = []
-        for number, restart in enumerate(jax.random.split(key, self.n_init)):
-            start_key, fit_key = jax.random.split(restart)
-            centres = self._centres(rows, data, near, start_key)
-            shift, scale = jnp.asarray(near.shift), jnp.asarray(near.scale)
-            begin = start_model(family, data, centres, shift, scale, steps)
+        for number, restart in enumerate(split_key(key, self.n_init)):
+            start_key, fit_key = split_key(restart)
+            centres = self._centres(rows, near, start_key)
+            begin = start_model(family, data, centres, near, steps)
             result = fit(
                 BayesianMixtureModel(concentration, prior, family, *_start_statistics(begin, data)),
                 learner,

@@ -6,13 +6,14 @@ import abc
 import dataclasses
 from typing import Any
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from .._core import AbstractAlgorithm, Data, Fit, check_size, map_rows, parameter_count
+from .._core import AbstractAlgorithm, Data, Fit, check_size, map_rows, on_device, parameter_count
 from ..distributions import AbstractCovariance, Diagonal, Spherical
 from ..learning import EM, fit
 from ..models import LinearGaussian, ppca_closed_form
@@ -40,6 +41,13 @@ def _compressed(rows: Rows) -> Data:
     return Data.of(np.concatenate([half, -half]), np.full(2 * dim, w.sum() / (2 * dim)))
 
 
+@eqx.filter_jit
+def _principal(scatter: Array, k: int) -> tuple[Array, Array]:
+    """Loading and variance of the closed form of probabilistic PCA."""
+    closed = ppca_closed_form(jnp.zeros(len(scatter)), scatter, k)
+    return closed.loading, closed.noise.matrix()[0, 0]
+
+
 class AbstractFactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AbstractExactDensity):
     """x = W z + μ + ε with z ~ N(0, I): what factor analysis and PPCA share."""
 
@@ -65,8 +73,8 @@ class AbstractFactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Abs
         self.checkpoint = checkpoint
 
     @abc.abstractmethod
-    def _noise(self, variance: Array) -> AbstractCovariance:
-        """The covariance of ε to start from, given a variance per column."""
+    def _noise(self, variance: Array, dim: int) -> AbstractCovariance:
+        """The covariance of ε to start from, given the variance of every column."""
 
     @abc.abstractmethod
     def _most_components(self, dim: int) -> int:
@@ -111,9 +119,8 @@ class AbstractFactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Abs
         dim = rows.x.shape[1]
         filled = np.where(np.isnan(rows.x), 0.0, rows.x)
         scatter = (filled * rows.weight[:, None]).T @ filled / rows.weight.sum()
-        closed = ppca_closed_form(jnp.zeros(dim), jnp.asarray(scatter), k)
-        noise = self._noise(jnp.diagonal(closed.noise.matrix()))
-        start = LinearGaussian(closed.loading, closed.mean, noise)
+        loading, variance = _principal(on_device(scatter), k)
+        start = LinearGaussian(loading, on_device(np.zeros(dim)), self._noise(variance, dim))
         return fit(
             start,
             EM(tol=self.tol) if self.learner is None else self.learner,
@@ -169,8 +176,8 @@ class FactorAnalysis(AbstractFactorModel):
     1
     """
 
-    def _noise(self, variance: Array) -> AbstractCovariance:
-        return Diagonal(variance)
+    def _noise(self, variance: Array, dim: int) -> AbstractCovariance:
+        return Diagonal(on_device(np.full(dim, float(variance))))
 
     def _most_components(self, dim: int) -> int:
         # Ledermann's bound: ((dim − k)² − dim − k) / 2 ≥ 0
@@ -212,8 +219,8 @@ class PPCA(AbstractFactorModel):
     2
     """
 
-    def _noise(self, variance: Array) -> AbstractCovariance:
-        return Spherical(variance[0], dim=len(variance))
+    def _noise(self, variance: Array, dim: int) -> AbstractCovariance:
+        return Spherical(variance, dim=dim)
 
     def _most_components(self, dim: int) -> int:
         return dim - 1

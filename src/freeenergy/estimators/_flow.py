@@ -15,7 +15,17 @@ from jax import Array
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 
-from .._core import AbstractAlgorithm, Evidence, Fit, Kind, buffer, map_rows
+from .._core import (
+    AbstractAlgorithm,
+    Evidence,
+    Fit,
+    Kind,
+    buffer,
+    map_rows,
+    on_device,
+    split_key,
+    split_key_data,
+)
 from ..bijections import AbstractTransformer, Spline
 from ..distributions import AbstractDistribution, Full, Transformed
 from ..inference import (
@@ -26,7 +36,7 @@ from ..inference import (
 from ..learning import Gradient, ImportanceWeighted, fit, negative_log_likelihood
 from ..models import Mixture as MixtureModel
 from ..models import coupling_flow
-from ._base import AbstractDensity, draw_rows, key_data
+from ._base import AbstractDensity, draw_rows
 from ._importance import importance_bound
 from ._mixture import GaussianMixture
 from ._networks import adam, cast, seeded, split_rows
@@ -140,7 +150,7 @@ class AbstractFlowDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Abs
         return map_rows(_complete_mean, (z, seeds), self.model_, self.seed_, block=16)
 
     def _fill_sample(self, z: np.ndarray, *, key: Array) -> np.ndarray:
-        return map_rows(_complete_sample, (z, key_data(key, len(z))), self.model_, block=16)
+        return map_rows(_complete_sample, (z, split_key_data(key, len(z))), self.model_, block=16)
 
     def transform(self, X: Any) -> np.ndarray:
         """The noise z that makes each row; missing entries are first imputed."""
@@ -227,7 +237,7 @@ class NormalizingFlow(AbstractFlowDensity):
             )
 
     def _fit_rows(self, rows: Rows, *, key: Array) -> Fit:
-        start_key, fit_key, proposal_key = jax.random.split(key, 3)
+        start_key, fit_key, proposal_key = split_key(key, 3)
         train, validation = split_rows(rows, self.validation_fraction, np.float32)
         flow = self.architecture(
             rows.x.shape[1],
@@ -275,11 +285,10 @@ def _proposal(rows: Rows) -> MixtureModel:
         # a rough proposal is as good, and its fit is nobody's concern
         warnings.simplefilter("ignore", ConvergenceWarning)
         model = mixture.fit(rows.x, sample_weight=rows.weight).model_
-    scale = jnp.asarray(mixture.scaling_.scale)
-    shift = jnp.asarray(mixture.scaling_.shift)
+    units = np.outer(mixture.scaling_.scale, mixture.scaling_.scale)
     components = dataclasses.replace(
         model.components,
-        mean=model.components.mean * scale[None] + shift[None],
-        covariance=Full(model.components.covariance.value * 1.5 * jnp.outer(scale, scale)[None]),
+        mean=on_device(mixture.means_),
+        covariance=Full(on_device(1.5 * np.asarray(model.components.covariance.value) * units)),
     )
     return dataclasses.replace(model, components=components)

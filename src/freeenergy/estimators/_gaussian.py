@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from .._core import AbstractAlgorithm, Data, Fit, sum_over_blocks
+from .._core import AbstractAlgorithm, Data, Fit, on_device, sum_over_blocks
 from ..distributions import AbstractConjugatePrior, AbstractCovariance, Full, Gaussian, LowRank
 from ..learning import EM, ClosedForm, fit
 from ..models import Density
@@ -88,7 +88,7 @@ class GaussianDensity(AbstractExactDensity):
     def _fit_rows(self, rows: Rows, *, key: Array) -> Fit:
         dim = rows.x.shape[1]
         data = Data.of(rows.x, rows.weight)
-        family = Gaussian(jnp.zeros(dim), self._structure())
+        family = Gaussian(on_device(np.zeros(dim)), self._structure())
         # rows are standardised: what is missing starts at the mean, zero
         start = Density(_start(family, data), self.prior)
         # low rank has no closed form

@@ -12,7 +12,7 @@ from jax import Array
 from sklearn.utils.validation import check_is_fitted
 
 from .. import models
-from .._core import AbstractAlgorithm, Data, Fit, map_rows
+from .._core import AbstractAlgorithm, Data, Fit, fold_key, generator, map_rows, split_key, split_key_data
 from ..distributions import (
     AbstractConjugatePrior,
     AbstractExponentialFamily,
@@ -32,9 +32,10 @@ from ..models import (
     Series,
     Transition,
 )
-from ._base import best_of, key_data, likeliest
+from ._base import best_of, likeliest
 from ._markov import concentration
-from ._rows import Scaling, canonical_rows
+from ._mixture import responsibilities
+from ._rows import Rows, Scaling, canonical_rows
 from ._sequence import AbstractSequenceDensity, Container, Sequences
 from ._starts import LLOYD_STEPS, AbstractStart, PlusPlus, at_known, start_model
 from ._support import discrete_columns, label_columns
@@ -316,17 +317,16 @@ class HMM(AbstractSequenceDensity):
         )
         flat = Data.of(rows.x, rows.weight)
         near = Scaling.standardise(rows.x, rows.weight)
-        units = (jnp.asarray(near.shift), jnp.asarray(near.scale))
         prototype = self.family.prototype(rows.x) if isinstance(self.family, type) else self.family
         # centres that the user gives are where the fit begins
-        lloyd = jnp.asarray(0 if isinstance(self.init, np.ndarray) else LLOYD_STEPS, jnp.int32)
-        for restart in jax.random.split(key, self.n_init):
-            start_key, fit_key = jax.random.split(restart)
-            centres = self._centres(flat, near, data, start_key)
-            mixture = start_model(prototype, flat, centres, *units, lloyd)
+        lloyd = 0 if isinstance(self.init, np.ndarray) else LLOYD_STEPS
+        for restart in split_key(key, self.n_init):
+            start_key, fit_key = split_key(restart)
+            centres = self._centres(rows, near, data, start_key)
+            mixture = start_model(prototype, flat, centres, near, lloyd)
             emissions: AbstractEmissions = FamilyEmissions(mixture.components, self.emission_prior)
             if self.n_components > 1:
-                emissions = self._mixtures(mixture, prototype, flat, near, start_key)
+                emissions = self._mixtures(mixture, prototype, rows, near, start_key)
             yield fit_key, self._chain(mixture.weights, emissions, sequences)
 
     def _starts_of_regressions(
@@ -335,8 +335,8 @@ class HMM(AbstractSequenceDensity):
         """The same with regressions that explain stretches of the series."""
         y, weight = np.nan_to_num(sequences.rows), sequences.row_weight
         z = np.column_stack([np.concatenate(sequences.inputs or [y]), np.ones(len(y))])
-        for restart in jax.random.split(key, self.n_init):
-            start_key, fit_key = jax.random.split(restart)
+        for restart in split_key(key, self.n_init):
+            start_key, fit_key = split_key(restart)
             W, owner = _regressions(y, z, weight, self.n_states, start_key)
             gaps = y - np.einsum("nda,na->nd", W[owner], z)
             spread = (gaps * weight[:, None]).T @ gaps / weight.sum() + 1e-3 * np.eye(y.shape[1])
@@ -352,28 +352,25 @@ class HMM(AbstractSequenceDensity):
             share = np.bincount(owner, weight, self.n_states) + 1
             yield fit_key, self._chain(jnp.asarray(share / share.sum()), emissions, sequences)
 
-    def _centres(self, flat: Data, near: Scaling, data: Data, key: Array) -> Array:
+    def _centres(self, rows: Rows, near: Scaling, data: Data, key: Array) -> np.ndarray:
         """First centres of the states, in units of `near`."""
         if isinstance(self.init, np.ndarray):
-            expected = (self.n_states, flat.x.shape[1])
+            expected = (self.n_states, rows.x.shape[1])
             if self.init.shape != expected:
                 raise ValueError(
                     f"The 'init' parameter of HMM must have the shape {expected} (n_states, n_features). "
                     f"Got {self.init.shape} instead."
                 )
-            return jnp.asarray(near.apply(self.scaling_.apply(self.init)))
+            return near.apply(self.scaling_.apply(self.init))
         start = PlusPlus() if self.init is None else self.init
-        scaled = Data(
-            (flat.x - near.shift[None]) / near.scale[None], flat.weight, flat.rows, flat.incomplete
-        )
-        centres = np.asarray(start(scaled, self.n_states, key=key))
+        centres = start(rows._replace(x=near.apply(rows.x)), self.n_states, key=key)
         states = data.x.states
         if states is not None:
             # a state that is known somewhere starts there
             known, values = np.asarray(states).ravel(), np.asarray(data.x.values)
             share = (known[:, None] == np.arange(self.n_states)).astype(float)
             centres = at_known(centres, near.apply(values.reshape(len(known), -1)), share)
-        return jnp.asarray(centres)
+        return centres
 
     def _chain(self, weights: Array, emissions: AbstractEmissions, sequences: Sequences) -> models.HMM:
         """Rank-one transitions: the mixture as a chain, from which the first step finds the order."""
@@ -396,25 +393,18 @@ class HMM(AbstractSequenceDensity):
         self,
         mixture: models.Mixture,
         prototype: AbstractExponentialFamily,
-        flat: Data,
+        rows: Rows,
         near: Scaling,
         key: Array,
     ) -> MixtureEmissions:
         """Each state's share of the rows, parted again."""
-        x = (flat.x - near.shift[None]) / near.scale[None]
-        units = (jnp.asarray(near.shift), jnp.asarray(near.scale))
-        shares = jax.vmap(lambda row: mixture.posterior(row).probabilities, out_axes=1)(flat.x)
+        x = near.apply(rows.x)
         parts = []
-        for number, share in enumerate(shares):
-            weight = share * flat.weight
-            centres = PlusPlus()(
-                Data(x, weight, flat.rows, flat.incomplete),
-                self.n_components,
-                key=jax.random.fold_in(key, number),
-            )
-            own = Data(flat.x, weight, flat.rows, flat.incomplete)
-            lloyd = jnp.asarray(LLOYD_STEPS, jnp.int32)
-            parts.append(start_model(prototype, own, centres, *units, lloyd))
+        for number, share in enumerate(map_rows(responsibilities, rows.x, mixture).T):
+            own = Rows(x, share * rows.weight)
+            centres = PlusPlus()(own, self.n_components, key=fold_key(key, number))
+            data = Data.of(rows.x, own.weight)
+            parts.append(start_model(prototype, data, centres, near, LLOYD_STEPS))
         stacked = jax.tree.map(
             lambda *leaves: jnp.stack(leaves) if np.ndim(leaves[0]) else leaves[0], *parts
         )
@@ -477,7 +467,7 @@ class HMM(AbstractSequenceDensity):
         container = self._validated(X, inputs)
         many = len(container.series)
         n = check_count(self, "sample_states", "n", n, each=sum(len(x) + 1 for x in container.series))
-        keys = key_data(random_key(random_state), many * n)
+        keys = split_key_data(random_key(random_state), many * n)
         drawn = self._for_each(_sample_states, container.take(list(range(many)) * n), extra=keys)
         self._check_answers("sample_states", container, [bool(drawn[i][0] >= 0) for i in range(many)])
         return container.wrap([drawn[i] if n == 1 else np.stack(drawn[i::many]) for i in range(many)])
@@ -551,7 +541,7 @@ def _regressions(
     The first explains a stretch of rows in a row, the next ones stretches that those before explain badly;
     then rows and regressions choose each other in turn.
     """
-    rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
+    rng = generator(key)
     whole = _least_squares(y, z, weight, np.zeros((y.shape[1], z.shape[1])), 1e-6)
     reach = max(2 * z.shape[1], len(y) // (8 * size), 4)
     W, gaps = np.empty((0, *whole.shape)), np.ones(len(y))

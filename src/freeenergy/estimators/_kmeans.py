@@ -6,14 +6,23 @@ import dataclasses
 from typing import Any, Self
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from .._core import AbstractAlgorithm, Data, Fit, has_nan, map_data, map_rows, sum_over_blocks
+from .._core import (
+    AbstractAlgorithm,
+    Data,
+    Fit,
+    has_nan,
+    map_data,
+    map_rows,
+    on_device,
+    split_key,
+    sum_over_blocks,
+)
 from ..learning import EM, expect_all, fit
 from ..models import Clusters
 from ..models._clusters import ClusterStatistics
@@ -155,9 +164,9 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Sh
         coarse = _in_32_bits(data.spread()) if brief else None
         power = float(_power(coarse)) if coarse is not None else 0.0
         results, part = [], 0
-        for restart in jax.random.split(key, self.n_init):
-            start_key, fit_key = jax.random.split(restart)
-            start = model = Clusters(self._centres(data, start_key))
+        for restart in split_key(key, self.n_init):
+            start_key, fit_key = split_key(restart)
+            start = model = Clusters(self._centres(rows, data, start_key))
             rounds = []
             left, seen = self.max_iter, coarse if _apart(start) else None
             while model is not None and left > 0:
@@ -189,7 +198,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Sh
                 break
         return best_of(results)
 
-    def _centres(self, data: Data, key: Array) -> Array:
+    def _centres(self, rows: Rows, data: Data, key: Array) -> Array:
         if isinstance(self.init, np.ndarray):
             expected = (self.n_clusters, data.x.shape[1])
             if self.init.shape != expected:
@@ -197,9 +206,10 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Sh
                     f"The 'init' parameter of KMeans must have the shape {expected} "
                     f"(n_clusters, n_features). Got {self.init.shape} instead."
                 )
-            return jnp.asarray(self.scaling_.apply(self.init))
+            return on_device(self.scaling_.apply(self.init))
         start = PlusPlus() if self.init is None else self.init
-        return start(data, self.n_clusters, key=key)
+        scaled = rows._replace(x=np.asarray(data.x)[: len(rows.x)])
+        return on_device(start(scaled, self.n_clusters, key=key))
 
     def _nearest(self, X: np.ndarray, data: Data | None = None) -> tuple[np.ndarray, np.ndarray]:
         """The clusters of rows and their squared distances, from `data` if those are the rows rescaled.
@@ -292,4 +302,4 @@ def _relocate_empty(result: Fit, data: Data) -> Clusters | None:
         return None
     centroids = np.array(model.centroids)
     centroids[empty[: len(far)]] = np.nan_to_num(np.asarray(data.x)[far])
-    return Clusters(jnp.asarray(centroids))
+    return Clusters(on_device(centroids))

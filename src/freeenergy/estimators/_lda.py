@@ -7,19 +7,30 @@ import numbers
 from typing import Any, Self
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from scipy import sparse
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, DensityMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from .._core import AbstractAlgorithm, Data, Evidence, Kind, bucket, map_rows
+from .._core import (
+    AbstractAlgorithm,
+    Data,
+    Evidence,
+    Kind,
+    bucket,
+    generator,
+    key_bits,
+    map_rows,
+    on_device,
+    split_key,
+    split_key_data,
+)
 from ..inference import ImportanceEstimate
 from ..learning import EM, AllRows, CollapsedGibbs, fit
 from ..models import LatentDirichletAllocation as LatentDirichletAllocationModel
 from ..models._lda import Document
-from ._base import Shell, checked, key_data, retold
+from ._base import Shell, checked, retold
 from ._documents import (
     Corpus,
     LengthLaw,
@@ -58,13 +69,14 @@ _CANDIDATES = 500
 
 def _start(X: Any, weight: np.ndarray, topics: int, key: Array) -> Array:
     """Counts for each topic: the noisy whole, a word having one on average, and a random document."""
-    race = np.log(weight) + np.asarray(jax.random.gumbel(key, (topics, len(weight))))
+    rng = generator(key)
+    race = np.log(weight) + rng.gumbel(size=(topics, len(weight)))
     chosen = X[race.argmax(axis=1)].toarray()
     whole = weight @ X
     share = np.asarray(whole).ravel() / max(whole.sum(), 1.0)
-    noise = np.asarray(jax.random.gamma(key, 100.0, chosen.shape)) / 100
+    noise = rng.gamma(100.0, size=chosen.shape) / 100
     length = np.maximum(chosen.sum(axis=1, keepdims=True), 1.0)
-    return jnp.asarray(X.shape[1] * (share * noise + 0.25 * chosen / length))
+    return on_device(X.shape[1] * (share * noise + 0.25 * chosen / length))
 
 
 def _over_documents(
@@ -242,17 +254,17 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         holes = np.bincount(X.indices, np.isnan(X.data), minlength=X.shape[1])
         refuse_columns(holes == X.shape[0], getattr(self, "feature_names_in_", None))
         key = random_key(self.random_state)
-        self.seed_ = np.asarray(jax.random.bits(key, dtype="uint32"))
-        start_key, fit_key = jax.random.split(key)
+        self.seed_ = np.asarray(key_bits(key), np.uint32)
+        start_key, fit_key = split_key(key)
         prior = 1 / self.n_topics
         known = observed(X)
         law = LengthLaw.of(lengths_of(known), weight, observed_share(X, weight))
         model = LatentDirichletAllocationModel(
-            jnp.full(self.n_topics, float(self.alpha or prior)),
-            jnp.asarray(float(self.eta or prior)),
+            on_device(np.full(self.n_topics, float(self.alpha or prior))),
+            on_device(float(self.eta or prior)),
             _start(known, weight, self.n_topics, start_key),
-            mean_length=jnp.asarray(law.mean),
-            excess=jnp.asarray(law.excess),
+            mean_length=on_device(law.mean),
+            excess=on_device(law.excess),
         )
         learner = EM(tol=self.tol) if self.learner is None else self.learner
         if isinstance(learner, CollapsedGibbs):
@@ -304,7 +316,7 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         words = Data.of(
             (np.repeat(coo.col, times).astype(np.int32), np.repeat(coo.row, times).astype(np.int32))
         )
-        documents = jnp.zeros(bucket(X.shape[0]))
+        documents = on_device(np.zeros(bucket(X.shape[0])))
         return Data((*words.x, documents), words.weight, words.rows, False)
 
     def _validated(self, X: Any) -> Any:
@@ -355,7 +367,7 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
             )
         lengths = lengths_of(X).astype(int)
         widths = np.array([bucket(int(n)) for n in lengths])
-        keys = key_data(random_key(random_state), len(lengths))
+        keys = split_key_data(random_key(random_state), len(lengths))
         logs = np.empty((len(lengths), n_particles))
         for width in np.unique(widths):
             chosen = np.flatnonzero(widths == width)
@@ -407,14 +419,14 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
             X = self._validated(given)
             n = check_count(self, "sample", "n", n, each=X.shape[0] * (X.shape[1] + 1))
             draws: Any = sparse.vstack([X] * n, format="csr")
-            keys = key_data(key, draws.shape[0])
+            keys = split_key_data(key, draws.shape[0])
             filled = self._filled(complete_sample, draws, keys).toarray()
             return filled if n == 1 else filled.reshape(n, *X.shape)
         n = check_count(self, "sample", "n", n, each=self.n_features_in_ + 1)
         if length is None:
-            length = self.length_law_.sample(n, np.random.default_rng(np.asarray(jax.random.key_data(key))))
+            length = self.length_law_.sample(n, generator(key))
         lengths = np.broadcast_to(np.asarray(length, float), (n,))
-        return map_rows(_draw, (lengths, key_data(key, n)), self.model_, block=256)
+        return map_rows(_draw, (lengths, split_key_data(key, n)), self.model_, block=256)
 
     def impute(self, X: Any) -> Any:
         """`X` with missing counts as the whole numbers next to their means; sparse if `X` is."""

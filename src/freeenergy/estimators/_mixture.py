@@ -12,7 +12,16 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from .._core import AbstractAlgorithm, Data, Fit, boltzmann, learnable, sum_over_blocks
+from .._core import (
+    AbstractAlgorithm,
+    Data,
+    Fit,
+    boltzmann,
+    learnable,
+    on_device,
+    split_key,
+    sum_over_blocks,
+)
 from ..distributions import (
     AbstractConjugatePrior,
     AbstractCovariance,
@@ -78,7 +87,7 @@ def _reseeded(
     return eqx.tree_at(lambda m: (m.weights, m.components), model, (weights / weights.sum(), components))
 
 
-def _responsibilities(row: Array, model: MixtureModel) -> Array:
+def responsibilities(row: Array, model: MixtureModel) -> Array:
     return model.posterior(row).probabilities
 
 
@@ -221,10 +230,10 @@ class AbstractMixture(AbstractExactDensity):
     def _data(self, rows: Rows) -> Data:
         return Data.of(rows.x if rows.known is None else Supervised(rows.x, rows.known), rows.weight)
 
-    def _lloyd_steps(self, rows: Rows) -> Array:
+    def _lloyd_steps(self, rows: Rows) -> int:
         # centres that the user gives, or that labels give, are where the fit begins
         given = isinstance(self.init, np.ndarray) or rows.known is not None
-        return jnp.asarray(0 if given else LLOYD_STEPS, jnp.int32)
+        return 0 if given else LLOYD_STEPS
 
     def _fit_rows(self, rows: Rows, *, key: Array) -> Fit:
         data = self._data(rows)
@@ -233,14 +242,13 @@ class AbstractMixture(AbstractExactDensity):
         prototype = self._prototype(rows)
         learner = EM(tol=self.tol) if self.learner is None else self.learner
         results = []
-        for number, restart in enumerate(jax.random.split(key, self.n_init)):
-            start_key, fit_key = jax.random.split(restart)
+        for number, restart in enumerate(split_key(key, self.n_init)):
+            start_key, fit_key = split_key(restart)
             if isinstance(self.init, MixtureModel):
                 start = self._in_units_of_the_fit(self.init, prototype, rows.x.shape[1])
             else:
-                centres = self._centres(rows, data, near, start_key)
-                units = jnp.asarray(near.shift), jnp.asarray(near.scale)
-                start = start_model(prototype, data, centres, *units, steps)
+                centres = self._centres(rows, near, start_key)
+                start = start_model(prototype, data, centres, near, steps)
             start = MixtureModel(start.weights, start.components, self.weight_prior, self.component_prior)
             for attempt in range(1 + _REPAIRS):
                 result = fit(
@@ -285,7 +293,7 @@ class AbstractMixture(AbstractExactDensity):
             )
         if not isinstance(members, Gaussian):
             return model
-        shift, scale = jnp.asarray(self.scaling_.shift), jnp.asarray(self.scaling_.scale)
+        shift, scale = map(on_device, self.scaling_)
         rescaled = Gaussian(
             (members.mean - shift[None]) / scale[None], _scaled(members.covariance, 1 / scale)
         )
@@ -322,9 +330,9 @@ class AbstractMixture(AbstractExactDensity):
         worst = np.argsort(nats)[: max(len(nats) // (2 * self.n_components), 2)]
         chosen = np.zeros(data.size)
         chosen[worst] = 1.0
-        return _reseeded(model, prototype, data, jnp.asarray(chosen), jnp.asarray(broken))
+        return _reseeded(model, prototype, data, on_device(chosen), on_device(broken))
 
-    def _centres(self, rows: Rows, data: Data, near: Scaling, key: Array) -> Array:
+    def _centres(self, rows: Rows, near: Scaling, key: Array) -> np.ndarray:
         if isinstance(self.init, np.ndarray):
             expected = (self.n_components, rows.x.shape[1])
             if self.init.shape != expected:
@@ -332,20 +340,19 @@ class AbstractMixture(AbstractExactDensity):
                     f"The 'init' parameter of {type(self).__name__} must have the shape {expected} "
                     f"(n_components, n_features). Got {self.init.shape} instead."
                 )
-            return jnp.asarray(near.apply(self.scaling_.apply(self.init)))
+            return near.apply(self.scaling_.apply(self.init))
         start = self.init if isinstance(self.init, AbstractStart) else PlusPlus()
-        z = (rows_and_shares(data.x)[0] - near.shift[None]) / near.scale[None]
-        centres = start(Data(z, data.weight, data.rows, data.incomplete), self.n_components, key=key)
+        scaled = rows._replace(x=near.apply(rows.x))
+        centres = start(scaled, self.n_components, key=key)
         if rows.known is None:
             return centres
-        share = rows.weight[:, None] * np.maximum(rows.known, 0)
-        return jnp.asarray(at_known(np.asarray(centres), near.apply(rows.x), share))
+        return at_known(centres, scaled.x, rows.weight[:, None] * np.maximum(rows.known, 0))
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """p(component | row), the responsibilities."""
         X = self._validated(X)
         z = self.scaling_.apply(X)
-        shares = by_completeness(z, self.model_, _responsibilities_complete, _responsibilities)
+        shares = by_completeness(z, self.model_, _responsibilities_complete, responsibilities)
         return check_numbers(self, "predict_proba", shares)
 
     def predict(self, X: Any) -> np.ndarray:
@@ -462,7 +469,7 @@ class Mixture(AbstractMixture):
         `weights` and `components`, a member of the family with standard errors in place of parameters.
         """
         if self._is_gaussian():
-            scale = jnp.asarray(self.scaling_.scale)
+            scale = on_device(self.scaling_.scale)
             return self._standard_errors(X, sample_weight, labels, _gaussian_parameters, scale)
         return self._standard_errors(X, sample_weight, labels, _parameters)
 
@@ -544,7 +551,7 @@ class GaussianMixture(AbstractMixture):
         return Scaling.identity(rows.x.shape[1])
 
     def _prototype(self, rows: Rows) -> AbstractExponentialFamily:
-        return Gaussian(jnp.zeros(rows.x.shape[1]), self._structure())
+        return Gaussian(on_device(np.zeros(rows.x.shape[1])), self._structure())
 
     def standard_errors(
         self, X: Any, sample_weight: Any = None, *, labels: Any = None
@@ -562,7 +569,7 @@ class GaussianMixture(AbstractMixture):
             `weights`, `means` and `covariances`; NaN, with a warning, where X does not determine the
             parameter.
         """
-        scale = jnp.asarray(self.scaling_.scale)
+        scale = on_device(self.scaling_.scale)
         return self._standard_errors(X, sample_weight, labels, _gaussian_parameters, scale)
 
     @property

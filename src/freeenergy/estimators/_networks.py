@@ -9,7 +9,7 @@ import jax
 import numpy as np
 import optax
 
-from .._core import Data
+from .._core import Data, on_device
 from ..learning import Optimiser
 from ._rows import Rows
 
@@ -22,7 +22,7 @@ def adam(learning_rate: float, clip: float = 10.0) -> Optimiser:
 
 def cast(model: Any, dtype: Any) -> Any:
     """`model` with its floating-point arrays in another precision."""
-    return jax.tree.map(lambda a: a.astype(dtype) if eqx.is_inexact_array(a) else a, model)
+    return jax.tree.map(lambda a: on_device(np.asarray(a), dtype) if eqx.is_inexact_array(a) else a, model)
 
 
 def split_rows(rows: Rows, fraction: float, dtype: Any) -> tuple[Data, Data | None]:

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
-from .._core import Data, Fit, freeze, map_rows
+from .._core import Data, Fit, freeze, map_rows, on_device
 from ..distributions import Spherical
 from ..learning import EM, fit
 from ..models import LinearGaussian, ppca_closed_form
@@ -98,7 +98,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Shell):
         filled = np.where(np.isnan(rows.x), 0.0, rows.x)
         scatter = (filled * rows.weight[:, None]).T @ filled / rows.weight.sum()
         closed = ppca_closed_form(jnp.zeros(dim), jnp.asarray(scatter), self.n_components_)
-        start = LinearGaussian(closed.loading, closed.mean, Spherical(jnp.asarray(_NO_NOISE), 0.0, dim))
+        start = LinearGaussian(closed.loading, closed.mean, Spherical(on_device(_NO_NOISE), 0.0, dim))
         # the objective is in units of twice the variance that stands for none
         learner = EM(
             tol=self.tol / (2 * _NO_NOISE), temperature=0.0, learnable=freeze(start, lambda m: m.noise)
@@ -131,8 +131,8 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Shell):
         largest = vectors[np.argmax(np.abs(vectors), axis=0), np.arange(k)]
         self.components_ = (vectors * np.where(largest < 0, -1.0, 1.0)).T
         loading = self.components_.T * np.sqrt(values[:k])
-        noise = Spherical(jnp.asarray(_NO_NOISE), 0.0, len(mean))
-        return LinearGaussian(jnp.asarray(loading), jnp.asarray(mean), noise)
+        noise = Spherical(on_device(_NO_NOISE), 0.0, len(mean))
+        return LinearGaussian(on_device(loading), on_device(mean), noise)
 
     def _validated(self, X: Any) -> np.ndarray:
         check_is_fitted(self, "model_")

@@ -12,11 +12,24 @@ import numpy as np
 from jax import Array
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
-from .._core import AbstractAlgorithm, Data, Evidence, Fit, Kind, check_size, map_rows
+from .._core import (
+    AbstractAlgorithm,
+    Data,
+    Evidence,
+    Fit,
+    Kind,
+    check_size,
+    generator,
+    key_of,
+    map_rows,
+    on_device,
+    split_key,
+    split_key_data,
+)
 from ..inference import binary_state, run_chain
 from ..learning import AbstractNegativePhase, Contrastive, Gradient, PersistentChains, fit
 from ..models import BernoulliUnits, Harmonium
-from ._base import AbstractDensity, key_data
+from ._base import AbstractDensity
 from ._networks import adam, cast, seeded
 from ._rows import Rows, Scaling
 from ._validation import binary_rows, check_instance, check_int, check_real
@@ -157,7 +170,7 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AbstractDensity):
 
     def _fit_rows(self, rows: Rows, *, key: Array) -> Fit:
         self._log_partition = None
-        start_key, fit_key = jax.random.split(key)
+        start_key, fit_key = split_key(key)
         dim = rows.x.shape[1]
         data = Data.of(rows.x, rows.weight, dtype=np.float32)
         known = rows.weight[:, None] * ~np.isnan(rows.x)
@@ -165,9 +178,9 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AbstractDensity):
         share = (np.nansum(rows.x * rows.weight[:, None], axis=0) + 0.5) / (known.sum(axis=0) + 1)
         self.base_rate_ = np.log(share) - np.log1p(-share)
         start = Harmonium(
-            BernoulliUnits(jnp.asarray(self.base_rate_, jnp.float32)),
-            BernoulliUnits(jnp.zeros(self.n_components, jnp.float32)),
-            0.01 * jax.random.normal(start_key, (dim, self.n_components), jnp.float32),
+            BernoulliUnits(on_device(self.base_rate_, np.float32)),
+            BernoulliUnits(on_device(np.zeros(self.n_components), np.float32)),
+            on_device(generator(start_key).normal(0, 0.01, (dim, self.n_components)), np.float32),
         )
         phase = PersistentChains(self.batch_size) if self.phase is None else self.phase
         objective = Contrastive(phase, completion=_COMPLETION_SWEEPS if data.incomplete else 0)
@@ -194,7 +207,7 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AbstractDensity):
                 self._log_partition = (float(self.model_.log_partition()), 0.0)
             else:
                 annealed = self.model_.log_partition_annealed(
-                    base=jnp.asarray(self.base_rate_), key=jax.random.key(self.seed_)
+                    base=on_device(self.base_rate_), key=key_of(int(self.seed_))
                 ).lower
                 self._log_partition = (float(annealed.log_partition), float(annealed.stderr))
         return self._log_partition
@@ -223,14 +236,14 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AbstractDensity):
     def _draw(self, n: int, *, key: Array) -> np.ndarray:
         if self.n_components <= _EXACT_UNITS:
             cumulative = _hidden_distribution(self.model_)
-            return map_rows(_exact_draw, key_data(key, n), self.model_, cumulative)
-        return map_rows(_chain, key_data(key, n), self.model_, 1000)
+            return map_rows(_exact_draw, split_key_data(key, n), self.model_, cumulative)
+        return map_rows(_chain, split_key_data(key, n), self.model_, 1000)
 
     def _fill_mean(self, z: np.ndarray, seeds: np.ndarray) -> np.ndarray:
         return map_rows(_complete_mean, (z, seeds), self.model_, self.seed_, block=256)
 
     def _fill_sample(self, z: np.ndarray, *, key: Array) -> np.ndarray:
-        return map_rows(_complete_sample, (z, key_data(key, len(z))), self.model_, block=256)
+        return map_rows(_complete_sample, (z, split_key_data(key, len(z))), self.model_, block=256)
 
     def transform(self, X: Any) -> np.ndarray:
         """P(hidden unit = 1 | x); missing entries are first imputed."""

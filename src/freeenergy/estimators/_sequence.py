@@ -16,9 +16,21 @@ from sklearn.base import DensityMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from .._core import CellError, Data, Evidence, Fit, Kind, bucket, cells_of, map_padded, programs, row_hashes
+from .._core import (
+    CellError,
+    Data,
+    Evidence,
+    Fit,
+    Kind,
+    bucket,
+    cells_of,
+    map_padded,
+    programs,
+    row_hashes,
+    split_key_data,
+)
 from ..models import AbstractSequenceModel, Series
-from ._base import Shell, key_data, retold
+from ._base import Shell, retold
 from ._rows import Rows, Scaling, unit_free_hashes
 from ._validation import check_count, check_observed, check_rows, moderate, random_key
 
@@ -636,7 +648,7 @@ class AbstractSequenceDensity(DensityMixin, Shell):
         many = len(container.series)
         n = check_count(self, "sample", "n", n, each=sum(x.size + 1 for x in container.series))
         repeated = container.take(list(range(many)) * n)
-        drawn = self._for_each(_complete_sample, repeated, extra=key_data(key, many * n))
+        drawn = self._for_each(_complete_sample, repeated, extra=split_key_data(key, many * n))
         filled = [self._fill(x, z) for x, z in zip(repeated.series, drawn, strict=True)]
         draws = self._answered("sample", container, [np.stack(filled[i::many]) for i in range(many)])
         return container.wrap([part[0] for part in draws] if n == 1 else draws)
@@ -653,7 +665,7 @@ class AbstractSequenceDensity(DensityMixin, Shell):
         if parts is not None:
             laid = np.stack([_padded(part, size) for part in parts])
             pushes = _padded(np.broadcast_to(laid, (n, *laid.shape[1:])), _few(n))
-        rows = (_padded(key_data(key, n), _few(n)), pushes)
+        rows = (_padded(split_key_data(key, n), _few(n)), pushes)
         drawn = map_padded(_sample, rows, self.model_, size, block=max(_STEPS_AT_ONCE // size, 1))
         return self.scaling_.invert(np.asarray(drawn)[:n, :steps])
 

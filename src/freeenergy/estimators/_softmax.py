@@ -18,7 +18,7 @@ from sklearn.preprocessing import LabelEncoder
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .._core import AbstractAlgorithm, Data, Evidence, Fit, Kind, map_rows
+from .._core import AbstractAlgorithm, Data, Evidence, Fit, Kind, map_rows, on_device
 from ..inference import importance_estimate
 from ..learning import LBFGS, AbstractAnswerPhase, Batch, Boltzmann, ConditionalContrastive, Gradient, fit
 from ..models import Density, SoftmaxModel
@@ -55,7 +55,7 @@ class RidgeContrastive(eqx.Module):
     """A contrastive objective plus ½ · penalty · ‖weight‖², which spares the bias."""
 
     phase: AbstractAnswerPhase
-    penalty: Array = eqx.field(converter=jnp.asarray)
+    penalty: Array = eqx.field(converter=on_device)
 
     def __call__(self, model: SoftmaxModel, batch: Batch, key: Array) -> Array:
         loss = ConditionalContrastive(self.phase)(model, batch, key)

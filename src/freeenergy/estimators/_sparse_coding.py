@@ -4,17 +4,26 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
-from .._core import AbstractAlgorithm, Data, Evidence, Fit, Kind, map_rows
+from .._core import (
+    AbstractAlgorithm,
+    Data,
+    Evidence,
+    Fit,
+    Kind,
+    generator,
+    map_rows,
+    on_device,
+    split_key,
+    split_key_data,
+)
 from ..learning import EM, fit
 from ..models import AbstractSource, LaplaceSource
 from ..models import SparseCoding as SparseCodingModel
-from ._base import AbstractDensity, _complete_mean, _complete_sample, draw_rows, key_data
+from ._base import AbstractDensity, _complete_mean, _complete_sample, draw_rows
 from ._importance import complete_mean, complete_sample, importance_bound, rows_at_once
 from ._rows import Rows
 from ._starts import RandomRows
@@ -90,16 +99,20 @@ class SparseCoding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AbstractDe
         check_instance(self, "learner", AbstractAlgorithm, optional=True)
 
     def _fit_rows(self, rows: Rows, *, key: Array) -> Fit:
-        start_key, fit_key = jax.random.split(key)
+        start_key, fit_key = split_key(key)
         data = Data.of(rows.x, rows.weight)
         dim = rows.x.shape[1]
         size = 2 * dim if self.n_components is None else self.n_components
         # columns that point at rows, a little apart where rows are too few
-        columns = RandomRows()(data, size, key=start_key) + 0.1 * jax.random.normal(start_key, (size, dim))
-        columns = columns / jnp.linalg.norm(columns, axis=1, keepdims=True)
+        columns = RandomRows()(rows, size, key=start_key)
+        columns = columns + 0.1 * generator(start_key).normal(size=(size, dim))
+        columns /= np.linalg.norm(columns, axis=1, keepdims=True)
         source = LaplaceSource() if self.source is None else self.source
         start = SparseCodingModel(
-            columns.T * np.sqrt(dim / size), jnp.zeros(dim), jnp.asarray(_START_PRECISION), source
+            on_device(columns.T * np.sqrt(dim / size)),
+            on_device(np.zeros(dim)),
+            on_device(_START_PRECISION),
+            source,
         )
         return fit(
             start,
@@ -128,7 +141,7 @@ class SparseCoding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AbstractDe
         return map_rows(complete_mean, (z, seeds), self.model_, samples, self.seed_, block=block)
 
     def _fill_sample(self, z: np.ndarray, *, key: Array) -> np.ndarray:
-        rows, samples = (z, key_data(key, len(z))), self.importance_samples
+        rows, samples = (z, split_key_data(key, len(z))), self.importance_samples
         if samples is None:
             return map_rows(_complete_sample, rows, self.model_, block=256)
         return map_rows(complete_sample, rows, self.model_, samples, block=rows_at_once(samples))

@@ -16,10 +16,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from .._core import Data, on_all, on_one, sum_over_blocks
+from .._core import Data, fold_key, has_nan, on_all, on_device, on_one, sum_over_blocks, uniform_on_host
 from ..distributions import AbstractExponentialFamily, component_axes
 from ..models import Clusters, Mixture, Supervised
 from ..models._mixture import MixtureStatistics, infer, rows_and_shares
+from ._rows import Rows, Scaling
 
 LLOYD_STEPS = 10
 
@@ -28,7 +29,7 @@ class AbstractStart(eqx.Module):
     """Gives `n` centres among rescaled rows."""
 
     @abc.abstractmethod
-    def __call__(self, data: Data, n: int, *, key: Array) -> Array:
+    def __call__(self, rows: Rows, n: int, *, key: Array) -> np.ndarray:
         """Centres, a row each."""
 
 
@@ -38,69 +39,63 @@ class PlusPlus(AbstractStart):
     Of 2 + log n candidates per centre the one that lowers the summed distance most is taken.
     """
 
-    def __call__(self, data: Data, n: int, *, key: Array) -> Array:
-        return _plus_plus(data, n, 2 + int(math.log(n)), key)
+    def __call__(self, rows: Rows, n: int, *, key: Array) -> np.ndarray:
+        distances = _Distances(rows.x)
+        trials = 2 + int(math.log(n))
+        centres = rows.x[_draw(rows.weight, 1, fold_key(key, 0))]
+        nearest = distances(centres)[:, 0]
+        for i in range(1, n):
+            mass = rows.weight * nearest
+            # if every row sits on a centre already, any row will do
+            chosen = _draw(mass if mass.any() else rows.weight, trials, fold_key(key, i))
+            after = np.minimum(distances(rows.x[chosen]), nearest[:, None])
+            best = np.argmin(rows.weight @ after)
+            centres = np.concatenate([centres, rows.x[chosen[best], None]])
+            nearest = after[:, best]
+        return _complete(centres)
 
 
 class RandomRows(AbstractStart):
     """Centres are rows drawn with probability ∝ weight, without repetition where possible."""
 
-    def __call__(self, data: Data, n: int, *, key: Array) -> Array:
-        return _random_rows(data, n, key)
+    def __call__(self, rows: Rows, n: int, *, key: Array) -> np.ndarray:
+        # the n largest perturbed log-weights are a weighted draw without repetition
+        with np.errstate(divide="ignore"):
+            race = np.log(rows.weight) - np.log(-np.log(uniform_on_host(key, len(rows.x))))
+        order = np.argsort(-race, kind="stable")
+        return _complete(rows.x[order[np.arange(n) % len(order)]])
 
 
-def _distances(x: Array, points: Array) -> Array:
-    """Squared distance of every row to each point, over coordinates observed in both."""
-    known = ~jnp.isnan(x)
-    filled = jnp.where(known, x, 0)
-    seen = (~jnp.isnan(points)).astype(x.dtype)
-    values = jnp.where(jnp.isnan(points), 0, points)
-    mask = known.astype(x.dtype)
-    cross = filled @ values.T
-    d2 = (filled**2) @ seen.T - 2 * cross + mask @ (values**2).T
-    return jnp.maximum(d2, 0)
+class _Distances:
+    """Squared distances of rows to points, over coordinates observed in both."""
+
+    def __init__(self, x: np.ndarray) -> None:
+        self.known = ~np.isnan(x) if has_nan(x) else None
+        self.x = x if self.known is None else np.where(self.known, x, 0.0)
+        self.squares = np.einsum("ij,ij->i", x, x)[:, None] if self.known is None else self.x**2
+
+    def __call__(self, points: np.ndarray) -> np.ndarray:
+        if self.known is None:
+            d2 = self.x @ (-2 * points.T)
+            d2 += self.squares
+            d2 += np.sum(points**2, axis=1)
+        else:
+            seen = ~np.isnan(points)
+            values = np.where(seen, points, 0.0)
+            d2 = self.squares @ seen.T - 2 * (self.x @ values.T) + self.known @ (values**2).T
+        return np.maximum(d2, 0.0, out=d2)
 
 
-def _complete(points: Array) -> Array:
+def _draw(mass: np.ndarray, n: int, key: Array) -> np.ndarray:
+    """`n` numbers of rows, with probability ∝ `mass`."""
+    cumulative = np.cumsum(mass)
+    places = np.searchsorted(cumulative, uniform_on_host(key, n) * cumulative[-1], side="right")
+    return np.minimum(places, len(mass) - 1)
+
+
+def _complete(points: np.ndarray) -> np.ndarray:
     # data are rescaled: the mean of a column is zero
-    return jnp.where(jnp.isnan(points), 0, points)
-
-
-@eqx.filter_jit
-def _plus_plus(data: Data, n: int, trials: int, key: Array) -> Array:
-    x, w = data.x, data.weight
-
-    def draw(key: Array, mass: Array, count: int) -> Array:
-        cumulative = jnp.cumsum(mass)
-        u = jax.random.uniform(key, (count,), x.dtype) * cumulative[-1]
-        return jnp.clip(jnp.searchsorted(cumulative, u, side="right"), 0, data.rows - 1)
-
-    first = x[draw(jax.random.fold_in(key, 0), w, 1)[0]]
-    centres = jnp.zeros((n, x.shape[1]), x.dtype).at[0].set(first)
-    nearest = _distances(x, first[None])[:, 0]
-
-    def body(i: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
-        centres, nearest = carry
-        mass = w * nearest
-        # every row sits on a centre already: any row will do
-        mass = jnp.where(jnp.sum(mass) > 0, mass, w)
-        candidates = x[draw(jax.random.fold_in(key, i), mass, trials)]
-        after = jnp.minimum(nearest[:, None], _distances(x, candidates))
-        best = jnp.argmin(w @ after)
-        return centres.at[i].set(candidates[best]), after[:, best]
-
-    centres, _ = jax.lax.fori_loop(1, n, body, (centres, nearest))
-    return _complete(centres)
-
-
-@eqx.filter_jit
-def _random_rows(data: Data, n: int, key: Array) -> Array:
-    # the n largest perturbed log-weights are a weighted draw without repetition
-    race = jnp.log(data.weight) + jax.random.gumbel(key, data.weight.shape, data.weight.dtype)
-    size = min(n, data.size)
-    index = jax.lax.top_k(race, size)[1]
-    index = index[jnp.arange(n, dtype=data.rows.dtype) % jnp.minimum(size, data.rows)]
-    return _complete(data.x[index])
+    return np.nan_to_num(points)
 
 
 def at_known(centres: np.ndarray, x: np.ndarray, share: np.ndarray) -> np.ndarray:
@@ -128,18 +123,17 @@ def at_known(centres: np.ndarray, x: np.ndarray, share: np.ndarray) -> np.ndarra
 def start_model(
     prototype: AbstractExponentialFamily,
     data: Data,
-    centres: Array,
-    shift: Array,
-    scale: Array,
-    lloyd_steps: Array,
+    centres: np.ndarray,
+    near: Scaling,
+    lloyd_steps: int,
 ) -> Mixture:
     """One M step from the nearest centre of each row (or what is known), after some k-means steps.
 
-    Distances are taken between rows rescaled by `shift` and `scale`.
+    Distances are taken between rows rescaled by `near`.
     """
     rows = data.spread()
-    given = on_all(rows.mesh, (prototype, centres, shift, scale, lloyd_steps))
-    return on_one(_start_model(rows, *given))
+    numbers = *map(on_device, (centres, *near)), on_device(lloyd_steps, np.int32)
+    return on_one(_start_model(rows, *on_all(rows.mesh, (prototype, *numbers))))
 
 
 @eqx.filter_jit

@@ -5,24 +5,26 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-import jax
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from .. import models
-from .._core import AbstractAlgorithm, Evidence, Fit, map_rows
+from .._core import AbstractAlgorithm, Evidence, Fit, map_rows, on_device, split_key, split_key_data
 from ..distributions import Gaussian
 from ..learning import FreeEnergy, Gradient, fit
 from ..models import AbstractEmission, BernoulliEmission, GaussianEmission, mlp_vae
-from ._base import AbstractDensity, draw_rows, key_data
+from ._base import AbstractDensity, draw_rows
 from ._importance import complete_mean, complete_sample, importance_bound
 from ._networks import adam, cast, split_rows
 from ._rows import Rows, Scaling
 from ._validation import binary_rows, check_instance, check_int, check_numbers, check_real
 
 _COMPLETION_SAMPLES = 200
+# random weights by one program
+_start = eqx.filter_jit(mlp_vae)
 
 
 def _code(row: Array, model: models.VAE) -> Array:
@@ -124,13 +126,15 @@ class VAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AbstractDensity):
         return Scaling.identity(X.shape[1]) if self._binary() else Scaling.standardise(X, weight)
 
     def _fit_rows(self, rows: Rows, *, key: Array) -> Fit:
-        start_key, fit_key = jax.random.split(key)
+        start_key, fit_key = split_key(key)
         train, validation = split_rows(rows, self.validation_fraction, np.float32)
         dim = rows.x.shape[1]
         emission = (
-            BernoulliEmission() if self._binary() else GaussianEmission(jnp.full(dim, 0.5, jnp.float32))
+            BernoulliEmission()
+            if self._binary()
+            else GaussianEmission(on_device(np.full(dim, 0.5), np.float32))
         )
-        start = mlp_vae(
+        start = _start(
             dim,
             self.latent_dim,
             width=self.width,
@@ -170,7 +174,7 @@ class VAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AbstractDensity):
 
     def _fill_sample(self, z: np.ndarray, *, key: Array) -> np.ndarray:
         return map_rows(
-            complete_sample, (z, key_data(key, len(z))), self.model_, _COMPLETION_SAMPLES, block=64
+            complete_sample, (z, split_key_data(key, len(z))), self.model_, _COMPLETION_SAMPLES, block=64
         )
 
     def transform(self, X: Any) -> np.ndarray:

@@ -7,14 +7,13 @@ import numbers
 from collections.abc import Iterator
 from typing import Any
 
-import jax
 import numpy as np
 from jax import Array
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, _get_feature_names, validate_data
 
-from .._core import CellError, check_size, has_nan, programs
+from .._core import CellError, check_size, has_nan, key_of, programs
 from ..distributions import AbstractCovariance, Tied
 
 # of the largest weight
@@ -84,7 +83,7 @@ def check_instance(owner: BaseEstimator, name: str, *kinds: type, optional: bool
 def random_key(random_state: Any) -> Array:
     """A JAX key from whatever scikit-learn takes as `random_state`."""
     programs.check_process()
-    return jax.random.key(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+    return key_of(check_random_state(random_state).randint(np.iinfo(np.int32).max))
 
 
 def check_rows(owner: BaseEstimator, X: Any, *, reset: bool, accept_sparse: Any = False) -> Any:

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from .._core import AbstractAlgorithm, Data, Info, Stream, sum_over_blocks
+from .._core import AbstractAlgorithm, Data, Info, Stream, on_device, sum_over_blocks
 from ..models import AbstractExpectationMaximisation, AbstractRegularised
 
 
@@ -188,7 +188,7 @@ class _State(NamedTuple):
 
 
 def _array_unless_callable(value: Any) -> Any:
-    return value if callable(value) else jnp.asarray(value, float)
+    return value if callable(value) else on_device(value, float)
 
 
 class EM(AbstractAlgorithm):
@@ -204,7 +204,7 @@ class EM(AbstractAlgorithm):
         learnable: a tree of booleans as made by `freeze`: a partial M step leaves the rest as it is.
     """
 
-    tol: float | Array = eqx.field(converter=jnp.asarray, default=1e-6)
+    tol: Array = eqx.field(converter=on_device, default=1e-6)
     temperature: Any = eqx.field(converter=_array_unless_callable, default=1.0)
     sweep: AbstractSweep = AllRows()
     learnable: Any = None
@@ -229,7 +229,7 @@ class EM(AbstractAlgorithm):
         )
         settled = temperature == self._temperature(state.iteration)
         # at a new temperature the free energies are not comparable
-        done = settled & (state.objective - free <= self.tol)
+        done = settled & (state.objective - free <= self.tol.astype(free.dtype))
         new = _State(model, sweep, free, state.iteration + 1)
         return new, Info(free, done, {})
 

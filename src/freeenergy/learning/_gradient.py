@@ -12,7 +12,16 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from .._core import AbstractAlgorithm, Data, Info, constrain, learnable, unconstrain
+from .._core import (
+    AbstractAlgorithm,
+    Data,
+    Info,
+    compiled_constrain,
+    constrain,
+    learnable,
+    on_device,
+    unconstrain,
+)
 from ._em import real_rows_shuffled, take_batch
 from ._objectives import AbstractObjective, Batch, as_objective
 
@@ -106,7 +115,7 @@ class Gradient(AbstractAlgorithm):
     batch_size: int | None = eqx.field(static=True, default=256)
     average: float | None = eqx.field(static=True, default=None)
     patience: int | None = eqx.field(static=True, default=None)
-    tol: float | Array = eqx.field(converter=jnp.asarray, default=0.0)
+    tol: Array = eqx.field(converter=on_device, default=0.0)
     learnable: Any = None
 
     def _objective(self) -> AbstractObjective:
@@ -193,7 +202,7 @@ class Gradient(AbstractAlgorithm):
         return new, Info(value, done, metrics)
 
     def model(self, state: _State) -> Any:
-        return self._build(state.best, state.fixed)
+        return eqx.combine(compiled_constrain(state.best), state.fixed)
 
 
 def split_data(data: Any) -> tuple[Data, Data | None]:

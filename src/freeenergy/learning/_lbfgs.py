@@ -12,7 +12,16 @@ import optax
 from jax import Array
 from jax.flatten_util import ravel_pytree
 
-from .._core import AbstractAlgorithm, Data, Info, constrain, learnable, unconstrain
+from .._core import (
+    AbstractAlgorithm,
+    Data,
+    Info,
+    compiled_constrain,
+    constrain,
+    learnable,
+    on_device,
+    unconstrain,
+)
 from ._objectives import Batch
 
 
@@ -67,7 +76,7 @@ class LBFGS(AbstractAlgorithm):
     """
 
     objective: Callable[[Any, Batch, Array], Array]
-    tol: float | Array = eqx.field(converter=jnp.asarray, default=1e-5)
+    tol: Array = eqx.field(converter=on_device, default=1e-5)
     learnable: Any = None
     forward: bool = eqx.field(static=True, default=False)
 
@@ -95,10 +104,12 @@ class LBFGS(AbstractAlgorithm):
             )
         new = _State(eqx.apply_updates(state.free, updates), state.fixed, optimiser)
         slope = optax.tree.norm(optax.tree.get(optimiser, "grad"), ord=jnp.inf)
-        return new, Info(optax.tree.get(optimiser, "value"), slope <= self.tol, {"gradient": slope})
+        return new, Info(
+            optax.tree.get(optimiser, "value"), slope <= self.tol.astype(slope.dtype), {"gradient": slope}
+        )
 
     def model(self, state: _State) -> Any:
-        return eqx.combine(constrain(state.free), state.fixed)
+        return eqx.combine(compiled_constrain(state.free), state.fixed)
 
 
 _OPTIMISER = optax.lbfgs()

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from .._core import boltzmann
+from .._core import boltzmann, on_device
 from ..inference import run_chain
 from ..models import AbstractEnergy
 from ._objectives import AbstractObjective, Batch
@@ -172,10 +172,10 @@ class Boltzmann(AbstractAnswerPhase):
     0.407606
     """
 
-    temperature: Array | float = eqx.field(converter=jnp.asarray, default=1.0)
+    temperature: Array = eqx.field(converter=on_device, default=1.0)
 
     def __call__(self, energies: Array, answer: Array) -> tuple[Array, Array]:
-        return boltzmann(energies, self.temperature)
+        return boltzmann(energies, self.temperature.astype(energies.dtype))
 
 
 class Argmin(AbstractAnswerPhase):
@@ -204,7 +204,7 @@ class Margin(AbstractAnswerPhase):
     2.0
     """
 
-    margin: Array | float = eqx.field(converter=jnp.asarray, default=1.0)
+    margin: Array = eqx.field(converter=on_device, default=1.0)
 
     def __call__(self, energies: Array, answer: Array) -> tuple[Array, Array]:
         answer = jnp.asarray(answer)

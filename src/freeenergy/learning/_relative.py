@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from .._core import AbstractAlgorithm, Data, Info, sum_over_blocks
+from .._core import AbstractAlgorithm, Data, Info, on_device, sum_over_blocks
 from ..bijections import GeneralAffine, Inverse
 from ..distributions import AbstractLocationScale, Transformed
 
@@ -58,7 +58,7 @@ class RelativeNewton(AbstractAlgorithm):
         tol: the largest entry of the gradient that counts as zero; a gain below 1e-4 of it counts as none.
     """
 
-    tol: float | Array = eqx.field(converter=jnp.asarray, default=1e-5)
+    tol: Array = eqx.field(converter=on_device, default=1e-5)
 
     def init(self, model: Transformed, data: Data, *, key: Array) -> _State:
         look = _look(model, data)
@@ -104,8 +104,9 @@ class RelativeNewton(AbstractAlgorithm):
         slope = jnp.max(jnp.abs(kept.look.slope))
         # a density with a kink has no slope of zero; there the gain tells
         stuck = ~good & jnp.all(state.inverse == 0)
-        little = good & (state.look.loss - look.loss <= 1e-4 * self.tol)
-        return kept, Info(kept.look.loss, (slope <= self.tol) | stuck | little, {"gradient": slope})
+        tol = self.tol.astype(slope.dtype)
+        little = good & (state.look.loss - look.loss <= 1e-4 * tol)
+        return kept, Info(kept.look.loss, (slope <= tol) | stuck | little, {"gradient": slope})
 
     def model(self, state: _State) -> Any:
         return state.model

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from .._core import on_device
 from ..bijections import (
     AbstractTransformer,
     Coupling,
@@ -113,7 +114,7 @@ def _autoregressions(dim, transformer, layers, width, depth, dtype, key) -> Inve
 
 
 def _standard_normal(dim: int, dtype) -> Gaussian:
-    return Gaussian(jnp.zeros(dim, dtype), Diagonal(jnp.ones(dim, dtype)))
+    return Gaussian(on_device(np.zeros(dim), dtype), Diagonal(on_device(np.ones(dim), dtype)))
 
 
 def _check(**sizes: int) -> None:

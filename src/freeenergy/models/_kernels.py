@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from .._core import LOG_2PI, bucket, buffer
+from .._core import LOG_2PI, bucket, buffer, on_device
 from ..distributions import AbstractDistribution, AbstractPartial
 
 # how many kernels are looked at together
@@ -44,9 +44,9 @@ class Kernels(AbstractDistribution, AbstractPartial):
         size = size if size <= _BLOCK else -(-size // _BLOCK) * _BLOCK
         pad = ((0, size - len(centres)), (0, 0))
         return Kernels(
-            jnp.asarray(np.pad(weights / np.sum(weights), pad[0])),
-            jnp.asarray(np.pad(centres, pad)),
-            jnp.asarray(np.pad(variances, pad, constant_values=1.0)),
+            on_device(np.pad(weights / np.sum(weights), pad[0])),
+            on_device(np.pad(centres, pad)),
+            on_device(np.pad(variances, pad, constant_values=1.0)),
         )
 
     def blocks(self) -> tuple[Array, Array, Array]:

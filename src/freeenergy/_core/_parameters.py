@@ -278,8 +278,19 @@ def constrain(free: Tree) -> Tree:
     return _apply(free, "from_free")
 
 
-# as one program, for a model that leaves a fit
-compiled_constrain = eqx.filter_jit(constrain)
+def compiled_constrain(free: Tree) -> Tree:
+    """`constrain` as one program, or none where nothing is constrained: for a model that leaves a fit."""
+    constrained = list[Constraint]()
+
+    def leaf(constraint: Constraint | None, kept: bool, value: Any) -> None:
+        if constraint is not None and constraint is not real and eqx.is_inexact_array(value):
+            constrained.append(constraint)
+
+    _map_fields(free, leaf)
+    return _compiled_constrain(free) if constrained else free
+
+
+_compiled_constrain = eqx.filter_jit(constrain)
 
 
 def learnable(model: Tree) -> Tree:
@@ -302,7 +313,7 @@ def held_at_zero(model: Tree) -> Tree:
     def leaf(constraint: Constraint | None, kept: bool, value: Any) -> bool:
         if kept or not eqx.is_inexact_array(value):
             return False
-        return constraint is not positive or not bool(jnp.all(value == 0))
+        return constraint is not positive or bool(np.any(np.asarray(value) != 0))
 
     return _map_fields(model, leaf)
 

@@ -234,7 +234,7 @@ class Categorical(AbstractIndependent):
             f"Categorical with the label {labels - 1} and {x.shape[1]} columns",
             "Number the labels that occur 0, 1, 2, …",
         )
-        return cls(jnp.full((x.shape[1], max(labels, 2)), 1 / max(labels, 2)))
+        return cls(on_device(np.full((x.shape[1], max(labels, 2)), 1 / max(labels, 2))))
 
     def statistics(self, x: Array) -> Array:
         return (x[:, None] == self._labels()[None, :-1]).astype(x.dtype)

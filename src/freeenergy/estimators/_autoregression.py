@@ -6,12 +6,11 @@ import dataclasses
 from typing import Any
 
 import equinox as eqx
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
 from .. import models
-from .._core import AbstractAlgorithm, Data, Fit
+from .._core import AbstractAlgorithm, Data, Fit, on_device
 from ..distributions import AbstractCovariance, Full
 from ..learning import LBFGS, negative_log_likelihood
 from ..models._autoregression import StationaryAutoRegression
@@ -93,19 +92,19 @@ class AutoRegression(AbstractStateSpace):
         if self.learner is None and sequences.inputs is None:
             return self._by_likelihood(dim, sequences, data, key)
         start = models.AutoRegression(
-            jnp.zeros((self.p, dim, dim)),
-            jnp.zeros(dim),
-            with_values(self.noise, Full(), jnp.eye(dim)),
-            jnp.zeros(self.p * dim),
-            jnp.asarray(_autocovariance(sequences, self.p)),
-            None if sequences.inputs is None else jnp.zeros((dim, sequences.n_inputs)),
+            on_device(np.zeros((self.p, dim, dim))),
+            on_device(np.zeros(dim)),
+            with_values(self.noise, Full(), on_device(np.eye(dim))),
+            on_device(np.zeros(self.p * dim)),
+            on_device(_autocovariance(sequences, self.p)),
+            None if sequences.inputs is None else on_device(np.zeros((dim, sequences.n_inputs))),
         )
         return self._by_em(start, sequences, data, key)
 
     def _by_likelihood(self, dim: int, sequences: Sequences, data: Data, key: Array) -> Fit:
         own = apart(sequences)
-        noise = with_values(self.noise, Full(), jnp.eye(dim) / 2)
-        free, mean = jnp.zeros((self.p, dim, dim)), jnp.zeros(dim)
+        noise = with_values(self.noise, Full(), on_device(np.eye(dim) / 2))
+        free, mean = on_device(np.zeros((self.p, dim, dim))), on_device(np.zeros(dim))
         start = StationaryAutoRegression(free, mean, noise, LEAST_VARIANCE, not own.incomplete)
         learner = LBFGS(negative_log_likelihood, self.tol)
         result = self._learn(start, learner, sequences, own, key)

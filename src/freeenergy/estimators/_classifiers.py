@@ -17,7 +17,7 @@ from sklearn.preprocessing import LabelEncoder
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
-from .._core import CellError, Data, Fit, cells_of, sum_over_blocks
+from .._core import CellError, Data, Fit, cells_of, key_of, on_device, sum_over_blocks
 from ..distributions import (
     AbstractConjugatePrior,
     AbstractCovariance,
@@ -124,7 +124,7 @@ class AbstractGenerativeClassifier(ClassifierMixin, AbstractExactDensity):
         # only the Gaussian is the same family in every unit
         self.scaling_ = Scaling(np.where(plain, 0.0, whole.shift), np.where(plain, 1.0, whole.scale))
         rows = canonical_rows(X, weight, self.scaling_, np.asarray(encoder.transform(y), float)[:, None])
-        result = self._fit_rows(rows._replace(x=self.scaling_.apply(rows.x)), key=jax.random.key(0))
+        result = self._fit_rows(rows._replace(x=self.scaling_.apply(rows.x)), key=key_of(0))
         offset = np.average(self.scaling_.log_det(rows.x), weights=rows.weight)
         self._keep(retold(dataclasses.replace(result, model=result.model.mixture), offset=offset))
         return self
@@ -189,7 +189,7 @@ def _is_family(value: Any) -> bool:
 
 def _member(family: Any, X: np.ndarray) -> AbstractExponentialFamily:
     if family is Gaussian:
-        return Gaussian(jnp.zeros(X.shape[1]), Diagonal())
+        return Gaussian(on_device(np.zeros(X.shape[1])), Diagonal())
     return family.prototype(X)
 
 
@@ -325,7 +325,7 @@ class DiscriminantAnalysis(AbstractGenerativeClassifier):
         check_covariances(self, self._structure(), rows, columns, len(self.classes_))
 
     def _prototype(self, X: np.ndarray) -> AbstractExponentialFamily:
-        return Gaussian(jnp.zeros(X.shape[1]), self._structure())
+        return Gaussian(on_device(np.zeros(X.shape[1])), self._structure())
 
     @property
     def means_(self) -> np.ndarray:

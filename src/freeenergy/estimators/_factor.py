@@ -42,7 +42,7 @@ def _compressed(rows: Rows) -> Data:
 
 
 @eqx.filter_jit
-def _principal(scatter: Array, k: int) -> tuple[Array, Array]:
+def principal(scatter: Array, k: int) -> tuple[Array, Array]:
     """Loading and variance of the closed form of probabilistic PCA."""
     closed = ppca_closed_form(jnp.zeros(len(scatter)), scatter, k)
     return closed.loading, closed.noise.matrix()[0, 0]
@@ -119,7 +119,7 @@ class AbstractFactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Abs
         dim = rows.x.shape[1]
         filled = np.where(np.isnan(rows.x), 0.0, rows.x)
         scatter = (filled * rows.weight[:, None]).T @ filled / rows.weight.sum()
-        loading, variance = _principal(on_device(scatter), k)
+        loading, variance = principal(on_device(scatter), k)
         start = LinearGaussian(loading, on_device(np.zeros(dim)), self._noise(variance, dim))
         return fit(
             start,

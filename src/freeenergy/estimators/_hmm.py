@@ -12,7 +12,17 @@ from jax import Array
 from sklearn.utils.validation import check_is_fitted
 
 from .. import models
-from .._core import AbstractAlgorithm, Data, Fit, fold_key, generator, map_rows, split_key, split_key_data
+from .._core import (
+    AbstractAlgorithm,
+    Data,
+    Fit,
+    fold_key,
+    generator,
+    map_rows,
+    on_device,
+    split_key,
+    split_key_data,
+)
 from ..distributions import (
     AbstractConjugatePrior,
     AbstractExponentialFamily,
@@ -341,16 +351,16 @@ class HMM(AbstractSequenceDensity):
             gaps = y - np.einsum("nda,na->nd", W[owner], z)
             spread = (gaps * weight[:, None]).T @ gaps / weight.sum() + 1e-3 * np.eye(y.shape[1])
             structure = self.family.covariance
-            roots = jnp.asarray(np.linalg.cholesky(spread))
+            roots = on_device(np.linalg.cholesky(spread))
             second = jnp.sum(jax.vmap(structure.second_moments)(roots.T), axis=0)
             ones, second = jnp.ones(W.shape[:2]), jnp.tile(second, (self.n_states, 1))
             emissions = RegressionEmissions(
-                jnp.asarray(W[..., :-1]),
-                jnp.asarray(W[..., -1]),
+                on_device(W[..., :-1]),
+                on_device(W[..., -1]),
                 structure.from_moments(ones, 0 * ones, second),
             )
             share = np.bincount(owner, weight, self.n_states) + 1
-            yield fit_key, self._chain(jnp.asarray(share / share.sum()), emissions, sequences)
+            yield fit_key, self._chain(on_device(share / share.sum()), emissions, sequences)
 
     def _centres(self, rows: Rows, near: Scaling, data: Data, key: Array) -> np.ndarray:
         """First centres of the states, in units of `near`."""
@@ -375,17 +385,17 @@ class HMM(AbstractSequenceDensity):
     def _chain(self, weights: Array, emissions: AbstractEmissions, sequences: Sequences) -> models.HMM:
         """Rank-one transitions: the mixture as a chain, from which the first step finds the order."""
         transition = self.transition
-        even = jnp.broadcast_to(weights[None], (self.n_states, self.n_states))
+        even = np.tile(np.asarray(weights), (self.n_states, 1))
         if isinstance(transition, LogisticTransition):
             slopes, intercept = transition.weights, transition.intercept
             transition = LogisticTransition(
-                jnp.zeros((*even.shape, sequences.n_inputs)) if slopes is None else slopes,
-                jnp.log(even) if intercept is None else intercept,
+                on_device(np.zeros((*even.shape, sequences.n_inputs)) if slopes is None else slopes),
+                on_device(np.log(even) if intercept is None else intercept),
                 transition.penalty,
             )
         if not isinstance(transition, AbstractTransition):
-            rows = even if transition is None else jnp.asarray(transition, float)
-            transition = Transition(rows, concentration(self.transition_prior))
+            rows = even if transition is None else np.asarray(transition, float)
+            transition = Transition(on_device(rows), concentration(self.transition_prior))
         initial = None if self.stationary else weights
         return models.HMM(initial, transition, emissions, concentration(self.initial_prior))
 
@@ -406,7 +416,7 @@ class HMM(AbstractSequenceDensity):
             data = Data.of(rows.x, own.weight)
             parts.append(start_model(prototype, data, centres, near, LLOYD_STEPS))
         stacked = jax.tree.map(
-            lambda *leaves: jnp.stack(leaves) if np.ndim(leaves[0]) else leaves[0], *parts
+            lambda *leaves: on_device(np.stack(leaves)) if np.ndim(leaves[0]) else leaves[0], *parts
         )
         return MixtureEmissions(
             models.Mixture(stacked.weights, stacked.components, None, self.emission_prior)

@@ -6,11 +6,20 @@ import dataclasses
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from .._core import AbstractAlgorithm, Data, Fit, check_size, map_rows
+from .._core import (
+    AbstractAlgorithm,
+    Data,
+    Fit,
+    check_size,
+    generator,
+    key_bits,
+    map_rows,
+    on_device,
+    split_key,
+)
 from ..distributions import AbstractLocationScale, Full, Gaussian, HyperbolicSecant, StudentT
 from ..learning import RelativeNewton, fit
 from ..models import Mixture as MixtureModel
@@ -83,11 +92,11 @@ class ICA(AbstractFlowDensity):
             )
 
     def _sources(self, dim: int) -> AbstractLocationScale:
-        zero, one = jnp.zeros(1), jnp.ones(1)
+        zero, one = on_device(np.zeros(dim)), on_device(np.ones(dim))
         if self.source is StudentT:
-            return spread_sources(StudentT(zero, one, _DEGREES * one), dim)
+            return StudentT(zero, one, on_device(np.full(dim, _DEGREES)))
         if isinstance(self.source, type):
-            return spread_sources(self.source(zero, one), dim)
+            return self.source(zero, one)
         size = self.source.loc.shape
         if size not in ((1,), (dim,)):
             raise ValueError(
@@ -100,7 +109,7 @@ class ICA(AbstractFlowDensity):
         check_size(4 * columns**2, f"ICA of {columns:,} columns", "Use PCA to reduce them first.")
 
     def _fit_rows(self, rows: Rows, *, key: Array) -> Fit:
-        fill_key, turn_key, fit_key = jax.random.split(key, 3)
+        fill_key, turn_key, fit_key = split_key(key, 3)
         x, weight = _completed(rows, fill_key)
         dim = x.shape[1]
         mean = weight @ x / weight.sum()
@@ -125,7 +134,7 @@ class ICA(AbstractFlowDensity):
         sign = np.where(largest < 0, -1.0, 1.0)
         unmixing *= sign[:, None]
         offset = sign * np.append(layer.shift, np.zeros(dim - rank)) - unmixing @ mean
-        model = independent_components(sources, jnp.asarray(unmixing), jnp.asarray(offset))
+        model = independent_components(sources, on_device(unmixing), on_device(offset))
         # the objective was that of the whitened directions that vary
         gap = 0.5 * np.sum(np.log(values))
         if rank < dim:
@@ -146,8 +155,8 @@ class ICA(AbstractFlowDensity):
     ) -> Fit:
         """Fits whitened rows, a part of them first where there are many."""
         rank = len(whitening)
-        turn = np.linalg.qr(np.asarray(jax.random.normal(turn_key, (rank, rank))))[0]
-        model = independent_components(sources, jnp.asarray(turn), jnp.zeros(rank))
+        turn = np.linalg.qr(generator(turn_key).normal(size=(rank, rank)))[0]
+        model = independent_components(sources, on_device(turn), on_device(np.zeros(rank)))
         if rank == 0:
             return Fit(model, {"objective": np.zeros(0)}, 0, True, "no direction varies")
 
@@ -188,7 +197,7 @@ def _completed(rows: Rows, key: Array) -> tuple[np.ndarray, np.ndarray]:
     holes = np.isnan(rows.x).any(axis=1)
     if not holes.any():
         return rows.x, rows.weight
-    seed = int(jax.random.bits(key, dtype="uint32")) % 2**31
+    seed = key_bits(key) % 2**31
     cover = GaussianDensity().fit(rows.x, sample_weight=rows.weight)
     drawn = cover.sample(_IMPUTATIONS, random_state=seed, given=rows.x[holes]).reshape(-1, rows.x.shape[1])
     share = np.tile(rows.weight[holes] / _IMPUTATIONS, _IMPUTATIONS)
@@ -199,5 +208,5 @@ def _proposal(mean: np.ndarray, root: np.ndarray) -> MixtureModel:
     """Gaussians of the same centre, one as wide as the rows and others narrower and wider."""
     widths = np.array([0.25, 1.0, 3.0, 9.0])
     covariance = widths[:, None, None] * (root @ root.T)
-    stack = Gaussian(jnp.asarray(np.tile(mean, (len(widths), 1))), Full(jnp.asarray(covariance)))
-    return MixtureModel(jnp.full(len(widths), 1 / len(widths)), stack)
+    stack = Gaussian(on_device(np.tile(mean, (len(widths), 1))), Full(on_device(covariance)))
+    return MixtureModel(on_device(np.full(len(widths), 1 / len(widths))), stack)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
 from .. import models
-from .._core import Data, Fit, check_size
+from .._core import Data, Fit, check_size, on_device
 from ..distributions import Categorical, DirichletPrior
 from ..learning import EM, fit
 from ..models import Series
@@ -19,7 +18,7 @@ from ._validation import check_count, check_instance, check_int, check_real
 
 
 def concentration(prior: DirichletPrior | None) -> Array | None:
-    return None if prior is None else jnp.asarray(prior.concentration)
+    return None if prior is None else on_device(prior.concentration)
 
 
 def _symbols(series: Series, model: models.MarkovChain, incomplete: bool) -> Array:
@@ -117,8 +116,8 @@ class MarkovChain(AbstractSequenceDensity):
                 )
             symbols = self.n_symbols
         start = models.MarkovChain(
-            jnp.full((columns, symbols), 1 / symbols),
-            jnp.full((columns, symbols, symbols), 1 / symbols),
+            on_device(np.full((columns, symbols), 1 / symbols)),
+            on_device(np.full((columns, symbols, symbols), 1 / symbols)),
             concentration(self.transition_prior),
             concentration(self.initial_prior),
         )

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
-from .._core import Data, Fit, freeze, map_rows, on_device
+from .._core import Data, Fit, freeze, key_of, map_rows, on_device
 from ..distributions import Spherical
 from ..learning import EM, fit
-from ..models import LinearGaussian, ppca_closed_form
+from ..models import LinearGaussian
 from ._base import Shell
-from ._factor import posterior_mean
+from ._factor import posterior_mean, principal
 from ._rows import Rows, Scaling, canonical_rows
 from ._validation import check_int, check_numbers, check_observed, check_real, check_rows, check_weight
 
@@ -97,14 +95,15 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Shell):
         dim = rows.x.shape[1]
         filled = np.where(np.isnan(rows.x), 0.0, rows.x)
         scatter = (filled * rows.weight[:, None]).T @ filled / rows.weight.sum()
-        closed = ppca_closed_form(jnp.zeros(dim), jnp.asarray(scatter), self.n_components_)
-        start = LinearGaussian(closed.loading, closed.mean, Spherical(on_device(_NO_NOISE), 0.0, dim))
+        loading, _ = principal(on_device(scatter), self.n_components_)
+        noise = Spherical(on_device(_NO_NOISE), 0.0, dim)
+        start = LinearGaussian(loading, on_device(np.zeros(dim)), noise)
         # the objective is in units of twice the variance that stands for none
         learner = EM(
             tol=self.tol / (2 * _NO_NOISE), temperature=0.0, learnable=freeze(start, lambda m: m.noise)
         )
         data = Data.of(rows.x, rows.weight)
-        result = fit(start, learner, data, key=jax.random.key(0), max_iter=self.max_iter)
+        result = fit(start, learner, data, key=key_of(0), max_iter=self.max_iter)
         codes = map_rows(posterior_mean, rows.x, result.model, block=256)
         plane = codes @ np.asarray(result.model.loading).T + np.asarray(result.model.mean)
         mean = np.average(plane, axis=0, weights=rows.weight)

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar, NamedTuple, Self
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from sklearn.base import DensityMixin
@@ -25,6 +24,7 @@ from .._core import (
     bucket,
     cells_of,
     map_padded,
+    on_device,
     programs,
     row_hashes,
     split_key_data,
@@ -393,9 +393,9 @@ def pack(
     padded = _few(len(rows))
     x = _stack(gather(series), size, padded, gather(states), gather(inputs))
     return Data(
-        jax.tree.map(jnp.asarray, x),
-        jnp.asarray(_padded(weight[[row[0] for row in rows]], padded)),
-        jnp.asarray(len(rows), jnp.int32),
+        jax.tree.map(on_device, x),
+        on_device(_padded(weight[[row[0] for row in rows]], padded)),
+        on_device(len(rows), np.int32),
         bool(np.isnan(x.values).any()),
     )
 

@@ -18,7 +18,7 @@ from sklearn.preprocessing import LabelEncoder
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .._core import AbstractAlgorithm, Data, Evidence, Fit, Kind, map_rows, on_device
+from .._core import AbstractAlgorithm, Data, Evidence, Fit, Kind, key_bits, map_rows, on_device
 from ..inference import importance_estimate
 from ..learning import LBFGS, AbstractAnswerPhase, Batch, Boltzmann, ConditionalContrastive, Gradient, fit
 from ..models import Density, SoftmaxModel
@@ -140,7 +140,7 @@ class SoftmaxRegression(ClassifierMixin, Shell):
         weight = check_weight(X, sample_weight)
         check_observed(X, getattr(self, "feature_names_in_", None), weight=weight)
         key = random_key(self.random_state)
-        self.seed_ = np.asarray(jax.random.bits(key, dtype="uint32"))
+        self.seed_ = np.asarray(key_bits(key), np.uint32)
         self.scaling_ = Scaling.standardise(X, weight)
         self.inputs_ = GaussianDensity().fit(X, sample_weight=sample_weight)
         # the answer is one more column, so that rows keep theirs when they are sorted and merged
@@ -160,7 +160,8 @@ class SoftmaxRegression(ClassifierMixin, Shell):
         data = Data.of((self.scaling_.apply(X), answers), weight)
         phase = Boltzmann() if self.phase is None else self.phase
         penalty = 0.0 if self.C is None else 1 / (self.C * rows.weight.sum())
-        start = SoftmaxModel(jnp.zeros((len(self.classes_), X.shape[1])), jnp.zeros(len(self.classes_)))
+        shape = len(self.classes_), X.shape[1]
+        start = SoftmaxModel(on_device(np.zeros(shape)), on_device(np.zeros(shape[0])))
         found = fit(
             start,
             self.learner or _learner(phase, penalty, self.tol),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,12 +12,13 @@ from jax import Array
 from scipy import stats
 
 from .. import models
-from .._core import AbstractAlgorithm, Data, Fit
+from .._core import AbstractAlgorithm, Data, Fit, generator, on_device
 from ..distributions import AbstractCovariance, Diagonal, Full
 from ..inference import GaussianBelief
 from ..learning import EM, fit
-from ..models import Learned, Series, ppca_closed_form
+from ..models import Learned, Series
 from ._base import retold
+from ._factor import principal
 from ._sequence import AbstractSequenceDensity, Sequences, pack
 from ._validation import check_count, check_instance, check_int, check_real
 
@@ -243,6 +245,7 @@ class LinearGaussianSSM(AbstractStateSpace):
         return self._driven(self.model_.input_emission) * self.scaling_.scale[:, None]
 
 
+@eqx.filter_jit
 def with_values(
     structure: AbstractCovariance | None, default: AbstractCovariance, matrix: Array
 ) -> AbstractCovariance:
@@ -265,33 +268,33 @@ def start_system(
     rows, weight = np.nan_to_num(sequences.rows), sequences.row_weight
     dim = rows.shape[1]
     second = (rows * weight[:, None]).T @ rows / weight.sum()
-    closed = ppca_closed_form(jnp.zeros(dim), jnp.asarray(second), min(n, dim))
-    loose, twist = jax.random.split(key)
-    emission = jnp.concatenate(
-        [closed.loading, 0.3 * jax.random.normal(loose, (dim, max(n - dim, 0)))], axis=1
-    )
-    transition = 0.8 * jnp.eye(n) + 0.1 * jax.random.normal(twist, (n, n)) / np.sqrt(n)
+    loading, variance = map(np.asarray, principal(on_device(second), min(n, dim)))
+    rng = generator(key)
+    emission = np.concatenate([loading, rng.normal(0, 0.3, (dim, max(n - dim, 0)))], axis=1)
+    transition = 0.8 * np.eye(n) + rng.normal(0, 0.1, (n, n)) / np.sqrt(n)
     push = shift = None
     if sequences.inputs is not None:
-        own, push, shift = _driven_start(sequences, np.asarray(closed.loading), n)
-        transition = transition.at[: len(own), : len(own)].set(own)
+        own, push, shift = _driven_start(sequences, loading, n)
+        transition[: len(own), : len(own)] = own
     return models.LinearGaussianSSM(
-        jnp.zeros(n),
-        Full(jnp.eye(n)),
-        transition,
-        jnp.zeros(n),
-        with_values(noise, Full(), 0.4 * jnp.eye(n)),
-        emission,
-        jnp.zeros(dim),
-        with_values(emission_noise, Diagonal(), closed.noise.matrix() + 0.1 * jnp.eye(dim)),
-        push,
-        shift,
+        on_device(np.zeros(n)),
+        Full(on_device(np.eye(n))),
+        on_device(transition),
+        on_device(np.zeros(n)),
+        with_values(noise, Full(), on_device(0.4 * np.eye(n))),
+        on_device(emission),
+        on_device(np.zeros(dim)),
+        with_values(emission_noise, Diagonal(), on_device((variance + 0.1) * np.eye(dim))),
+        None if push is None else on_device(push),
+        None if shift is None else on_device(shift),
         # the covariance of the first state is not known from fewer series than states
         learned=Learned(initial=bool(sequences.weight.sum() > n)),
     )
 
 
-def _driven_start(sequences: Sequences, loading: np.ndarray, n: int) -> tuple[Array, Array, Array]:
+def _driven_start(
+    sequences: Sequences, loading: np.ndarray, n: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """A, B and D where the states are s = x + D′u for principal components s of the values.
 
     Such s_t = A s_{t−1} + (B + D′) u_t − A D′ u_{t−1} + …, a regression.
@@ -309,4 +312,4 @@ def _driven_start(sequences: Sequences, loading: np.ndarray, n: int) -> tuple[Ar
     past = -np.linalg.lstsq(A, late, rcond=0.1)[0]
     push = np.zeros((n, width))
     push[:size] = at_once - past
-    return jnp.asarray(A), jnp.asarray(push), jnp.asarray(loading @ past)
+    return A, push, loading @ past

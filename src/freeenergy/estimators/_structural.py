@@ -11,7 +11,16 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from .._core import AbstractAlgorithm, Data, Fit, Info, held_at_zero, inadmissible, parameter_count
+from .._core import (
+    AbstractAlgorithm,
+    Data,
+    Fit,
+    Info,
+    held_at_zero,
+    inadmissible,
+    on_device,
+    parameter_count,
+)
 from ..inference import GaussianBelief
 from ..learning import LBFGS, negative_log_likelihood
 from ..models import AbstractBlock, Columns, Level, Regressors, Series, Structural
@@ -203,7 +212,7 @@ class StructuralTimeSeries(AbstractStateSpace):
 
     def _structure(self) -> Structural:
         blocks = Level() if self.blocks is None else self.blocks
-        return blocks if isinstance(blocks, Structural) else Structural((blocks,), jnp.asarray(0.5))
+        return blocks if isinstance(blocks, Structural) else Structural((blocks,), on_device(0.5))
 
     def _input_scaling(self, inputs: np.ndarray, weight: np.ndarray) -> Scaling:
         # a coefficient that varies is one of the inputs themselves, not of their distance to a mean

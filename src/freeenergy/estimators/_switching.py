@@ -8,10 +8,11 @@ from typing import Any, ClassVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from .. import models
-from .._core import AbstractAlgorithm, Data, Fit, Kind
+from .._core import AbstractAlgorithm, Data, Fit, Kind, on_device
 from ..distributions import Diagonal
 from ..learning import LBFGS, Batch, negative_log_likelihood
 from ..models import Series
@@ -87,20 +88,21 @@ class SwitchingLinearSystem(AbstractStateSpace):
         n, k = self.n_latent, self.n_regimes
         system = start_system(sequences, n, Diagonal(), Diagonal(), key)
         # regimes begin with different speeds and sizes of shocks
-        persistence = jnp.linspace(0.9, 0.3, k) if k > 1 else jnp.full(1, 0.8)
+        persistence = np.linspace(0.9, 0.3, k) if k > 1 else np.full(1, 0.8)
         arrays, static = eqx.partition(system, eqx.is_array)
-        stacked = eqx.combine(jax.tree.map(lambda a: jnp.broadcast_to(a, (k, *a.shape)), arrays), static)
+        arrays = jax.tree.map(lambda a: on_device(np.broadcast_to(np.asarray(a), (k, *a.shape))), arrays)
+        stacked = eqx.combine(arrays, static)
         stacked = eqx.tree_at(
             lambda s: (s.transition, s.noise.variance),
             stacked,
             (
-                persistence[:, None, None] * jnp.eye(n)[None],
-                (1 - persistence**2)[:, None] * jnp.ones((1, n)),
+                on_device(persistence[:, None, None] * np.eye(n)),
+                on_device((1 - persistence**2)[:, None] * np.ones(n)),
             ),
         )
-        stay = 0.9 * jnp.eye(k) + 0.1 / k
+        stay = 0.9 * np.eye(k) + 0.1 / k
         start = models.SwitchingLinearSystem(
-            jnp.full(k, 1 / k), stay / jnp.sum(stay, axis=1, keepdims=True), stacked
+            on_device(np.full(k, 1 / k)), on_device(stay / stay.sum(axis=1, keepdims=True)), stacked
         )
         learner = LBFGS(_bounded_objective, self.tol) if self.learner is None else self.learner
         result = self._learn(start, learner, sequences, own, key)

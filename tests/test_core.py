@@ -25,13 +25,18 @@ from freeenergy._core import (
     cholesky,
     constrain,
     count_compilations,
+    fold_key,
     freeze,
+    generator,
     has_nan,
+    key_bits,
+    key_of,
     learnable,
     log_det_cholesky,
     log_mean_exp,
     map_data,
     map_rows,
+    on_device,
     parameter,
     parameter_count,
     positive,
@@ -39,10 +44,13 @@ from freeenergy._core import (
     real,
     row_hashes,
     simplex,
+    split_key,
+    split_key_data,
     sum_over_blocks,
     symmetrise,
     unconstrain,
     uniform,
+    uniform_on_host,
     unit_interval,
 )
 
@@ -283,8 +291,9 @@ def test_bucket_is_monotone_and_wastes_little():
         assert b >= n
         assert bucket(b) == b
         if n > 16:
-            assert b - n < n / (4 if n <= 4096 else 16)
-    assert len(set(buckets[:4999])) < 40
+            assert b - n < n / (1 if n <= 512 else 4 if n <= 4096 else 16)
+    assert sorted(set(buckets[:512])) == [16, 32, 64, 128, 256, 512]
+    assert len(set(buckets[:4999])) < 24
 
 
 def test_data_is_padded_with_weight_zero():
@@ -292,13 +301,13 @@ def test_data_is_padded_with_weight_zero():
     x[3, 1] = np.nan
     data = Data.of({"a": x, "n": np.arange(20)}, np.full(20, 2.0))
     assert data.incomplete
-    assert data.size == bucket(20) == 20
+    assert data.size == bucket(20) == 32
     data = Data.of({"a": x[:17], "n": np.arange(17)}, np.full(17, 2.0), dtype=np.dtype(np.float32))
-    assert (data.size, int(data.rows)) == (20, 17)
-    assert data.weight.tolist() == [2.0] * 17 + [0.0] * 3
+    assert (data.size, int(data.rows)) == (32, 17)
+    assert data.weight.tolist() == [2.0] * 17 + [0.0] * 15
     assert data.x["a"].dtype == data.weight.dtype == jnp.float32
     assert data.x["n"].dtype == jnp.int64
-    assert data.x["n"].tolist() == [*range(17), 0, 0, 0]
+    assert data.x["n"].tolist() == [*range(17), *[0] * 15]
     assert not Data.of(x[:2]).incomplete
     assert Data.of(np.arange(3)).weight.dtype == jnp.float64
     with pytest.raises(ValueError, match=r"must have one length. Got \[2, 3\]\."):
@@ -559,3 +568,43 @@ def test_uniform_numbers_of_many_keys_are_those_of_each():
     keys = jax.random.split(jax.random.key(1), 4)
     together = jax.vmap(lambda k: uniform(k, (5,), jnp.float64))(keys)
     np.testing.assert_array_equal(together, [uniform(k, (5,), jnp.float64) for k in keys])
+
+
+@pytest.mark.parametrize("seed", [0, 7, 2**31 - 2])
+def test_keys_made_on_the_host_are_those_of_jax(seed):
+    key, ours = jax.random.key(seed), key_of(seed)
+    data = jax.random.key_data
+
+    with count_compilations() as programs:
+        parts, folded, bits = split_key(ours, 5), fold_key(ours, 77), key_bits(ours)
+        numbers, rows = uniform_on_host(ours, 9), split_key_data(ours, 5)
+    assert programs.count == 0
+    np.testing.assert_array_equal(data(ours), data(key))
+    np.testing.assert_array_equal([data(k) for k in parts], data(jax.random.split(key, 5)))
+    np.testing.assert_array_equal(rows, data(jax.random.split(key, 5)))
+    np.testing.assert_array_equal(data(folded), data(jax.random.fold_in(key, 77)))
+    assert bits == jax.random.bits(key, dtype="uint32")
+    np.testing.assert_allclose(numbers, jax.random.uniform(key, (9,), float), rtol=0, atol=1e-15)
+    assert generator(ours).normal() == generator(key).normal() != generator(folded).normal()
+
+
+def test_keys_of_other_kinds_are_split_by_jax():
+    for key in (jax.random.key(0, impl="rbg"), jax.random.PRNGKey(0)):
+        expected = list(jax.random.split(key))
+        found = split_key(key)
+        for a, b in zip(found, expected, strict=True):
+            assert a.dtype == b.dtype
+            assert bool(jnp.all(a == b))
+
+
+def test_numbers_go_to_the_device_as_copies_and_without_a_program():
+    rows = np.arange(6.0).reshape(2, 3)
+    with count_compilations() as programs:
+        there = on_device(rows)
+        small = on_device(3, np.int32)
+    rows[:] = 0
+    assert programs.count == 0
+    np.testing.assert_array_equal(there, np.arange(6.0).reshape(2, 3))
+    assert small.dtype == np.int32
+    assert on_device(there) is there
+    assert on_device(there, np.float32).dtype == np.float32

@@ -16,6 +16,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from ._compilation import programs
 
 _SMALLEST = 16
+_FEW = 512
 # fewer rows than this are not worth the meeting of devices after each pass
 _WORTH_SPREADING = 8192
 # these stay in the cache
@@ -23,14 +24,16 @@ _PREPARED_AT_ONCE = 4096
 
 
 def bucket(rows: int) -> int:
-    """The padded size for `rows`: 4 sizes an octave below 4096 rows, 16 above.
+    """The padded size for `rows`: a power of two up to 512 rows, then 4 sizes an octave, 16 above 4096.
+
+    A program is compiled for each size.  Few rows are done at once in any size, but not compiled for.
 
     >>> [bucket(n) for n in (1, 17, 100, 1000, 100_000)]
-    [16, 20, 112, 1024, 102400]
+    [16, 32, 128, 1024, 102400]
     """
     if rows <= _SMALLEST:
         return _SMALLEST
-    parts = 4 if rows <= 4096 else 16
+    parts = 1 if rows <= _FEW else 4 if rows <= 4096 else 16
     step = max(1 << ((rows - 1).bit_length() - 1 - parts.bit_length() + 1), 1)
     return -(-rows // step) * step
 

@@ -56,7 +56,7 @@ def numbers(name, estimator, rows):
     "rows",
     [
         pytest.param(X[:, :1], id="one column"),
-        pytest.param(np.column_stack([X, np.full(24, 7.0)]), id="constant column"),
+        pytest.param(np.column_stack([X[:, :2], np.full(24, 7.0)]), id="constant column"),
         pytest.param(np.repeat(X[:6], 4, axis=0), id="duplicate rows"),
         pytest.param(X * np.array([1e150, 1e-150, 1.0]), id="huge and tiny scales"),
         pytest.param(X + 1e8, id="far from zero"),

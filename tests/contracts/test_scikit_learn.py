@@ -7,12 +7,14 @@ order, or a part of it, is another series.
 import inspect
 import warnings
 
+import jax
 import pytest
 from cases import CASES
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.estimator_checks import check_estimator
 
 import freeenergy as fe
+from freeenergy._core import count_compilations
 
 # small networks, so that some fifty fits of each are quick; otherwise the defaults
 SMALL = {
@@ -21,6 +23,8 @@ SMALL = {
     # the tables of scikit-learn are real numbers, which a binary model takes only if it is told how
     "RBM": {"n_components": 4, "max_iter": 5, "threshold": 0.5},
     "SwitchingLinearSystem": {"max_iter": 5},
+    "SparseCoding": {"max_iter": 20},
+    "LatentDirichletAllocation": {"n_topics": 3, "max_iter": 20},
 }
 
 PERMUTE_OR_SUBSET = {"check_methods_sample_order_invariance", "check_methods_subset_invariance"}
@@ -34,21 +38,16 @@ def public_estimators():
     }
 
 
-# each of scikit-learn's fifty fits has a shape of its own to compile; these compile quickly
-QUICK = {
-    "GaussianDensity",
-    "KernelDensity",
-}
+# programs that the fifty fits of one estimator, of a dozen shapes, may compile
+BUDGET = 120
 
 
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(n, marks=[] if n in QUICK else [pytest.mark.slow]) for n in public_estimators()],
-)
+@pytest.mark.parametrize("name", public_estimators())
 def test_check_estimator(name):
     estimator = public_estimators()[name](**SMALL.get(name, {}))
     excused = PERMUTE_OR_SUBSET if isinstance(estimator, fe.estimators.AbstractSequenceDensity) else set()
-    with warnings.catch_warnings():
+    jax.clear_caches()
+    with warnings.catch_warnings(), count_compilations() as programs:
         warnings.simplefilter("ignore")
         results = check_estimator(estimator, on_fail=None)
     wrong = {
@@ -59,11 +58,14 @@ def test_check_estimator(name):
     }
     assert not wrong
     assert len(results) >= 40
+    assert programs.count <= BUDGET
 
 
 def test_every_public_estimator_is_a_row_of_the_table():
     tested = {type(case.estimator).__name__ for case in CASES.values()}
     assert tested == set(public_estimators())
+    # and something of each is asked in every run
+    assert tested == {type(case.estimator).__name__ for case in CASES.values() if not case.slow}
 
 
 @pytest.mark.parametrize("name", CASES)

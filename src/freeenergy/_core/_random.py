@@ -91,7 +91,7 @@ def generator(key: Array) -> np.random.Generator:
     return np.random.default_rng(np.asarray(jax.random.key_data(key)))
 
 
-def _wrapped(data: np.ndarray) -> Array:
+def _wrapped(data: Any) -> Array:
     return jax.random.wrap_key_data(data, impl="threefry2x32")
 
 

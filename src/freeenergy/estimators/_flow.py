@@ -21,6 +21,8 @@ from .._core import (
     Fit,
     Kind,
     buffer,
+    fold_key,
+    key_of,
     map_rows,
     on_device,
     split_key,
@@ -78,7 +80,7 @@ class FlowWithMissing(eqx.Module):
     """A flow in which the missing entries of x are the hidden cause: e(x, z) = −log p(x with z put in)."""
 
     flow: Transformed
-    proposal: MixtureModel = buffer()
+    proposal: MixtureModel | None = buffer(default=None)
 
     def energy(self, x: Array, z: Array) -> Array:
         """−log p of `x` with its NaN entries taken from `z`."""
@@ -87,6 +89,7 @@ class FlowWithMissing(eqx.Module):
     @property
     def recognition(self) -> AbstractRecognition:
         """Draws missing entries from the proposal."""
+        assert self.proposal is not None
         return _FromMixture(self.proposal)
 
     def log_prob(self, x: Array) -> Array:
@@ -130,6 +133,8 @@ def _to_latent(row: Array, model: FlowWithMissing) -> Array:
 class AbstractFlowDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AbstractDensity):
     """A flow with a proposal for missing entries: exact for complete rows, a lower bound for others."""
 
+    model_: Any
+
     def _evidence(self, z: np.ndarray, seeds: np.ndarray) -> Evidence:
         holes = np.isnan(z).any(axis=1)
         nats, stderr = np.zeros(len(z)), np.zeros(len(z))
@@ -138,19 +143,32 @@ class AbstractFlowDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Abs
         some = holes & ~np.isnan(z).all(axis=1)
         if not some.any():
             return Evidence(nats, stderr, Kind.EXACT)
-        bound = importance_bound(z[some], seeds[some], self.model_, _IMPORTANCE_SAMPLES, self.seed_)
+        bound = importance_bound(z[some], seeds[some], self._covered(), _IMPORTANCE_SAMPLES, self.seed_)
         nats[some], stderr[some], growth = bound.nats, bound.stderr, np.zeros((len(z), 2))
         growth[some] = bound.growth
         return Evidence(nats, stderr, Kind.LOWER, growth=growth)
+
+    def _covered(self) -> FlowWithMissing:
+        """The model with a proposal, which is made when the first row needs it."""
+        if self.model_.proposal is None:
+            flow = self.model_.flow
+            # to integrate over missing entries the proposal has to cover the flow, not the data
+            draws = draw_rows(flow, _PROPOSAL_DRAWS, fold_key(key_of(int(self.seed_)), 1))
+            draws = draws[np.isfinite(draws).all(axis=1)]
+            if len(draws) < _PROPOSAL_DRAWS // 2:
+                # of rescaled rows
+                draws = 3 * np.random.default_rng(0).normal(size=(_PROPOSAL_DRAWS, self.n_features_in_))
+            self.model_ = FlowWithMissing(flow, _proposal(Rows(draws, np.ones(len(draws)))))
+        return self.model_
 
     def _draw(self, n: int, *, key: Array) -> np.ndarray:
         return draw_rows(self.model_, n, key)
 
     def _fill_mean(self, z: np.ndarray, seeds: np.ndarray) -> np.ndarray:
-        return map_rows(_complete_mean, (z, seeds), self.model_, self.seed_, block=16)
+        return map_rows(_complete_mean, (z, seeds), self._covered(), self.seed_, block=16)
 
     def _fill_sample(self, z: np.ndarray, *, key: Array) -> np.ndarray:
-        return map_rows(_complete_sample, (z, split_key_data(key, len(z))), self.model_, block=16)
+        return map_rows(_complete_sample, (z, split_key_data(key, len(z))), self._covered(), block=16)
 
     def transform(self, X: Any) -> np.ndarray:
         """The noise z that makes each row; missing entries are first imputed."""
@@ -237,7 +255,7 @@ class NormalizingFlow(AbstractFlowDensity):
             )
 
     def _fit_rows(self, rows: Rows, *, key: Array) -> Fit:
-        start_key, fit_key, proposal_key = split_key(key, 3)
+        start_key, fit_key = split_key(key)
         train, validation = split_rows(rows, self.validation_fraction, np.float32)
         flow = self.architecture(
             rows.x.shape[1],
@@ -269,12 +287,7 @@ class NormalizingFlow(AbstractFlowDensity):
         fitted = result.model
         flow = fitted.flow if isinstance(fitted, FlowWithMissing) else fitted
         # evaluation is in double precision, so that rows give the same number in any company
-        flow = cast(flow, np.float64)
-        # to integrate over missing entries the proposal has to cover the flow, not the data
-        draws = draw_rows(flow, _PROPOSAL_DRAWS, proposal_key)
-        draws = draws[np.isfinite(draws).all(axis=1)]
-        cover = rows if len(draws) < _PROPOSAL_DRAWS // 2 else Rows(draws, np.ones(len(draws)))
-        return dataclasses.replace(result, model=FlowWithMissing(flow, _proposal(cover)))
+        return dataclasses.replace(result, model=FlowWithMissing(cast(flow, np.float64), None))
 
 
 def _proposal(rows: Rows) -> MixtureModel:

@@ -1,0 +1,37 @@
+"""A first fit in a new process makes nobody wait: few programs are compiled, and none for another fit."""
+
+import jax
+import numpy as np
+import pytest
+from cases import CASES
+from sklearn.base import clone, is_classifier
+
+from freeenergy._core import count_compilations
+
+# what a first fit and score of a table may compile
+MOST = 6
+RNG = np.random.RandomState(0)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("name", [n for n, case in CASES.items() if not case.slow and not case.sequence])
+def test_programs_of_a_first_fit_and_score(name):
+    case = CASES[name]
+    rows = RNG.normal(size=(24, 3))
+    if case.points is not None or case.counts:
+        rows = (rows > 0).astype(float)
+    estimator = clone(case.estimator)
+    arguments = (rows, np.arange(24) % 2) if is_classifier(estimator) else (rows,)
+
+    ask = "score_samples" if case.density else "predict_proba" if is_classifier(estimator) else "transform"
+
+    def fit_and_score():
+        getattr(estimator.fit(*arguments), ask)(rows)
+
+    jax.clear_caches()
+    with count_compilations() as first:
+        fit_and_score()
+    assert first.count <= MOST
+    with count_compilations() as second:
+        fit_and_score()
+    assert second.count == 0

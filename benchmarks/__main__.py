@@ -6,6 +6,8 @@ import sys
 
 from rich.console import Console
 
+from . import first_fit
+from ._race import Workload
 from ._report import RESULTS, Row, reached, show, write
 
 NAMES = (
@@ -27,8 +29,15 @@ NAMES = (
     "vae_torch",
     "same_process",
     "second_process",
+    *first_fit.WORKLOADS,
     "memory",
 )
+
+
+def workload_of(name: str) -> Workload:
+    """A row of the table: a module of its name, or one of several in a module."""
+    several = first_fit.WORKLOADS.get(name)
+    return several or importlib.import_module(f".{name}", __package__).WORKLOAD
 
 
 def main() -> int:
@@ -42,7 +51,7 @@ def main() -> int:
     console = Console()
     rows: list[Row] = []
     for name in options.only or NAMES:
-        workload = importlib.import_module(f".{name}", __package__).WORKLOAD
+        workload = workload_of(name)
         # no spinner: it would take time from the contestants
         console.print(f"{name}: {workload.what} …")
         rows.append((name, workload, workload.run(options.quick)))

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
-from freeenergy._core import programs  # turns 64-bit mode on
+from freeenergy._core import count_compilations, programs  # turns 64-bit mode on
 
 # the same examples in every run
 settings.register_profile("same", derandomize=True)
@@ -54,3 +54,29 @@ def key():
 def root() -> Path:
     """The top folder of the project."""
     return Path(__file__).resolve().parent.parent
+
+
+# what a test compiles is what it costs
+_COMPILING = 20
+
+
+@pytest.fixture(autouse=True)
+def _programs_counted(record_property):
+    with count_compilations() as counter:
+        yield
+    record_property("programs", counter.count)
+
+
+def pytest_terminal_summary(terminalreporter):
+    """The tests that compile most, and how many programs all of them did."""
+    counts = {}
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            counted = dict(getattr(report, "user_properties", ())).get("programs")
+            if counted:
+                counts[report.nodeid] = counted
+    if not counts:
+        return
+    terminalreporter.section(f"{sum(counts.values())} programs compiled; the tests that compile most")
+    for name in sorted(counts, key=counts.get, reverse=True)[:_COMPILING]:
+        terminalreporter.write_line(f"{counts[name]:5d}  {name}")

@@ -171,13 +171,29 @@ def real_rows_shuffled(data: Data, key: Array) -> Array:
 
 
 def take_batch(data: Data, order: Array, i: Array, size: int) -> tuple[Any, Array]:
-    """Rows `order[i·size : (i+1)·size]`; what would be past the real rows has weight zero."""
+    """Rows `order[i·size : (i+1)·size]`; what would be past the real rows has weight zero.
+
+    Rows that do not count are copies of one that does, as in `counting_rows`.
+    """
     at = jnp.minimum(i * size, data.size - size)
     index = jax.lax.dynamic_slice_in_dim(order, at, size)
     place = at + jnp.arange(size, dtype=at.dtype)
     fresh = (place >= i * size) & (place < data.rows)
     weight = jnp.where(fresh, data.weight[index], 0)
+    index = index[counting_rows(weight)]
     return jax.tree.map(lambda a: a[index], data.x), weight
+
+
+def counting_rows(weight: Array) -> Array:
+    """The number of each row, and for one of weight zero that of a row which counts.
+
+    A row that does not count may be impossible, as padding is for some families.  Its loss is left out of
+    a sum, but zero times its slope is no number.
+
+    >>> counting_rows(jnp.array([0.0, 2.0, 0.0, 1.0])).tolist()
+    [1, 1, 1, 3]
+    """
+    return jnp.where(weight > 0, jnp.arange(len(weight)), jnp.argmax(weight > 0))
 
 
 class _State(NamedTuple):

@@ -22,6 +22,7 @@ from .._core import (
     on_device,
     unconstrain,
 )
+from ._em import counting_rows
 from ._objectives import Batch
 
 
@@ -81,7 +82,9 @@ class LBFGS(AbstractAlgorithm):
     forward: bool = eqx.field(static=True, default=False)
 
     def _loss(self, fixed: Any, data: Data) -> Callable[[Any], Array]:
-        batch = Batch(data.x, data.weight / jnp.sum(data.weight))
+        chosen = counting_rows(data.weight)
+        x = jax.tree.map(lambda a: a[chosen], data.x)
+        batch = Batch(x, data.weight / jnp.sum(data.weight))
         if self.forward:
             return lambda free: _value_forward(free, self.objective, fixed, batch)
         return lambda free: _value(self.objective, free, fixed, batch)

@@ -74,7 +74,7 @@ def has_nan(x: np.ndarray) -> bool:
 
 
 def on_device(value: Any, dtype: Any = None) -> Array:
-    """A NumPy array, a list or a number for programs; what programs have already stays.
+    """A copy of a NumPy array, a list or a number for programs; what programs have already stays.
 
     As `jnp.asarray`, which compiles a program for each shape to make its copy.
 
@@ -83,7 +83,8 @@ def on_device(value: Any, dtype: Any = None) -> Array:
     """
     if isinstance(value, Array):
         return value if dtype is None else value.astype(dtype)
-    return jax.device_put(np.asarray(value, dtype), may_alias=False)
+    # what is put may be read later, or in place: it is a copy that nobody else has
+    return jax.device_put(np.array(value, dtype))
 
 
 class Data(eqx.Module):
@@ -144,7 +145,7 @@ class Data(eqx.Module):
 
         mesh = _mesh_for(padded) if spread else None
         arrays = jax.tree.map(lambda a: pad(a, prepare), x), pad(weight, None)
-        rows, mass = jax.tree.map(on_device, arrays) if mesh is None else _divided(arrays, mesh)
+        rows, mass = jax.device_put(arrays) if mesh is None else _divided(arrays, mesh)
         return Data(rows, mass, on_device(n, np.int32), incomplete, mesh)
 
     @property

@@ -68,15 +68,24 @@ _CANDIDATES = 500
 
 
 def _start(X: Any, weight: np.ndarray, topics: int, key: Array) -> Array:
-    """Counts for each topic: the noisy whole, a word having one on average, and a random document."""
+    """Counts for each topic: the noisy whole, a word having one on average, and a document unlike others."""
     rng = generator(key)
-    race = np.log(weight) + rng.gumbel(size=(topics, len(weight)))
-    chosen = X[race.argmax(axis=1)].toarray()
+    length = np.maximum(lengths_of(X), 1.0)
+    shares = sparse.csr_matrix(X.multiply(1 / length[:, None]))
+    squares = lengths_of(shares.multiply(shares))
+    mass, nearest = weight, np.full(len(weight), np.inf)
+    chosen = np.empty((topics, X.shape[1]))
+    for k in range(topics):
+        # drawn by the squared distance to those before, as centres of k-means++ are
+        row = rng.choice(len(weight), p=mass / mass.sum())
+        chosen[k] = shares[row].toarray()[0]
+        nearest = np.minimum(nearest, squares - 2 * shares @ chosen[k] + squares[row])
+        mass = weight * np.maximum(nearest, 0.0)
+        mass = mass if mass.any() else weight
     whole = weight @ X
     share = np.asarray(whole).ravel() / max(whole.sum(), 1.0)
     noise = rng.gamma(100.0, size=chosen.shape) / 100
-    length = np.maximum(chosen.sum(axis=1, keepdims=True), 1.0)
-    return on_device(X.shape[1] * (share * noise + 0.25 * chosen / length))
+    return on_device(X.shape[1] * (share * noise + 0.25 * chosen))
 
 
 def _over_documents(

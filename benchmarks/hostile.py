@@ -370,6 +370,8 @@ def check_imputed(answer: Any, X: Any) -> None:
     before, after = (list(map(numbers, a if isinstance(answer, list) else [a])) for a in (X, answer))
     require(len(before) == len(after), f"has {len(after)} tables for {len(before)}")
     for old, new in zip(before, after, strict=True):
+        # series of one column come back with it
+        old = old[:, None] if isinstance(answer, list) and np.ndim(old) == 1 else old
         require(old is not None and old.shape == new.shape, f"has the shape {np.shape(new)}")
         require((np.isnan(old) | (old == new)).all(), "changes what was observed")
 

@@ -68,7 +68,7 @@ _CANDIDATES = 500
 
 
 def _start(X: Any, weight: np.ndarray, topics: int, key: Array) -> Array:
-    """Counts for each topic: the noisy whole, a word having one on average, and a document unlike others."""
+    """Counts for each topic: the noisy whole, a word having one on average, and a document of its own."""
     rng = generator(key)
     length = np.maximum(lengths_of(X), 1.0)
     shares = sparse.csr_matrix(X.multiply(1 / length[:, None]))

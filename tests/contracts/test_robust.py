@@ -74,6 +74,11 @@ def test_survives(name, rows):
 @pytest.mark.parametrize("name", names(lambda case: case.density))
 def test_one_row(name):
     rows = prepare(name, X[:1])
+    if name in {"AutoRegression", "StructuralTimeSeries"}:
+        # one step has no likelihood left after what it starts from
+        with pytest.raises(ValueError, match="observed"):
+            fitted(name, rows)
+        return
     assert np.isfinite(fitted(name, rows).score_samples(rows)).all()
 
 

@@ -7,7 +7,7 @@ import sys
 from rich.console import Console
 
 from . import first_fit
-from ._race import Workload
+from ._race import Outcome, Skipped, Workload
 from ._report import RESULTS, Row, reached, show, write
 
 NAMES = (
@@ -40,6 +40,14 @@ def workload_of(name: str) -> Workload:
     return several or importlib.import_module(f".{name}", __package__).WORKLOAD
 
 
+def outcome_of(workload: Workload, *, quick: bool) -> Outcome | Skipped:
+    """What came of it; where the peer is not installed, that."""
+    try:
+        return workload.run(quick)
+    except ModuleNotFoundError as missing:
+        return Skipped(f"{missing.name} is not installed")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Speed beside the peers.")
     parser.add_argument("--only", choices=NAMES, action="append", help="one workload; may be repeated")
@@ -54,7 +62,7 @@ def main() -> int:
         workload = workload_of(name)
         # no spinner: it would take time from the contestants
         console.print(f"{name}: {workload.what} …")
-        rows.append((name, workload, workload.run(options.quick)))
+        rows.append((name, workload, outcome_of(workload, quick=options.quick)))
     show(rows, console)
     if options.write:
         write(rows)

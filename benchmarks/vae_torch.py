@@ -8,20 +8,14 @@ from freeenergy._core import Data
 from freeenergy.learning import FreeEnergy, Gradient, fit
 from freeenergy.models import BernoulliEmission, mlp_vae
 
-from ._race import Outcome, Skipped, Workload, race
-
-try:
-    import torch
-except ImportError:
-    torch = None
+from ._race import Outcome, Workload, race
 
 DIM, WIDTH, LATENT, BATCH, RATE = 784, 400, 20, 128, 1e-3
 LEARNER = Gradient(optax.adam(RATE), FreeEnergy(), batch_size=BATCH)
 
 
-def run(quick: bool) -> Outcome | Skipped:
-    if torch is None:
-        return Skipped("PyTorch is not installed")
+def run(quick: bool) -> Outcome:
+    import torch
     from torch import Tensor, nn
 
     class Peer(nn.Module):

@@ -215,10 +215,7 @@ def test_the_constraints_are_exact_and_meet_every_requirement(root):
     exact = pins(root / "constraints.txt")
     asked = requirements(root)
     assert [str(r) for r in asked if r.name not in exact or exact[r.name] not in r.specifier] == []
-    # dynamax, a peer of the benchmarks, asks for it by this name, of which there are nightlies only
-    only_nightly = {"tfp-nightly"}
-    early = {name for name, version in exact.items() if Version(version).is_prerelease}
-    assert early == only_nightly
+    assert [name for name, version in exact.items() if Version(version).is_prerelease] == []
 
 
 @pytest.mark.parametrize("name", ["base", "test", "docs"])

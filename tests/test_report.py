@@ -151,6 +151,10 @@ def test_the_table_has_the_numbers_of_the_board(images, tmp_path):
             assert abs(number(row[2]) - line.bits_per_dimension) <= line.bits_per_dimension_stderr / 10
             assert row[5] == line.kind.value
             assert row[1].startswith("≤ ") == (line.kind is fe.Kind.LOWER)
+            if line.kind is fe.Kind.LOWER:
+                assert abs(number(row[6]) - line.gap) <= max(line.gap_stderr / 10, 5e-4)
+            else:
+                assert row[6] == "–"
         else:
             assert row[1] == f"failed: {line.error}"
     assert [row[0] for row in table[1:]] == list(lines)
@@ -486,7 +490,7 @@ def test_a_click_sorts_the_table_in_chromium(rows, browser, tmp_path):
     assert names() == [line.model for line in sorted(lines, key=lambda line: line.parameters)]
     heading.click()
     assert names() == [line.model for line in sorted(lines, key=lambda line: -line.parameters)]
-    assert page.locator("#table thead th").nth(7).get_attribute("aria-sort") == "descending"
+    assert page.locator("#table thead th").nth(8).get_attribute("aria-sort") == "descending"
     assert complaints == []
 
 

@@ -93,6 +93,7 @@ _HEADS = (
     ("difference", "bits per sample, paired, ± standard error"),
     ("chance", "that the order is real"),
     ("kind", "of the evidence"),
+    ("gap", "bits per sample that a bound is estimated to miss"),
     ("time to fit", "seconds"),
     ("size", "parameters"),
 )
@@ -106,6 +107,9 @@ def _standing(place: int, line: Any) -> list[Cell]:
             Cell(f"<span>failed: {escape(line.error)}</span>", css="reason", span=len(_HEADS) - 1),
         ]
     sign = SIGN[line.kind]
+    gap = NOTHING
+    if line.kind is Kind.LOWER:
+        gap = with_error(line.gap, line.gap_stderr) if math.isfinite(line.gap) else Cell("unknown")
     if place == 0:
         chance = Cell("best", 1.0)
     elif line.chance is None:
@@ -119,6 +123,7 @@ def _standing(place: int, line: Any) -> list[Cell]:
         with_error(line.difference, line.difference_stderr) if place else Cell("0", 0.0),
         chance,
         word_cell(line.kind.value),
+        gap,
         value_cell(line.seconds, digits=1),
         value_cell(line.parameters, digits=0) if line.parameters else NOTHING,
     ]

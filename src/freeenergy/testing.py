@@ -19,8 +19,11 @@ from .estimators._codec import foreign_parts
 from .io import load
 
 _PARTS = 8
-# points along a column, as many in each part
-_GRID = {Kind.EXACT: 160, Kind.LOWER: 64, Kind.UPPER: 64, Kind.ESTIMATE: 64}
+# points along a column, as many in each part; as many in all as there are draws, or nearly, so that few
+# programs are compiled
+_GRID = 64
+# along a column of a step, in all as many as half of the draws
+_SERIES_GRID = 45
 # half the range of draws in units of the distance between their quartiles: 3.3 for a Gaussian
 _LONG_TAILS = 5.0
 
@@ -127,18 +130,17 @@ class _Axis(NamedTuple):
 
 def _check_continuous(fitted: Any, X: np.ndarray, samples: int, rng: np.random.RandomState) -> None:
     kind = fitted.evidence(X[:1]).kind
-    near = np.concatenate([fitted.sample(1000, random_state=rng), X])
-    first, second = (_Axis.of(column, _GRID[kind]) for column in near.T)
+    draws = fitted.sample(samples, random_state=rng)
+    _require(draws.shape == (samples, 2), f"sample({samples}) must have the shape ({samples}, 2).")
+    near = np.concatenate([draws[: samples // 4], X])
+    first, second = (_Axis.of(column, _GRID) for column in near.T)
     mesh = np.stack(np.meshgrid(first.points, second.points, indexing="ij"), axis=-1).reshape(-1, 2)
-    density = np.exp(fitted.score_samples(mesh)).reshape(_GRID[kind], _GRID[kind])
+    density = np.exp(fitted.score_samples(mesh)).reshape(_GRID, _GRID)
     mass = density * np.outer(first.widths, second.widths)
     _require(
         abs(mass.sum() - 1) < max(_tolerance(kind), 5e-3),
         f"The density integrates to {mass.sum():.4f}, not to one.",
     )
-
-    draws = fitted.sample(samples, random_state=rng)
-    _require(draws.shape == (samples, 2), f"sample({samples}) must have the shape ({samples}, 2).")
     _compare_counts(draws, first, second, mass * samples)
 
     entropy = -np.sum(mass * np.log(np.maximum(density, 1e-300)))
@@ -408,7 +410,9 @@ def _check_series_density(
     hidden[1, :columns] = np.nan
     inside = fitted.sample(400, random_state=rng, given=hidden)[:, 1, :columns]
     low, high = inside.min(axis=0), inside.max(axis=0)
-    axes = [np.linspace(a - (b - a) / 2, b + (b - a) / 2, 61) for a, b in zip(low, high, strict=True)]
+    axes = [
+        np.linspace(a - (b - a) / 2, b + (b - a) / 2, _SERIES_GRID) for a, b in zip(low, high, strict=True)
+    ]
     cells = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, columns)
     every = np.tile(hidden, (len(cells), 1, 1))
     every[:, 1, :columns] = cells
@@ -441,9 +445,7 @@ def _check_series_units(fitted: Any, series: list[np.ndarray]) -> None:
 def _check_series_repeatable(fitted: Any, series: list[np.ndarray]) -> None:
     again = _fitted(fitted, series)
     np.testing.assert_array_equal(again.score_samples(series), fitted.score_samples(series))
-    np.testing.assert_array_equal(
-        again.sample(5, random_state=3, length=4), fitted.sample(5, random_state=3, length=4)
-    )
+    np.testing.assert_array_equal(again.sample(5, random_state=3), fitted.sample(5, random_state=3))
 
 
 def _check_series_independent(fitted: Any, series: list[np.ndarray]) -> None:

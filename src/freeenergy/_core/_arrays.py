@@ -19,6 +19,8 @@ _SMALLEST = 16
 _FEW = 512
 # fewer rows than this are not worth the meeting of devices after each pass
 _WORTH_SPREADING = 8192
+# a part of many rows that goes to the device
+_BLOCKS_AT_ONCE = 16
 # these stay in the cache
 _PREPARED_AT_ONCE = 4096
 
@@ -178,11 +180,13 @@ def map_rows(function: Callable[..., Any], rows: Any, *args: Any, block: int = 4
     through one), because the compiled program is kept for it.
     """
     n = len(jax.tree.leaves(rows)[0])
+    most = block * _BLOCKS_AT_ONCE
     outs = []
-    for start in range(0, max(n, 1), block * 16):
-        part = jax.tree.map(lambda a, s=start: np.asarray(a)[s : s + block * 16], rows)
+    for start in range(0, max(n, 1), most):
+        part = jax.tree.map(lambda a, s=start: np.asarray(a)[s : s + most], rows)
         length = len(jax.tree.leaves(part)[0])
-        padded = bucket(length)
+        # the last of several parts has the program of the others
+        padded = bucket(length) if n <= most else most
         filled = jax.tree.map(
             lambda a, p=padded, m=length: np.concatenate([a, np.zeros((p - m, *a.shape[1:]), a.dtype)]),
             part,
@@ -190,15 +194,16 @@ def map_rows(function: Callable[..., Any], rows: Any, *args: Any, block: int = 4
         mesh = _mesh_for(padded)
         if mesh is not None:
             filled = _divided(filled, mesh)
-        out = map_padded(function, filled, *on_all(mesh, args), block=block, mesh=mesh)
+        out = map_padded(function, filled, *on_all(mesh, args), real=length, block=block, mesh=mesh)
         outs.append(jax.tree.map(lambda a, m=length: a[:m], jax.device_get(out)))
     return jax.tree.map(lambda *parts: np.concatenate(parts), *outs)
 
 
 def map_data(function: Callable[..., Any], data: Data, *args: Any, block: int = 4096) -> Any:
     """`function(row, *args)` for each real row of `data`: `map_rows` for rows that are in place."""
-    out = map_padded(function, data.x, *on_all(data.mesh, args), block=block, mesh=data.mesh)
-    return jax.tree.map(lambda a: a[: int(data.rows)], jax.device_get(out))
+    real = int(data.rows)
+    out = map_padded(function, data.x, *on_all(data.mesh, args), real=real, block=block, mesh=data.mesh)
+    return jax.tree.map(lambda a: a[:real], jax.device_get(out))
 
 
 def _divided(arrays: Any, mesh: Mesh) -> Any:
@@ -215,36 +220,66 @@ def on_all(mesh: Mesh | None, tree: Any) -> Any:
 
 
 def on_one(tree: Any) -> Any:
-    """`tree` with its arrays on the first device."""
+    """`tree` with its arrays on the first device, as arrays come from files and from the host.
+
+    (Those that a caller put on a device are others to JAX, which compiles for them anew.)
+    """
     arrays, static = eqx.partition(tree, eqx.is_array)
-    return eqx.combine(jax.device_put(arrays, jax.devices()[0]), static)
+    return eqx.combine(jax.device_put(jax.device_get(arrays)), static)
 
 
 def map_padded(
-    function: Callable[..., Any], rows: Any, *args: Any, block: int, mesh: Mesh | None = None
+    function: Callable[..., Any], rows: Any, *args: Any, real: int, block: int, mesh: Mesh | None = None
 ) -> Any:
-    """`function(row, *args)` for each row, `block` rows at a time; `map_rows` for rows padded already."""
+    """`function(row, *args)` for each of the first `real` rows: `map_rows` for rows padded already.
+
+    At most `block` rows of a device are done at a time.
+    """
     programs.make_room()
-    return _map_compiled(function, rows, *args, block=block, mesh=mesh)
+    size = len(jax.tree.leaves(rows)[0]) // (1 if mesh is None else mesh.size)
+    blocks = -(-size // block)
+    # of one size, since a smaller one at the end would be compiled for as well
+    while size % blocks:
+        blocks += 1
+    return _map_compiled(function, rows, np.int32(real), *args, blocks=blocks, mesh=mesh)
 
 
 @eqx.filter_jit
 def _map_compiled(
-    function: Callable[..., Any], rows: Any, *args: Any, block: int, mesh: Mesh | None
+    function: Callable[..., Any], rows: Any, real: Array, *args: Any, blocks: int, mesh: Mesh | None
 ) -> Any:
     arrays, static = eqx.partition(args, eqx.is_array)
 
-    def here(rows: Any, arrays: Any) -> Any:
+    def here(rows: Any, real: Array, arrays: Any) -> Any:
         given = eqx.combine(arrays, static)
-        if jax.tree.leaves(rows)[0].shape[0] <= block:
-            return jax.vmap(lambda row: function(row, *given))(rows)
-        return jax.lax.map(lambda row: function(row, *given), rows, batch_size=block)
+        # as a program of its own it is traced once
+        each = jax.jit(jax.vmap(lambda row: function(row, *given)))
+        if blocks == 1:
+            return each(rows)
+        size = len(jax.tree.leaves(rows)[0])
+        step = size // blocks
+        if mesh is not None:
+            real = real - size * jax.lax.axis_index("rows")
+
+        def cut(i: Array | int) -> Any:
+            return jax.tree.map(lambda a: jax.lax.dynamic_slice_in_dim(a, i * step, step), rows)
+
+        def put(i: Array, out: Any) -> Any:
+            update = jax.lax.dynamic_update_slice_in_dim
+            return jax.tree.map(lambda a, new: update(a, new, i * step, 0), out, each(cut(i)))
+
+        shapes = jax.eval_shape(each, cut(0))
+        none = jax.tree.map(lambda a: jnp.zeros((size, *a.shape[1:]), a.dtype), shapes)
+        # blocks of padding alone are not done
+        return jax.lax.fori_loop(0, jnp.clip(-(-real // step), 0, blocks), put, none)
 
     if mesh is None:
-        return here(rows, arrays)
+        return here(rows, real, arrays)
     split, same = PartitionSpec("rows"), PartitionSpec()
-    everywhere = jax.shard_map(here, mesh=mesh, in_specs=(split, same), out_specs=split, check_vma=False)
-    return everywhere(rows, arrays)
+    everywhere = jax.shard_map(
+        here, mesh=mesh, in_specs=(split, same, same), out_specs=split, check_vma=False
+    )
+    return everywhere(rows, real, arrays)
 
 
 def in_blocks(a: Array, size: int) -> Array:

@@ -302,7 +302,8 @@ def map_series(
         rows: Any = _stack([[series[i]] for i in members], size, padded, inputs=pushes)
         if extra is not None:
             rows = (rows, _padded(extra[members], padded))
-        out = jax.device_get(map_padded(function, rows, *args, block=max(_STEPS_AT_ONCE // size, 1)))
+        block = max(_STEPS_AT_ONCE // size, 1)
+        out = jax.device_get(map_padded(function, rows, *args, real=len(members), block=block))
         for place, i in enumerate(members):
             end = lengths[i] if cut else None
             results[i] = jax.tree.map(lambda a, p=place, e=end: a[p, :e], out)
@@ -666,7 +667,7 @@ class AbstractSequenceDensity(DensityMixin, Shell):
             laid = np.stack([_padded(part, size) for part in parts])
             pushes = _padded(np.broadcast_to(laid, (n, *laid.shape[1:])), _few(n))
         rows = (_padded(split_key_data(key, n), _few(n)), pushes)
-        drawn = map_padded(_sample, rows, self.model_, size, block=max(_STEPS_AT_ONCE // size, 1))
+        drawn = map_padded(_sample, rows, self.model_, size, real=n, block=max(_STEPS_AT_ONCE // size, 1))
         return self.scaling_.invert(np.asarray(drawn)[:n, :steps])
 
     def impute(self, X: Any, *, inputs: Any = None) -> Any:

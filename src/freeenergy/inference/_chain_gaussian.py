@@ -173,12 +173,13 @@ def factor_semidefinite(matrix: Array) -> tuple[Array, Array]:
         pivot = rest[j, j]
         good = pivot > least[j]
         safe = jnp.where(good, pivot, 1)
-        # entries that no covariance could have are rounding errors
-        most = _safe_sqrt(jnp.maximum(jnp.diagonal(rest), 0) / safe)
-        column = jnp.where(good & (rows > j), jnp.clip(rest[:, j] / safe, -most, most), 0)
-        column = jnp.where(rows == j, 1.0, column)
-        # a zero that was there at first is no rounding error: it has a slope
-        pivot = jnp.where(pivot >= least[j], pivot, 0)
+        # entries that no covariance could have are rounding errors, which have no slope
+        most = jnp.sqrt(jnp.maximum(jnp.diagonal(rest), 0) / safe)
+        ratio = rest[:, j] / safe
+        ratio = ratio + jax.lax.stop_gradient(jnp.clip(ratio, -most, most) - ratio)
+        column = jnp.where(rows == j, 1.0, jnp.where(good & (rows > j), ratio, 0))
+        # what is zero but for rounding is zero, with its slope
+        pivot = pivot - jax.lax.stop_gradient(jnp.where(pivot >= least[j], 0, pivot))
         here = rows == j
         lower = jnp.where(here[None, :], column[:, None], lower)
         return rest - pivot * _outer(column, column), lower, jnp.where(here, pivot, pivots)
@@ -229,7 +230,8 @@ def measure(C: Array, c: Array, R: Array, y: Array) -> LinearStep:
     """The coordinates of y = C x + c + ε that are not NaN, as independent measurements.
 
     R = L D Lᵀ over what was observed gives z = L⁻¹(y − c), rows L⁻¹C and variances D, which may be zero.
-    A vector for R is a diagonal.
+    A vector for R is a diagonal.  Where several of D are zero, slopes of the evidence in R leave out how
+    their errors would go together.
     """
     seen = ~jnp.isnan(y)
     observed = seen.astype(C.dtype)
@@ -255,7 +257,7 @@ def collapse(step: Any) -> LinearStep:
 
     J = Hᵀr⁻¹H = G Gᵀ and g = Hᵀr⁻¹z are all that the measurements say of x; they are those of the rows
     of Gᵀ with unit variance, so that every later inversion is in the space of the state.  All variances
-    must be positive.
+    must be positive: of a zero the information is infinite, and all is NaN.
     """
     seen = step.observed > 0
     precision = jnp.where(seen, 1 / jnp.where(seen, step.variance, 1), 0)
@@ -325,10 +327,11 @@ class LinearGaussianBeliefs(AbstractBlockBeliefs):
             mean, covariance, gain = carry
             h, r, z, o = s.design[i], s.variance[i], s.value[i], s.observed[i]
             along = product(covariance, h) * o
-            variance = _innovation(_dot(h, along), r, o)
+            size = _dot(h * h, jnp.diagonal(predicted.covariance))
+            variance, certain = _innovation(_dot(h, along), r, o, _rounding(h) * size)
             error = (z - _dot(h, mean)) * o
-            step = along / variance
-            gain = gain - 0.5 * (jnp.log(variance) + error * error / variance)
+            step = jnp.where(certain, 0, along / variance)
+            gain = gain - 0.5 * _surprise(error, variance, certain, _resolved(h, z, mean, size))
             return mean + step * error, _shrunk(covariance, step, along, r), gain
 
         carry = (predicted.mean, predicted.covariance, s.constant)
@@ -399,9 +402,33 @@ def _filled(step: LinearStep, fixed: LinearStep) -> Any:
     return LinearStep(*(f if s is None else s for s, f in zip(step, fixed, strict=True)))
 
 
-def _innovation(explained: Array, r: Array, o: Array) -> Array:
-    """The variance of a measurement; one where nothing is observed."""
-    return jnp.maximum((explained + r) * o + (1 - o), jnp.finfo(r.dtype).tiny)
+def _rounding(h: Array) -> Array:
+    """What part of a variance along h counts as zero."""
+    return jnp.asarray(16 * len(h) * jnp.finfo(h.dtype).eps, h.dtype)
+
+
+def _innovation(explained: Array, r: Array, o: Array, least: Array) -> tuple[Array, Array]:
+    """The variance of a measurement, and whether it is zero: none of it is noise, and what the state
+    explains of it is not more than `least`.  One where that is so, and where nothing is observed."""
+    # not `maximum`, which has half the slope at zero
+    explained = jnp.where(explained < 0, 0, explained)
+    certain = (o > 0) & (r == 0) & (explained <= least)
+    return jnp.where(certain, 1, (explained + r) * o + (1 - o)), certain
+
+
+def _resolved(h: Array, z: Array, mean: Array, size: Array) -> Array:
+    """The square of what counts as zero in z − h · mean, for states of the variance `size` along h."""
+    return _rounding(h) * size + (_rounding(h) * (jnp.abs(z) + _dot(jnp.abs(h), jnp.abs(mean)))) ** 2
+
+
+def _surprise(error: Array, variance: Array, certain: Array, least: Array) -> Array:
+    """−2 log p of an error, without the 2π.
+
+    What is certain has no density: it is −∞, the limit for small variances, if what was certain was
+    observed, that is if the square of the error is not more than `least`, and else ∞.
+    """
+    limit = jnp.where(error * error <= least, -jnp.inf, jnp.inf)
+    return jnp.where(certain, limit, jnp.log(variance) + error * error / variance)
 
 
 def _shrunk(covariance: Array, step: Array, along: Array, r: Array) -> Array:
@@ -449,7 +476,8 @@ def _absorb(e: GaussianElement, s: Any) -> GaussianElement:
     def body(e: GaussianElement, i: Any) -> GaussianElement:
         h, r, z, o = s.design[i], s.variance[i], s.value[i], s.observed[i]
         along = product(e.covariance, h) * o
-        variance = _innovation(_dot(h, along), r, o)
+        # zero, and all then NaN, if nothing but the unknown were measured: no number says how certain it is
+        variance = (_dot(h, along) + r) * o + (1 - o)
         error = (z - _dot(h, e.mean)) * o
         step = along / variance
         seen = product(e.loading.T, h) * o
@@ -509,7 +537,8 @@ class RootBelief(NamedTuple):
 class SquareRootBeliefs(AbstractBeliefs):
     """Kalman's recursions on square roots of covariances, for ill-conditioned problems.
 
-    P = S Sᵀ cannot lose its sign, and S has only the square root of the condition number of P.
+    P = S Sᵀ cannot lose its sign, and S has only the square root of the condition number of P.  But a root
+    has no slope in a variance of zero: take that of the evidence with `LinearGaussianBeliefs`.
     """
 
     fixed: LinearStep
@@ -534,12 +563,14 @@ class SquareRootBeliefs(AbstractBeliefs):
             mean, root, gain = carry
             h, r, z, o = s.design[i], s.variance[i], s.value[i], s.observed[i]
             seen = product(root.T, h) * o
-            variance = _innovation(_dot(seen, seen), r, o)
+            size = _dot(h * h, jnp.sum(predicted.root**2, axis=1))
+            # a root resolves what is smaller than rounding of a variance
+            variance, certain = _innovation(_dot(seen, seen), r, o, _rounding(h) ** 2 * size)
             error = (z - _dot(h, mean)) * o
-            along = product(root, seen)
+            along = jnp.where(certain, 0, product(root, seen))
             # Potter's update of the root
             share = 1 / (variance + _safe_sqrt(r * variance * o))
-            gain = gain - 0.5 * (jnp.log(variance) + error * error / variance)
+            gain = gain - 0.5 * _surprise(error, variance, certain, _resolved(h, z, mean, size))
             return mean + along * (error / variance), root - share * _outer(along, seen), gain
 
         carry = (predicted.mean, predicted.root, s.constant)
@@ -643,10 +674,11 @@ class DiffuseBeliefs(AbstractBeliefs):
         def body(carry: tuple[DiffuseBelief, Array], i: Any) -> tuple[DiffuseBelief, Array]:
             belief, gain = carry
             h, r, z, o = s.design[i], s.variance[i], s.value[i], s.observed[i]
-            along, covariance, directions, surprise = _diffuse_measurement(belief, h, r, o)
+            size = _dot(h * h, jnp.diagonal(predicted.covariance))
+            along, covariance, directions, surprise = _diffuse_measurement(belief, h, r, o, size)
             error = (z - _dot(h, belief.mean)) * o
             new = DiffuseBelief(belief.mean + along * error, covariance, directions)
-            return new, gain - 0.5 * surprise(error)
+            return new, gain - 0.5 * surprise(error, _resolved(h, z, belief.mean, size))
 
         return _repeat(body, (predicted, s.constant), len(s.value))
 
@@ -663,7 +695,8 @@ class DiffuseBeliefs(AbstractBeliefs):
             # the mean is `gain` x_t + `rest.mean`
             rest, gain = carry
             h, value, shift = mixed[i, :n], mixed[i, n:-1], mixed[i, -1]
-            along, covariance, directions, _ = _diffuse_measurement(rest, h, variance[i], seen)
+            size = _dot(h * h, jnp.diagonal(belief.covariance))
+            along, covariance, directions, _ = _diffuse_measurement(rest, h, variance[i], seen, size)
             mean = rest.mean - along * (shift + _dot(h, rest.mean))
             gain = gain + _outer(along, value - jnp.sum(h[:, None] * gain, axis=0))
             return DiffuseBelief(mean, covariance, directions), gain
@@ -699,30 +732,31 @@ class DiffuseBeliefs(AbstractBeliefs):
 _DEPENDS = 1e-10
 
 
-def _diffuse_measurement(belief: DiffuseBelief, h: Array, r: Array, o: Array) -> Any:
+def _diffuse_measurement(belief: DiffuseBelief, h: Array, r: Array, o: Array, size: Array) -> Any:
     """What a measurement h · x + N(0, r) does to a belief: gain, covariance, directions, and a function
-    from its error to −2 log p of it without the 2π; nothing unless `o` is one."""
+    from its error to −2 log p of it without the 2π; nothing unless `o` is one.  `size` is the variance
+    that a state had along h."""
     B = belief.directions
     across = product(belief.covariance, h) * o
-    ordinary = _innovation(_dot(h, across), r, o)
+    ordinary, certain = _innovation(_dot(h, across), r, o, _rounding(h) * size)
     v = jnp.sum(B * h[:, None], axis=0) * o
-    size = jnp.max(jnp.abs(h)) * jnp.max(jnp.abs(B))
-    depends = jnp.max(jnp.abs(v)) > _DEPENDS * size
+    most = jnp.max(jnp.abs(h)) * jnp.max(jnp.abs(B))
+    depends = jnp.max(jnp.abs(v)) > _DEPENDS * most
     infinite = jnp.where(depends, _dot(v, v), 1)
     variance = jnp.where(depends, 1, ordinary)
     # known now: the part of δ along v; a reflection puts it into one column, which is then zero
-    step = jnp.where(depends, product(B, v) / infinite, across / variance)
+    step = jnp.where(depends, product(B, v) / infinite, jnp.where(certain, 0, across / variance))
     place = jnp.argmax(jnp.abs(v))
     here = (jnp.arange(len(v)) == place).astype(v.dtype)
     mirror = v + here * jnp.where(_dot(here, v) < 0, -1, 1) * jnp.sqrt(infinite)
     turned = B - _outer(product(B, mirror), mirror) * (2 / jnp.where(depends, _dot(mirror, mirror), 1))
     directions = jnp.where(depends, turned * (1 - here)[None, :], B)
     left = jnp.eye(len(h), dtype=h.dtype) - _outer(step, h)
-    certain = _sandwich(left, belief.covariance, _small_product) + r * _outer(step, step)
-    covariance = jnp.where(depends, certain, _shrunk(belief.covariance, step, across, r))
+    learned = _sandwich(left, belief.covariance, _small_product) + r * _outer(step, step)
+    covariance = jnp.where(depends, learned, _shrunk(belief.covariance, step, across, r))
 
-    def surprise(error: Array) -> Array:
-        return jnp.where(depends, jnp.log(infinite), jnp.log(variance) + error * error / variance)
+    def surprise(error: Array, least: Array) -> Array:
+        return jnp.where(depends, jnp.log(infinite), _surprise(error, variance, certain, least))
 
     return step, covariance, directions, surprise
 

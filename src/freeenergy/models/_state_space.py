@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.core import Tracer
 
 from .._core import buffer, parameter
 from ..distributions import AbstractCovariance
@@ -92,6 +93,9 @@ class LinearGaussianSSM(AbstractSequenceModel, AbstractExpectationMaximisation[S
     A, C, Q and R may differ from step to step (then with a leading time axis, Q and R as `Full`); those of
     step t lead to x_t and y_t.  Such a system is learned by gradient, not by EM.
 
+    Q and R may be singular.  With more outputs than states, or thousands of steps, a singular R has to be
+    known when a program is traced, as it is where the model is no argument of it: else the evidence is NaN.
+
     Attributes:
         initial_mean, initial_covariance: μ and Σ.
         transition: A.
@@ -157,6 +161,19 @@ class LinearGaussianSSM(AbstractSequenceModel, AbstractExpectationMaximisation[S
         parts = (self.transition, self.noise.matrix(), self.emission, self.emission_noise.matrix())
         return any(part.ndim == 3 for part in parts)
 
+    def _exact(self) -> bool:
+        """Whether some sum of outputs is known to be without noise; of what is traced nothing is known."""
+        if any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(self.emission_noise)):
+            return False
+        with jax.ensure_compile_time_eval():
+            R = np.asarray(self.emission_noise.matrix(), float)
+        unit = np.sqrt(np.diagonal(R, axis1=-2, axis2=-1))
+        if not (unit > 0).all():
+            return True
+        least = np.linalg.eigvalsh(R / unit[..., :, None] / unit[..., None, :]).min()
+        # somewhat more than what `measure` takes for zero: where it does not, that is only slower
+        return bool(least < 64 * len(self.mean) * jnp.finfo(self.mean.dtype).eps)
+
     def _offsets(self, inputs: Array | None, length: int) -> Array:
         """a + B u_t for each step."""
         return _driven(self.offset, self.input_transition, inputs, length)
@@ -188,7 +205,7 @@ class LinearGaussianSSM(AbstractSequenceModel, AbstractExpectationMaximisation[S
             observed = jnp.broadcast_to(real[:, None], value.shape)
             seen = LinearStep(value=value, observed=observed, constant=fixed.constant * real)
             fixed = LinearStep(design=fixed.design, variance=fixed.variance)
-        if outputs > self.latent_dim:
+        if outputs > self.latent_dim and not self._exact():
             full = jax.vmap(lambda s: LinearStep(*(f if v is None else v for v, f in zip(s, fixed))))(seen)
             seen, fixed = jax.vmap(collapse)(full), LinearStep()
         n, Q = self.latent_dim, self.noise.matrix()
@@ -225,10 +242,16 @@ class LinearGaussianSSM(AbstractSequenceModel, AbstractExpectationMaximisation[S
             beliefs = SquareRootBeliefs(fixed)
             return beliefs, filter(beliefs, beliefs.start(initial), steps), steps
         beliefs = LinearGaussianBeliefs(fixed)
-        blocks = _blocks(len(series.real))
+        blocks = self._blocks(len(series.real))
         if blocks > 1:
             return beliefs, blocked_filter(beliefs, initial, steps, blocks=blocks), steps
         return beliefs, filter(beliefs, initial, steps), steps
+
+    def _blocks(self, length: int) -> int:
+        """Into how many blocks a series is cut; one that is seen exactly is not."""
+        blocks = _blocks(length)
+        # without noise a block says of its start what no finite information does
+        return 1 if blocks > 1 and self._exact() else blocks
 
     def filter(self, series: Series, *, incomplete: bool = True, packed: bool = False) -> Filtered:
         """p(x_t | y_{<t}) and p(x_t | y_{≤t}) for each step, and log p(y_t | y_{<t})."""
@@ -243,7 +266,7 @@ class LinearGaussianSSM(AbstractSequenceModel, AbstractExpectationMaximisation[S
         return self._smooth(series, incomplete, packed)[1]
 
     def _smooth(self, series: Series, incomplete: bool, packed: bool) -> tuple[Array, Smoothed]:
-        blocks = _blocks(len(series.real))
+        blocks = self._blocks(len(series.real))
         if self.diffuse is None and not self.square_root and blocks > 1:
             fixed, steps = self._steps(series, incomplete=incomplete, packed=packed)
             filtered, smoothed = blocked_smooth(
@@ -262,7 +285,7 @@ class LinearGaussianSSM(AbstractSequenceModel, AbstractExpectationMaximisation[S
 
     def log_prob(self, series: Series, *, incomplete: bool = True) -> Array:
         """log p(y); with a diffuse start the limit of log p(y) + ½ d log κ for variances κ."""
-        blocks = _blocks(len(series.real))
+        blocks = self._blocks(len(series.real))
         if self.diffuse is None and not self.square_root and blocks > 1:
             fixed, steps = self._steps(series, incomplete=incomplete, packed=False)
             return blocked_evidence(LinearGaussianBeliefs(fixed), self._initial(), steps, blocks=blocks)

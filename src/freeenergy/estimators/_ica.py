@@ -43,7 +43,8 @@ class ICA(AbstractFlowDensity):
 
     As many sources as columns.  It is a flow of one linear layer, and InfoMax: the density of the
     sources is the slope of the squashing function.  Learned by quasi-Newton steps in the natural
-    gradient from a random rotation of the whitened rows.
+    gradient from a random rotation of the whitened rows.  Directions with less than a millionth of the
+    variance of the columns are taken as flat, and given this much.
 
     Complete rows have exact evidence; that of rows with missing entries is an importance-weighted lower
     bound.  Fitting averages over ten draws of what is missing from a Gaussian.
@@ -122,8 +123,10 @@ class ICA(AbstractFlowDensity):
         values = np.maximum(values, _LEAST_VARIANCE)
         whitening = vectors.T / np.sqrt(values)[:, None]
         sources = self._sources(dim)
+        # (s − loc) / scale: neither the unit of the sources nor where they are changes how they are found
+        standard = dataclasses.replace(sources, loc=on_device(np.zeros(dim)), scale=on_device(np.ones(dim)))
         result = self._separate(
-            centred, whitening[:rank], weight, _part(sources, slice(0, rank)), turn_key, fit_key
+            centred, whitening[:rank], weight, _part(standard, slice(0, rank)), turn_key, fit_key
         )
         layer = result.model.bijection.bijection
         unmixing = np.eye(dim)
@@ -134,12 +137,15 @@ class ICA(AbstractFlowDensity):
         sign = np.where(largest < 0, -1.0, 1.0)
         unmixing *= sign[:, None]
         offset = sign * np.append(layer.shift, np.zeros(dim - rank)) - unmixing @ mean
-        model = independent_components(sources, on_device(unmixing), on_device(offset))
+        loc, scale = np.asarray(sources.loc), np.asarray(sources.scale)
+        model = independent_components(
+            sources, on_device(scale[:, None] * unmixing), on_device(scale * offset + loc)
+        )
         # the objective was that of the whitened directions that vary
         gap = 0.5 * np.sum(np.log(values))
         if rank < dim:
             flat = centred @ whitening[rank:].T
-            rest = map_rows(log_prob_of, flat, _part(sources, slice(rank, dim)))
+            rest = map_rows(log_prob_of, flat, _part(standard, slice(rank, dim)))
             gap -= np.average(rest, weights=weight)
         flow = FlowWithMissing(model, _proposal(mean, vectors * np.sqrt(values)))
         return retold(dataclasses.replace(result, model=flow), offset=-gap)

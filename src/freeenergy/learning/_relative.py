@@ -161,7 +161,8 @@ def _look(model: Transformed, data: Data) -> _Look:
 
     sums = sum_over_blocks(block, data, layer, sources, block=_ROWS_AT_ONCE)
     log_prob, slope, bend, squared, square = jax.tree.map(lambda a: a / total, sums)
-    # for sources of the assumed density E[ψ′] = E[ψ²]; only the second knows of kinks
+    # for sources of the assumed density E[ψ′] = E[ψ²]; only the second knows of kinks.  This shapes the
+    # steps, which must go down, not where they end
     curvature = jnp.maximum(bend, squared / 2)
     eye = jnp.eye(len(square), len(square) + 1, dtype=slope.dtype)
     loss = jnp.sum(jnp.log(sources.scale)) - log_prob - jnp.linalg.slogdet(layer.matrix)[1]
@@ -184,7 +185,9 @@ def _direction(state: _State) -> Array:
 
 def _precondition(look: _Look, q: Array) -> Array:
     """Solves the blocks [[a_ij, 1], [1, a_ji]] with a_ij = E[ψ_i′] E[s_j²], kept positive."""
-    curvature = jnp.maximum(look.curvature, 1e-12)
+    # in the unit of each source
+    least = 1e-12 / jnp.maximum(look.square, jnp.finfo(look.square.dtype).tiny)
+    curvature = jnp.maximum(look.curvature, least)
     a = curvature[:, None] * look.square[None, :]
     least = 0.5 * (a + a.T) - jnp.sqrt(0.25 * (a - a.T) ** 2 + 1)
     a = a + jnp.maximum(_LEAST - least, 0)

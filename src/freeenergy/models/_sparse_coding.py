@@ -12,13 +12,13 @@ import jax.numpy as jnp
 from jax import Array
 from jax.scipy.special import gammaln
 
-from .._core import LOG_2PI, buffer, cholesky, log_det_cholesky, parameter, positive
+from .._core import LOG_2PI, buffer, cholesky, log1p_square, log_det_cholesky, parameter, positive
 from ..distributions import AbstractDistribution, Full, Gaussian
 from ..inference import Amortised, importance_draws, importance_resample, self_normalised_mean
 from ._base import AbstractExpectationMaximisation
 
 _MOST_STEPS = 2000
-# noise far smaller than the data would make the inner problem as hard as a linear programme
+# of that of the data: less noise would make the inner problem as hard as a linear programme
 _LEAST_VARIANCE = 1e-3
 # a proposal need not stand still: importance weights correct it
 _PARABOLA_TOL = 1e-2
@@ -105,7 +105,8 @@ class LaplaceSource(AbstractSource):
 class CauchySource(AbstractSource):
     """E = log(β² + x²), Z = π/β; not convex, so that a mode is a local one.
 
-    E″ = 2 (β² − x²) / (β² + x²)² is negative far from zero, where a hundredth of E′/x takes its place.
+    E″ = 2 (β² − x²) / (β² + x²)² is negative far from zero, where a hundredth of E′/x takes its place:
+    Laplace's method needs a Gaussian, also where the search has not quite reached the mode.
 
     >>> round(float(CauchySource(2.0).log_normaliser()), 6)
     0.451583
@@ -114,14 +115,15 @@ class CauchySource(AbstractSource):
     beta: float = eqx.field(static=True, default=1.0)
 
     def energy(self, x: Array) -> Array:
-        return jnp.log(self.beta**2 + x**2)
+        return 2 * math.log(self.beta) + log1p_square(x / self.beta)
 
     def log_normaliser(self) -> Array:
         return jnp.asarray(math.log(math.pi / self.beta))
 
     def curvature(self, x: Array) -> Array:
         whole = self.beta**2 + x**2
-        return jnp.maximum(2 * (self.beta**2 - x**2) / whole**2, 0.02 / whole)
+        # (β² − x²) / (β² + x²), also where x² overflows
+        return 2 / whole * jnp.maximum(2 * self.beta**2 / whole - 1, 0.01)
 
     def parabola(self, x: Array) -> Array:
         return 2 / (self.beta**2 + x**2)
@@ -222,7 +224,8 @@ class SparseCoding(AbstractExpectationMaximisation[SparseStatistics]):
     Importance sampling has the evidence as a lower bound that comes as close as one likes, with draws from
     `recognise`.
 
-    The M step is least squares, C̃ = ⟨y x̃ᵀ⟩ ⟨x̃x̃ᵀ⟩⁻¹.  NaN in y is marginalised.
+    The M step is least squares, C̃ = ⟨y x̃ᵀ⟩ ⟨x̃x̃ᵀ⟩⁻¹, with noise of a thousandth of the variance of y or
+    more.  NaN in y is marginalised.
 
     Attributes:
         dictionary: C, (dim, sources).
@@ -372,7 +375,12 @@ class SparseCoding(AbstractExpectationMaximisation[SparseStatistics]):
         weight, second, cross, power = statistics
         whole = jnp.linalg.solve(second, cross.T).T
         residual = power - 2 * jnp.sum(whole * cross) + jnp.sum((whole @ second) * whole)
-        variance = jnp.maximum(residual / (weight * len(whole)), _LEAST_VARIANCE)
+        square = power / (weight * len(whole))
+        spread = square - jnp.mean((cross[:, -1] / weight) ** 2)
+        # rows that never vary have no unit but their own
+        varies = spread > 8 * jnp.finfo(spread.dtype).eps * square
+        least = _LEAST_VARIANCE * jnp.where(varies, spread, 1)
+        variance = jnp.maximum(residual / (weight * len(whole)), least)
         return SparseCoding(whole[:, :-1], whole[:, -1], 1 / variance, self.source)
 
     def sample(self, *, key: Array) -> Array:

@@ -20,9 +20,6 @@ from ..inference import Finite
 from ._base import AbstractExpectationMaximisation, AbstractRegularised
 from ._mixture import Mixture, MixtureStatistics
 
-# the least log-weight whose weight is a positive number
-_LEAST = -700.0
-
 
 class BayesianMixture(
     AbstractExpectationMaximisation[MixtureStatistics],
@@ -98,8 +95,11 @@ class BayesianMixture(
         weights = weight_evidence - jnp.vdot(self.counts, log_weights)
         return weights + jnp.sum(evidence) - jnp.vdot(self.features, coefficients)
 
-    def prepare(self) -> tuple[Mixture, Array]:
-        """exp E_q[log p(x, k)] as a mixture whose weights do not sum to one, and its coefficients."""
+    def prepare(self) -> tuple[Mixture, Array, Array]:
+        """exp E_q[log p(x, k)] as a mixture, the logarithms of its weights, and its coefficients.
+
+        A component without rows has a weight that may be too small for a number.
+        """
         log_weights = self._expected_log_weights()[1]
         coefficients = self._expected_coefficients()[1]
         if self.family.masks_missing:
@@ -108,26 +108,25 @@ class BayesianMixture(
         else:
             natural = coefficients[:, :-1]
         members = jax.vmap(self.family.from_natural)(natural)
-        mixture = Mixture(jnp.exp(jnp.maximum(log_weights, _LEAST)), members)
+        mixture = Mixture(self.weights, members)
         if self.family.masks_missing:
-            return mixture, coefficients
+            return mixture, log_weights, coefficients
         # E[log |Λ|] is less than log |E[Λ]|: what the member has too much is taken from its weight
         normalised = mixture.prepare()
-        log_weights = log_weights + coefficients[:, -1] - normalised[:, -1]
-        return Mixture(jnp.exp(jnp.maximum(log_weights, _LEAST)), members), normalised
+        return mixture, log_weights + coefficients[:, -1] - normalised[:, -1], normalised
 
     def expect_prepared(
         self,
-        prepared: tuple[Mixture, Array],
+        prepared: tuple[Mixture, Array, Array],
         x: Array,
         weight: Array,
         *,
         temperature: Array,
         incomplete: bool,
     ) -> tuple[MixtureStatistics, Array]:
-        mixture, coefficients = prepared
-        return mixture.expect_prepared(
-            coefficients, x, weight, temperature=temperature, incomplete=incomplete
+        mixture, log_weights, coefficients = prepared
+        return mixture.expect_weighted(
+            log_weights, coefficients, x, weight, temperature=temperature, incomplete=incomplete
         )
 
     def maximise(self, statistics: MixtureStatistics) -> BayesianMixture:

@@ -206,17 +206,37 @@ class Mixture(
         temperature: Array,
         incomplete: bool,
     ) -> tuple[MixtureStatistics, Array]:
+        return self.expect_weighted(
+            jnp.log(self.weights), prepared, x, weight, temperature=temperature, incomplete=incomplete
+        )
+
+    def expect_weighted(
+        self,
+        log_weights: Array,
+        prepared: Array,
+        x: Array | Supervised,
+        weight: Array,
+        *,
+        temperature: Array,
+        incomplete: bool,
+    ) -> tuple[MixtureStatistics, Array]:
+        """`expect_prepared` with other logarithms of weights, which may be too small to have weights."""
         rows, shares = rows_and_shares(x)
+
+        def features() -> tuple[MixtureStatistics, Array]:
+            return self._expect_features(log_weights, prepared, rows, weight, temperature, shares)
+
         if not incomplete or self.components.masks_missing:
-            return self._expect_features(prepared, rows, weight, temperature, shares)
+            return features()
         return jax.lax.cond(
             jnp.any(jnp.isnan(rows)),
-            lambda: self._expect_moments(rows, weight, temperature, shares),
-            lambda: self._expect_features(prepared, rows, weight, temperature, shares),
+            lambda: self._expect_moments(log_weights, rows, weight, temperature, shares),
+            features,
         )
 
     def _expect_features(
         self,
+        log_weights: Array,
         coefficients: Array,
         x: Array,
         weight: Array,
@@ -227,18 +247,18 @@ class Mixture(
         # features along the first axis: both products then run along contiguous rows
         features = jax.vmap(member.features, out_axes=1)(x)
         base = jax.vmap(member.log_base)(x)
-        log_joint = coefficients @ features + jnp.log(self.weights)[:, None]
+        log_joint = coefficients @ features + log_weights[:, None]
         free, r = infer(-log_joint, None if shares is None else shares.T, temperature, axis=0)
         r = r * weight[None, :]
         statistics = MixtureStatistics(jnp.sum(r, axis=1), r @ features.T)
         return statistics, jnp.sum(jnp.where(weight > 0, weight * (free - base), 0))
 
     def _expect_moments(
-        self, x: Array, weight: Array, temperature: Array, shares: Array | None
+        self, log_weights: Array, x: Array, weight: Array, temperature: Array, shares: Array | None
     ) -> tuple[MixtureStatistics, Array]:
         def one(row: Array) -> tuple[Array, Array]:
             return (
-                -self.log_joint(row),
+                -log_weights - self._over_components(lambda c: c.log_prob(row)),
                 self._over_components(lambda c: c.expected_features(row)),
             )
 
@@ -253,7 +273,7 @@ class Mixture(
 
         size = min(_INCOMPLETE_BLOCK, len(x))
         shapes = jax.eval_shape(
-            lambda: self._expect_features(self.prepare(), x[:1], weight[:1], temperature)
+            lambda: self._expect_features(log_weights, self.prepare(), x[:1], weight[:1], temperature)
         )
         zero = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
         parts = jax.tree.map(lambda a: in_blocks(a, size), (x, weight, shares))

@@ -115,6 +115,7 @@ def observed_share(X: Any, weight: np.ndarray) -> np.ndarray:
     share = np.full(X.shape[1], 1 / X.shape[1])
     seen = np.ones(X.shape[0])
     for _ in range(_SHARE_STEPS if missing.any() else 0):
+        # a document of which nothing was observed has no words to divide, and counts for nothing below
         seen = np.clip(1 - holes @ share, np.finfo(float).eps, 1.0)
         rates = weight * lengths / seen
         exposure = rates.sum() - rates @ holes

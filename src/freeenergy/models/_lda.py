@@ -11,7 +11,7 @@ from jax import Array
 from jax.scipy.special import digamma, gammaln, polygamma
 
 from .._core import buffer, parameter, positive
-from ..distributions import Dirichlet
+from ..distributions import AbstractDistribution, Dirichlet
 from ..inference import Amortised, importance_draws, importance_resample, self_normalised_mean
 from ._base import AbstractExpectationMaximisation, AbstractRegularised
 
@@ -41,6 +41,23 @@ def log_beta(alpha: Array) -> Array:
 def expected_log(alpha: Array) -> Array:
     """E[log p] of a Dirichlet, along the last axis."""
     return digamma(alpha) - digamma(jnp.sum(alpha, axis=-1, keepdims=True))
+
+
+class _Shares(AbstractDistribution):
+    """A Dirichlet with draws off zero.
+
+    Of a small concentration many shares are too small for a number.  The smallest one stands for all of
+    them: at zero both densities of an importance weight would be infinite.
+    """
+
+    law: Dirichlet
+
+    def log_prob(self, x: Array) -> Array:
+        return self.law.log_prob(x)
+
+    def sample(self, *, key: Array) -> Array:
+        drawn = self.law.sample(key=key)
+        return jnp.maximum(drawn, jnp.finfo(drawn.dtype).tiny)
 
 
 class LatentDirichletAllocation(AbstractExpectationMaximisation[Array], AbstractRegularised):
@@ -247,22 +264,28 @@ class LatentDirichletAllocation(AbstractExpectationMaximisation[Array], Abstract
         return self._judge(document, tol, incomplete)[1]
 
     def energy(self, document: Document, theta: Array) -> Array:
-        """−log p(words in their order, θ), with the topics at their means."""
+        """−log p(words in their order, θ), with the topics at their means.
+
+        Where some θ_k is zero, it is what it tends to: ∞ if a word has no other topic or α_k > 1, and −∞ if
+        α_k < 1.
+        """
         words, counts = document
-        # a draw may be zero to rounding, which has no logarithm
-        theta = jnp.maximum(theta, jnp.finfo(theta.dtype).tiny)
         missing = jnp.isnan(counts)
         known = jnp.where(missing, 0, counts)
         seen = self.topics().T[words] @ theta
         unseen = self._log_unseen(jnp.sum(known), jnp.sum(jnp.where(missing, seen, 0)))
-        prior = jnp.vdot(self.alpha - 1, jnp.log(theta)) - log_beta(self.alpha)
-        return -jnp.vdot(known, jnp.log(seen)) - unseen - prior
+        flat = self.alpha == 1
+        powers = jnp.where(flat, 0, (self.alpha - 1) * jnp.log(jnp.where(flat, 1, theta)))
+        prior = jnp.sum(powers) - log_beta(self.alpha)
+        # a word that does not occur may be impossible
+        likelihood = jnp.vdot(known, jnp.log(jnp.where(known > 0, seen, 1)))
+        return jnp.where(jnp.isneginf(likelihood), jnp.inf, -likelihood - unseen - prior)
 
     def recognition(self, *, incomplete: bool) -> Amortised:
         """What makes q(θ) of a document, for importance sampling."""
 
-        def shares(document: Document) -> Dirichlet:
-            return Dirichlet(self.posterior_concentration(document, incomplete=incomplete))
+        def shares(document: Document) -> _Shares:
+            return _Shares(Dirichlet(self.posterior_concentration(document, incomplete=incomplete)))
 
         return Amortised(shares)
 

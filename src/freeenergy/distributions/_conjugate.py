@@ -78,10 +78,17 @@ class AbstractConjugatePrior(eqx.Module, Generic[Member]):
 
 
 def _share(excess: Array) -> Array:
-    """Pseudo-counts above one as proportions; all are equally likely where there are none."""
-    counts = jnp.maximum(excess, 0)
+    """Pseudo-counts above one as proportions.
+
+    Where there are none, the density is highest at an edge: all goes to the largest, in even parts if
+    several are.
+    """
+    # not `maximum`, which has half the slope at zero
+    counts = jnp.where(excess < 0, 0, excess)
     total = jnp.sum(counts, axis=-1, keepdims=True)
-    return jnp.where(total > 0, counts / jnp.where(total > 0, total, 1), 1 / excess.shape[-1])
+    largest = (excess == jnp.max(excess, axis=-1, keepdims=True)).astype(excess.dtype)
+    even = largest / jnp.sum(largest, axis=-1, keepdims=True)
+    return jnp.where(total > 0, counts / jnp.where(total > 0, total, 1), even)
 
 
 class BetaPrior(AbstractConjugatePrior[Bernoulli | Binomial]):
@@ -197,7 +204,9 @@ class GammaPrior(AbstractConjugatePrior[AbstractRate]):
         return dataclasses.replace(self.family, rate=rate)
 
     def mode(self) -> AbstractRate:
-        return self._member(jnp.maximum((self.shape - 1) / self.rate, jnp.finfo(self.shape.dtype).eps))
+        # kept off zero by a rounding error of the mean, in whatever unit, so that its logarithm is finite
+        least = jnp.finfo(self.shape.dtype).eps * self.shape
+        return self._member(jnp.where(self.shape - 1 < least, least, self.shape - 1) / self.rate)
 
     def log_density(self, member: AbstractRate) -> Array:
         terms = xlogy(self.shape, self.rate) + xlogy(self.shape - 1, member.rate)

@@ -22,12 +22,16 @@ _PAIRS_BLOCK = 256
 def dirichlet_mode(counts: Array, concentration: Array | None, support: Array) -> Array:
     """Probabilities ∝ counts + α − 1 along the last axis, where `support` allows any.
 
-    Without counts in a row nothing is known of it: its probabilities are even.
+    Where no such count is positive, the density is highest at an edge: all goes to the largest, in even
+    parts if several are, as they are in a row of which nothing is known.
     """
     if concentration is not None:
         counts = counts + jnp.broadcast_to(concentration - 1, counts.shape)
-    mass = jnp.where(support, jnp.maximum(counts, 0), 0)
-    mass = jnp.where(jnp.sum(mass, axis=-1, keepdims=True) > 0, mass, support.astype(counts.dtype))
+    # not `maximum`, which has half the slope at zero
+    mass = jnp.where(support & (counts >= 0), counts, 0)
+    most = jnp.max(jnp.where(support, counts, -jnp.inf), axis=-1, keepdims=True)
+    largest = (support & (counts == most)).astype(counts.dtype)
+    mass = jnp.where(jnp.sum(mass, axis=-1, keepdims=True) > 0, mass, largest)
     return mass / jnp.sum(mass, axis=-1, keepdims=True)
 
 

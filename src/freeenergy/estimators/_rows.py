@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .._core import has_nan, row_hashes
+from .._core import CellError, has_nan, row_hashes
 
 _PART = 4096
 # squares between these are computed without regard to their size
@@ -192,17 +192,26 @@ class Scaling(NamedTuple):
         return Scaling(shift, scale)
 
     def apply(self, x: np.ndarray) -> np.ndarray:
-        """z of each row; what would be beyond the largest float, of either sign, is there."""
+        """z of each row, refused where it would be beyond the largest float: all such rows would be one."""
         try:
             with np.errstate(over="raise"):
                 z = x - self.shift
                 z /= self.scale
             return z
         except FloatingPointError:
+            # x − shift may overflow where z does not
             with np.errstate(over="ignore"):
                 z = (x / 2 - self.shift / 2) / (self.scale / 2)
-            largest = np.finfo(float).max
-            return np.clip(z, -largest, largest)
+            far = np.argwhere(np.isinf(z))
+            if len(far):
+                row, column = (int(i) for i in far[0])
+                raise CellError(
+                    f"X must hold numbers less than {np.finfo(float).max:.1e} times the scale "
+                    f"{self.scale[column]:g} of their column away from those of the fit.",
+                    float(x[row, column]),
+                    column,
+                ) from None
+            return z
 
     def invert(self, z: np.ndarray) -> np.ndarray:
         """x of each row; infinite, for who asked to refuse, where it is beyond the largest float."""

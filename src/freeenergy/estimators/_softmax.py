@@ -191,7 +191,10 @@ class SoftmaxRegression(ClassifierMixin, Shell):
             scores[~holes] = self._scores(X[~holes])
         if holes.any():
             scores[holes] = self._log_predictive(X[holes])[0]
-        return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
+        if len(self.classes_) > 2:
+            return scores
+        with np.errstate(over="ignore"):
+            return check_numbers(self, "decision_function", scores[:, 1] - scores[:, 0])
 
     def _scores(self, X: np.ndarray) -> np.ndarray:
         """w·x + b of each answer, for rows without NaN."""

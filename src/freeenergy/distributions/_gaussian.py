@@ -10,7 +10,14 @@ import numpy as np
 from jax import Array
 
 from .._core import LOG_2PI, ROOM, AbstractSpace, Reals, cholesky, log_det_cholesky, on_device, parameter
-from ._base import AbstractExponentialFamily, AbstractRay, AbstractShaped, check_support
+from ._base import (
+    AbstractExponentialFamily,
+    AbstractRay,
+    AbstractShaped,
+    check_support,
+    fisher_information,
+    mean_parameters,
+)
 from ._covariance import (
     AbstractCovariance,
     Full,
@@ -188,3 +195,33 @@ def observed_block(sigma: Array, observed: Array) -> Array:
 def _upper(matrix: Array) -> Array:
     rows, columns = triangle(matrix.shape[-1])
     return matrix[rows, columns]
+
+
+# The slopes of the log-partition, from which other families have these, go through powers of the variance
+# that overflow long before the moments do.
+
+
+@mean_parameters.register
+def _(family: Gaussian) -> Array:
+    m, second = family.mean, family.covariance.matrix() + jnp.outer(family.mean, family.mean)
+    return jnp.concatenate([m, second[_products(family)]])
+
+
+@fisher_information.register
+def _(family: Gaussian) -> Array:
+    m, sigma = family.mean, family.covariance.matrix()
+    i, j = _products(family)
+    across = m[i][None, :] * sigma[:, j] + m[j][None, :] * sigma[:, i]
+    # Isserlis: what the products x_i x_j and x_u x_v have in common
+    both = jnp.zeros((len(i), len(i)), m.dtype)
+    for a, b in ((i, j), (j, i)):
+        for u, v in ((i, j), (j, i)):
+            mean = m[a][:, None] * m[u][None, :]
+            both = both + (mean + sigma[np.ix_(a, u)] / 2) * sigma[np.ix_(b, v)]
+    return jnp.block([[sigma, across], [across.T, both]])
+
+
+def _products(family: Gaussian) -> tuple[np.ndarray, np.ndarray]:
+    """Which entries of x are multiplied in its statistics."""
+    dim = family.mean.shape[-1]
+    return (np.arange(dim), np.arange(dim)) if family.masks_missing else triangle(dim)

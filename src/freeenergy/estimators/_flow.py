@@ -41,7 +41,7 @@ from ..models import coupling_flow
 from ._base import AbstractDensity, draw_rows
 from ._importance import importance_bound
 from ._mixture import GaussianMixture
-from ._networks import adam, cast, seeded, split_rows
+from ._networks import adam, cast, check_networks, seeded, split_rows
 from ._rows import Rows
 from ._validation import check_instance, check_int, check_numbers, check_real
 
@@ -49,6 +49,7 @@ _IMPORTANCE_SAMPLES = 1000
 _TRAINING_SAMPLES = 8
 _PROPOSAL_COMPONENTS = 12
 _PROPOSAL_DRAWS = 3000
+_ROWS_AT_ONCE = 1024
 
 
 class _Missing(AbstractDistribution):
@@ -139,7 +140,7 @@ class AbstractFlowDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Abs
         holes = np.isnan(z).any(axis=1)
         nats, stderr = np.zeros(len(z)), np.zeros(len(z))
         if (~holes).any():
-            nats[~holes] = map_rows(_log_prob, z[~holes], self.model_, block=1024)
+            nats[~holes] = map_rows(_log_prob, z[~holes], self.model_, block=_ROWS_AT_ONCE)
         some = holes & ~np.isnan(z).all(axis=1)
         if not some.any():
             return Evidence(nats, stderr, Kind.EXACT)
@@ -172,7 +173,7 @@ class AbstractFlowDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Abs
 
     def transform(self, X: Any) -> np.ndarray:
         """The noise z that makes each row; missing entries are first imputed."""
-        noise = map_rows(_to_latent, self.scaling_.apply(self.impute(X)), self.model_, block=1024)
+        noise = map_rows(_to_latent, self.scaling_.apply(self.impute(X)), self.model_, block=_ROWS_AT_ONCE)
         return check_numbers(self, "transform", noise)
 
     @property
@@ -254,17 +255,26 @@ class NormalizingFlow(AbstractFlowDensity):
                 f"autoregressive_flow or a function like them. Got {self.architecture!r} instead."
             )
 
+    def _map(self) -> AbstractTransformer:
+        return Spline() if self.transformer is None else self.transformer
+
+    def _start(self, columns: int, key: Array) -> Transformed:
+        sizes = {"layers": self.layers, "width": self.width, "depth": self.depth}
+        return self.architecture(columns, self._map(), **sizes, key=key)
+
+    def _check_size(self, rows: int, columns: int) -> None:
+        check_networks(
+            lambda: self._start(columns, key_of(0)),
+            # what the networks say of a block of rows
+            min(rows, _ROWS_AT_ONCE) * columns * self._map().size,
+            f"NormalizingFlow of {columns:,} columns with {self.layers:,} layers of width {self.width:,}",
+            "Use a smaller 'width', fewer 'layers', or PCA first.",
+        )
+
     def _fit_rows(self, rows: Rows, *, key: Array) -> Fit:
         start_key, fit_key = split_key(key)
         train, validation = split_rows(rows, self.validation_fraction, np.float32)
-        flow = self.architecture(
-            rows.x.shape[1],
-            Spline() if self.transformer is None else self.transformer,
-            layers=self.layers,
-            width=self.width,
-            depth=self.depth,
-            key=start_key,
-        )
+        flow = self._start(rows.x.shape[1], start_key)
         incomplete = bool(np.isnan(rows.x).any())
         start = FlowWithMissing(flow, cast(_proposal(rows), np.float32)) if incomplete else flow
         objective = ImportanceWeighted(_TRAINING_SAMPLES) if incomplete else negative_log_likelihood

@@ -8,7 +8,7 @@ import numpy as np
 from jax import Array
 from scipy.optimize import minimize_scalar
 
-from .._core import Fit, map_rows
+from .._core import Fit, bucket, check_size, map_rows
 from ..models import Kernels
 from ._base import AbstractExactDensity
 from ._rows import Rows
@@ -17,6 +17,7 @@ from ._validation import check_real
 # rows × kernels that one look at a bandwidth may cost; more rows are judged by some of them
 _MOST_PAIRS = 50_000_000
 _FEWEST_JUDGED = 500
+_ROWS_AT_ONCE = 1024
 # bandwidths looked at first, in standard deviations of a column
 _GRID = np.geomspace(2e-3, 2.0, 10)
 # the width in columns that never vary, relative to their value
@@ -59,6 +60,14 @@ class KernelDensity(AbstractExactDensity):
     def _check_parameters(self) -> None:
         check_real(self, "bandwidth", closed=False, optional=True)
 
+    def _check_size(self, rows: int, columns: int) -> None:
+        # of each kernel its centre, its variances and what both say of x², x and 1, and these of rows
+        check_size(
+            (5 * bucket(rows) + 3 * min(rows, _ROWS_AT_ONCE)) * columns,
+            f"KernelDensity of {rows:,} rows and {columns:,} columns",
+            "Use PCA first, or fewer rows.",
+        )
+
     def _fit_rows(self, rows: Rows, *, key: Array) -> Fit:
         observed = ~np.isnan(rows.x)
         # a row of which nothing is known says nothing
@@ -81,7 +90,7 @@ class KernelDensity(AbstractExactDensity):
 
         def loss(log_h: float) -> float:
             """−L(h) per row; the others share the weight of the row that is left out."""
-            nats = map_rows(_left_out, (z[judged], judged), kernels(np.exp(log_h)), block=1024)
+            nats = map_rows(_left_out, (z[judged], judged), kernels(np.exp(log_h)), block=_ROWS_AT_ONCE)
             losses.append(-float(np.average(nats - np.log1p(-share / weight.sum()), weights=share)))
             return losses[-1]
 

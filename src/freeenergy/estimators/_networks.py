@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -9,7 +10,7 @@ import jax
 import numpy as np
 import optax
 
-from .._core import Data, on_device
+from .._core import Data, check_size, on_device
 from ..learning import Optimiser
 from ._rows import Rows
 
@@ -37,6 +38,13 @@ def split_rows(rows: Rows, fraction: float, dtype: Any) -> tuple[Data, Data | No
     chosen[np.linspace(0, len(rows.x) - 1, held).astype(int)] = True
     train, validation = (Data.of(rows.x[m], rows.weight[m], dtype=dtype) for m in (~chosen, chosen))
     return train, validation
+
+
+def check_networks(make: Callable[[], Any], others: float, what: str, advice: str) -> None:
+    """Refuses what `make` would make, with `others` numbers beside it, if it is too large."""
+    arrays = jax.tree.leaves(eqx.filter_eval_shape(make))
+    # the weights with their gradient and the two moments of Adam
+    check_size(4 * sum(a.size for a in arrays if hasattr(a, "size")) + others, what, advice)
 
 
 def seeded(seed: Any, row_seed: Any) -> Any:

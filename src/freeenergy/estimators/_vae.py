@@ -12,13 +12,13 @@ from jax import Array
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from .. import models
-from .._core import AbstractAlgorithm, Evidence, Fit, map_rows, on_device, split_key, split_key_data
+from .._core import AbstractAlgorithm, Evidence, Fit, key_of, map_rows, on_device, split_key, split_key_data
 from ..distributions import Gaussian
 from ..learning import FreeEnergy, Gradient, fit
 from ..models import AbstractEmission, BernoulliEmission, GaussianEmission, mlp_vae
 from ._base import AbstractDensity, draw_rows
 from ._importance import complete_mean, complete_sample, importance_bound
-from ._networks import adam, cast, split_rows
+from ._networks import adam, cast, check_networks, split_rows
 from ._rows import Rows, Scaling
 from ._validation import binary_rows, check_instance, check_int, check_numbers, check_real
 
@@ -124,6 +124,23 @@ class VAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AbstractDensity):
 
     def _scaling(self, X: np.ndarray, weight: np.ndarray | None) -> Scaling:
         return Scaling.identity(X.shape[1]) if self._binary() else Scaling.standardise(X, weight)
+
+    def _check_size(self, rows: int, columns: int) -> None:
+        sizes = {"width": self.width, "depth": self.depth}
+        check_networks(
+            lambda: mlp_vae(
+                columns,
+                self.latent_dim,
+                **sizes,
+                emission=BernoulliEmission(),
+                mask_input=True,
+                key=key_of(0),
+            ),
+            0,
+            f"VAE of {columns:,} columns with {self.latent_dim:,} latent entries and layers of width "
+            f"{self.width:,}",
+            "Use a smaller 'width' or 'latent_dim', or PCA first.",
+        )
 
     def _fit_rows(self, rows: Rows, *, key: Array) -> Fit:
         start_key, fit_key = split_key(key)

@@ -68,8 +68,10 @@ def _logit(value: Array) -> Array:
 
 
 def _log_simplex(value: Array) -> Array:
-    # a weight of exactly zero has no finite image: keep it far below the others instead
-    return jnp.log(jnp.maximum(value, jnp.finfo(value.dtype).tiny))
+    # a weight of exactly zero has no finite image: keep it far below the others instead, with room for them
+    # to grow before it vanishes: the logarithm of zero has no slope
+    info = jnp.finfo(value.dtype)
+    return jnp.log(jnp.maximum(value, info.tiny / info.eps))
 
 
 def _log_cholesky(value: Array) -> Array:

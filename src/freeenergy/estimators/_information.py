@@ -85,6 +85,7 @@ def standard_errors(
     errors = np.full(len(slopes), np.nan)
     if np.isfinite(information).all() and np.isfinite(slopes).all():
         largest = np.abs(np.diagonal(information)).max(initial=np.finfo(float).tiny)
+        # a curvature that is no more than rounding of the others is none, and must not be made a unit
         unit = np.sqrt(np.maximum(np.diagonal(information), 1e-12 * largest))
         values, vectors = np.linalg.eigh(information / np.outer(unit, unit))
         along = slopes / unit @ vectors

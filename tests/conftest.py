@@ -20,6 +20,9 @@ settings.load_profile("same")
 
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
+# small programs are kept on disk too: what a test calls outside of a program is hundreds of them, which the
+# other worker, or this one after it has dropped its programs, needs again
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
 
 
 _STATES: dict[Any, Any] = {}

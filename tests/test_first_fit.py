@@ -6,6 +6,7 @@ import pytest
 from cases import CASES
 from sklearn.base import clone, is_classifier
 
+from freeenergy import load
 from freeenergy._core import count_compilations
 
 # what a first fit and score of a table may compile
@@ -15,7 +16,7 @@ RNG = np.random.RandomState(0)
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("name", [n for n, case in CASES.items() if not case.slow and not case.sequence])
-def test_programs_of_a_first_fit_and_score(name):
+def test_programs_of_a_first_fit_and_score(name, tmp_path):
     case = CASES[name]
     rows = RNG.normal(size=(24, 3))
     if case.points is not None or case.counts:
@@ -35,3 +36,8 @@ def test_programs_of_a_first_fit_and_score(name):
     with count_compilations() as second:
         fit_and_score()
     assert second.count == 0
+    # nor does a model from a file
+    estimator.save(tmp_path / "model.safetensors")
+    with count_compilations() as third:
+        getattr(load(tmp_path / "model.safetensors"), ask)(rows)
+    assert third.count == 0

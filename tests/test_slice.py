@@ -321,11 +321,13 @@ def test_the_planted_dimension_is_chosen():
     chosen = FactorAnalysis().fit(X)
     assert chosen.n_components_ == 2
     assert np.argmax(chosen.log_evidence_) == 2
-    # log p − ½ log n · parameters, with the rotations taken off
-    single = FactorAnalysis(2).fit(FACTORS / FACTORS.std(axis=0))
-    z = (FACTORS - FACTORS.mean(axis=0)) / FACTORS.std(axis=0)
-    expected = 200 * single.score(z + single.mean_) - 0.5 * np.log(200) * (10 + 5 + 5 - 1)
-    np.testing.assert_allclose(chosen.log_evidence_[2], expected, rtol=1e-6)
+    # log p in the units of the data − ½ log n · parameters, with the rotations taken off
+    for k, parameters in enumerate((5 + 5, 5 + 5 + 5, 10 + 5 + 5 - 1)):
+        single = FactorAnalysis(k).fit(X)
+        expected = 200 * single.score(X) - 0.5 * np.log(200) * parameters
+        np.testing.assert_allclose(chosen.log_evidence_[k], expected, rtol=1e-6)
+    np.testing.assert_allclose(chosen.score_samples(X), single.score_samples(X), rtol=1e-9)
+    assert chosen.components_.shape == (2, 5)
     # equal noise leaves every dimension below that of the rows identified
     rng = np.random.default_rng(0)
     flat = rng.normal(size=(200, 3)) @ rng.normal(size=(3, 5)) + 0.1 * rng.normal(size=(200, 5))

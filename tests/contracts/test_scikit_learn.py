@@ -44,13 +44,18 @@ BUDGET = 120
 EVERY_RUN = {
     "Dequantised",
     "DiscriminantAnalysis",
+    "FactorAnalysis",
     "GaussianDensity",
     "GaussianMixture",
+    "ICA",
+    "KMeans",
     "KernelDensity",
     "LatentDirichletAllocation",
     "MarkovChain",
     "Mixture",
     "NaiveBayes",
+    "PCA",
+    "PPCA",
 }
 
 

@@ -25,7 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from .._core import broken_constraints
+from .._core import broken_constraints, on_device
 from ._base import AbstractDensity, AbstractExactDensity, Shell, log_prob_of
 from ._rows import Scaling
 
@@ -354,11 +354,11 @@ class Decoder:
             case {"scalar": str(name)}:
                 return self.tensor(name)[()]
             case {"jax": str(name)}:
-                return jnp.asarray(self.tensor(name))
+                return on_device(self.tensor(name))
             case {"weak": str(name)}:
                 return _weak(self.tensor(name))
             case {"key": [str(name), str(kind)]}:
-                return jax.random.wrap_key_data(jnp.asarray(self.tensor(name)), impl=kind)
+                return jax.random.wrap_key_data(on_device(self.tensor(name)), impl=kind)
             case {"strings": str(name)}:
                 points = self.tensor(name)
                 if points.dtype != np.uint32 or points.max(initial=0) > sys.maxunicode:

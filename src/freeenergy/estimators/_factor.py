@@ -42,10 +42,14 @@ def _compressed(rows: Rows) -> Data:
 
 
 @eqx.filter_jit
-def principal(scatter: Array, k: int) -> tuple[Array, Array]:
-    """Loading and variance of the closed form of probabilistic PCA."""
-    closed = ppca_closed_form(jnp.zeros(len(scatter)), scatter, k)
+def _principal(scatter: Array, k: Array, width: int) -> tuple[Array, Array]:
+    closed = ppca_closed_form(jnp.zeros(len(scatter)), scatter, k, width=width)
     return closed.loading, closed.noise.matrix()[0, 0]
+
+
+def principal(scatter: np.ndarray, k: int, width: int | None = None) -> tuple[Array, Array]:
+    """Loading, with `width` columns (k by default), and variance of probabilistic PCA in closed form."""
+    return _principal(on_device(scatter), np.int32(k), k if width is None else width)
 
 
 class AbstractFactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AbstractExactDensity):
@@ -103,23 +107,37 @@ class AbstractFactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Abs
             return self._fit_size(rows, data, self.n_components_, key)
         # every dimension up to the largest that is identified, by approximate log evidence
         results = []
-        for k in range(self._most_components(dim) + 1):
-            results.append(self._fit_size(rows, data, k, key, part=k))
-            if results[-1].interrupted:
+        most = self._most_components(dim)
+        for k in range(most + 1):
+            # as wide as the largest, so that one program serves all
+            found = self._fit_size(rows, data, k, key, part=k, width=most)
+            narrow = np.asarray(found.model.loading)[:, :k]
+            results.append(
+                dataclasses.replace(
+                    found, model=dataclasses.replace(found.model, loading=on_device(narrow))
+                )
+            )
+            if found.interrupted:
                 break
         size = rows.weight.sum()
+        units = float(rows.weight @ self.scaling_.log_det(rows.x))
         self.log_evidence_ = np.array(
-            [-size * final_objective(r) - 0.5 * np.log(size) * _free_parameters(r.model) for r in results]
+            [
+                units - size * final_objective(r) - 0.5 * np.log(size) * _free_parameters(r.model)
+                for r in results
+            ]
         )
         self.n_components_ = int(np.argmax(self.log_evidence_))
         best, last = results[self.n_components_], results[-1]
         return dataclasses.replace(best, interrupted=True, reason=last.reason) if last.interrupted else best
 
-    def _fit_size(self, rows: Rows, data: Data, k: int, key: Array, part: int = 0) -> Fit:
+    def _fit_size(
+        self, rows: Rows, data: Data, k: int, key: Array, part: int = 0, width: int | None = None
+    ) -> Fit:
         dim = rows.x.shape[1]
         filled = np.where(np.isnan(rows.x), 0.0, rows.x)
         scatter = (filled * rows.weight[:, None]).T @ filled / rows.weight.sum()
-        loading, variance = principal(on_device(scatter), k)
+        loading, variance = principal(scatter, k, width)
         start = LinearGaussian(loading, on_device(np.zeros(dim)), self._noise(variance, dim))
         return fit(
             start,

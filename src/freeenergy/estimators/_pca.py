@@ -95,7 +95,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Shell):
         dim = rows.x.shape[1]
         filled = np.where(np.isnan(rows.x), 0.0, rows.x)
         scatter = (filled * rows.weight[:, None]).T @ filled / rows.weight.sum()
-        loading, _ = principal(on_device(scatter), self.n_components_)
+        loading, _ = principal(scatter, self.n_components_)
         noise = Spherical(on_device(_NO_NOISE), 0.0, dim)
         start = LinearGaussian(loading, on_device(np.zeros(dim)), noise)
         # the objective is in units of twice the variance that stands for none

@@ -268,7 +268,7 @@ def start_system(
     rows, weight = np.nan_to_num(sequences.rows), sequences.row_weight
     dim = rows.shape[1]
     second = (rows * weight[:, None]).T @ rows / weight.sum()
-    loading, variance = map(np.asarray, principal(on_device(second), min(n, dim)))
+    loading, variance = map(np.asarray, principal(second, min(n, dim)))
     rng = generator(key)
     emission = np.concatenate([loading, rng.normal(0, 0.3, (dim, max(n - dim, 0)))], axis=1)
     transition = 0.8 * np.eye(n) + rng.normal(0, 0.1, (n, n)) / np.sqrt(n)

@@ -245,12 +245,21 @@ def _keep_if_not_finite(new: Array | float, old: Array | float) -> Array | float
     return jnp.where(jnp.isfinite(new), new, old) if eqx.is_array(new) else new
 
 
-def ppca_closed_form(mean: Array, scatter: Array, k: int, *, floor: float = 1e-6) -> LinearGaussian:
+def ppca_closed_form(
+    mean: Array, scatter: Array, k: Array | int, *, width: int | None = None, floor: float = 1e-6
+) -> LinearGaussian:
     """The maximum-likelihood probabilistic PCA for data with `mean` and covariance `scatter`.
 
         σ² = mean of the dim − k smallest eigenvalues,   W = U (L − σ²I)^½
 
     with U, L the k largest eigenvalues and their vectors.
+
+    Args:
+        mean: of the data.
+        scatter: their covariance.
+        k: how many components; with a `width` it may be traced.
+        width: how many columns W has, at least k; those beyond k are zero, and EM leaves them so.
+        floor: the least σ².
 
     >>> model = ppca_closed_form(jnp.zeros(3), jnp.diag(jnp.array([5.0, 1.0, 3.0])), 1)
     >>> round(float(model.noise.variance), 6), [round(abs(float(v)), 6) for v in model.loading[:, 0]]
@@ -258,7 +267,11 @@ def ppca_closed_form(mean: Array, scatter: Array, k: int, *, floor: float = 1e-6
     """
     dim = len(mean)
     values, vectors = jnp.linalg.eigh(scatter)
-    discarded = jnp.sum(values[: dim - k]) / max(dim - k, 1)
+    values, vectors = values[::-1], vectors[:, ::-1]
+    size = jnp.asarray(k, values.dtype)
+    kept = jnp.arange(dim, dtype=values.dtype) < size
+    discarded = jnp.sum(jnp.where(kept, 0, values)) / jnp.maximum(dim - size, 1)
     variance = jnp.maximum(discarded, floor)
-    loading = vectors[:, ::-1][:, :k] * jnp.sqrt(jnp.maximum(values[::-1][:k] - variance, 0))[None]
+    lengths = jnp.sqrt(jnp.where(kept, jnp.maximum(values - variance, 0), 0))
+    loading = (vectors * lengths[None])[:, : k if width is None else width]
     return LinearGaussian(loading, mean, Spherical(variance, floor, dim))

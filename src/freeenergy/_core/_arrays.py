@@ -246,7 +246,7 @@ def map_padded(
 
 @eqx.filter_jit
 def _map_compiled(
-    function: Callable[..., Any], rows: Any, real: Array, *args: Any, blocks: int, mesh: Mesh | None
+    function: Callable[..., Any], rows: Any, real: Any, *args: Any, blocks: int, mesh: Mesh | None
 ) -> Any:
     arrays, static = eqx.partition(args, eqx.is_array)
 

@@ -42,7 +42,7 @@ def _compressed(rows: Rows) -> Data:
 
 
 @eqx.filter_jit
-def _principal(scatter: Array, k: Array, width: int) -> tuple[Array, Array]:
+def _principal(scatter: Array, k: Any, width: int) -> tuple[Array, Array]:
     closed = ppca_closed_form(jnp.zeros(len(scatter)), scatter, k, width=width)
     return closed.loading, closed.noise.matrix()[0, 0]
 

@@ -4,6 +4,7 @@ import jax
 import numpy as np
 import pytest
 from cases import CASES
+from data import ROWS
 from sklearn.base import clone, is_classifier
 
 from freeenergy import load
@@ -11,18 +12,17 @@ from freeenergy._core import count_compilations
 
 # what a first fit and score of a table may compile
 MOST = 6
-RNG = np.random.RandomState(0)
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("name", [n for n, case in CASES.items() if not case.slow and not case.sequence])
 def test_programs_of_a_first_fit_and_score(name, tmp_path):
     case = CASES[name]
-    rows = RNG.normal(size=(24, 3))
+    rows = ROWS
     if case.points is not None or case.counts:
         rows = (rows > 0).astype(float)
     estimator = clone(case.estimator)
-    arguments = (rows, np.arange(24) % 2) if is_classifier(estimator) else (rows,)
+    arguments = (rows, np.arange(len(rows)) % 2) if is_classifier(estimator) else (rows,)
 
     ask = "score_samples" if case.density else "predict_proba" if is_classifier(estimator) else "transform"
 

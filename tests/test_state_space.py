@@ -850,6 +850,10 @@ def test_other_fits_of_a_constant_column_are_bounded_and_told():
             estimator.fit(x)
         assert "column 0 of X is constant, so that no variance" in str(told[0].message)
         assert most - 0.5 < estimator.score(x) < most + 1e-9
+    # far steps leave probabilities that are some, to the last digit
+    far = switching.predict_proba(x + np.linspace(0, 1e5, 40)[:, None])
+    assert ((far >= 0) & (far <= 1)).all()
+    np.testing.assert_allclose(far.sum(axis=1), 1, rtol=1e-15)
     # a step that cannot occur makes the series impossible, and its regimes unknown
     x[5] = 1e300
     assert np.isneginf(switching.step_evidence(x)).tolist() == [False] * 5 + [True] * 35

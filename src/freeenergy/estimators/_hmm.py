@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Self
 
 import jax
@@ -437,20 +437,6 @@ class HMM(AbstractSequenceDensity):
     def predict(self, X: Any, *, inputs: Any = None) -> Any:
         """The most probable state of each time step on its own; see `decode` for the best path."""
         return self._shares("predict", _smooth, X, inputs, told=lambda part: np.argmax(part, axis=1))
-
-    def _shares(
-        self,
-        method: str,
-        function: Callable[..., Array],
-        X: Any,
-        inputs: Any,
-        told: Callable[[np.ndarray], np.ndarray] = np.asarray,
-    ) -> Any:
-        """What is told of the probabilities of the states of each series, which `function` gives."""
-        container = self._validated(X, inputs)
-        parts = self._answered(method, container, self._for_each(function, container))
-        # of sum one to the last digit, so that none is above one
-        return container.wrap([told(part / part.sum(axis=1, keepdims=True)) for part in parts])
 
     def decode(self, X: Any, n: int = 1, *, inputs: Any = None) -> Any:
         """The most probable path of states; for n > 1 the n best, along a leading axis.

@@ -670,6 +670,20 @@ class AbstractSequenceDensity(DensityMixin, Shell):
         drawn = map_padded(_sample, rows, self.model_, size, real=n, block=max(_STEPS_AT_ONCE // size, 1))
         return self.scaling_.invert(np.asarray(drawn)[:n, :steps])
 
+    def _shares(
+        self,
+        method: str,
+        function: Callable[..., Array],
+        X: Any,
+        inputs: Any,
+        told: Callable[[np.ndarray], np.ndarray] = np.asarray,
+    ) -> Any:
+        """What is told of the probabilities of the states of each series, which `function` gives."""
+        container = self._validated(X, inputs)
+        parts = self._answered(method, container, self._for_each(function, container))
+        # of sum one to the last digit, so that none is above one
+        return container.wrap([told(part / part.sum(axis=1, keepdims=True)) for part in parts])
+
     def impute(self, X: Any, *, inputs: Any = None) -> Any:
         """`X` with each missing entry inferred from all that is observed of its series.
 

@@ -16,7 +16,7 @@ from .._core import AbstractAlgorithm, Data, Fit, Kind, on_device
 from ..distributions import Diagonal
 from ..learning import LBFGS, Batch, negative_log_likelihood
 from ..models import Series
-from ._sequence import LEAST_VARIANCE, Container, Sequences
+from ._sequence import LEAST_VARIANCE, Sequences
 from ._state_space import AbstractStateSpace, apart, per_row_of, start_system
 from ._validation import check_instance, check_int, check_real
 
@@ -112,6 +112,4 @@ class SwitchingLinearSystem(AbstractStateSpace):
 
     def predict_proba(self, X: Any, *, inputs: Any = None) -> Any:
         """The probability of each regime at each step, given the whole series; approximate."""
-        container: Container = self._validated(X, inputs)
-        shares = self._for_each(_regimes, container)
-        return container.wrap(self._answered("predict_proba", container, shares))
+        return self._shares("predict_proba", _regimes, X, inputs)

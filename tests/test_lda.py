@@ -294,7 +294,7 @@ def test_topics_are_compared_with_other_models_of_counts():
     assert lines["independent"].kind is fe.Kind.EXACT
     X = planted()[0].toarray() + 0.5 * np.eye(60, 12)
     wrong = fe.compare({"topics": TOPICS}, X, test_size=0.4).table()[0]
-    assert "gives a probability mass to columns that are continuous" in wrong.error
+    assert "gives a probability mass to whole numbers, but some columns are rounded" in wrong.error
 
 
 @pytest.mark.slow

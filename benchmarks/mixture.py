@@ -10,8 +10,8 @@ from sklearn.mixture import GaussianMixture
 import freeenergy as fe
 from freeenergy._core import Data
 from freeenergy.distributions import Full, Gaussian
-from freeenergy.estimators._mixture import start_model
-from freeenergy.estimators._rows import Scaling, canonical_rows
+from freeenergy.estimators.tables._mixture import start_model
+from freeenergy.shell._rows import Scaling, canonical_rows
 
 from ._race import Outcome, Workload, race
 

@@ -18,12 +18,12 @@ from freeenergy import distributions as fd
 from freeenergy import inference as fi
 from freeenergy import models as fm
 from freeenergy._core import Data, constrain, unconstrain
-from freeenergy.estimators._documents import LengthLaw, observed_share
-from freeenergy.estimators._information import standard_errors
-from freeenergy.estimators._rows import Scaling
+from freeenergy.estimators.text._documents import LengthLaw, observed_share
 from freeenergy.models import _state_space as state_space
 from freeenergy.models._sparse_coding import SparseStatistics
 from freeenergy.models._transitions import dirichlet_mode
+from freeenergy.shell._information import standard_errors
+from freeenergy.shell._rows import Scaling
 
 DTYPES = pytest.mark.parametrize("dtype", [np.float64, np.float32], ids=["64", "32"])
 

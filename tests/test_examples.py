@@ -191,9 +191,9 @@ from freeenergy.distributions import (
     AbstractCovariance, AbstractDistribution, AbstractFactorised, AbstractSpace, Counts, Diagonal, Full,
     Gaussian
 )
-from freeenergy.estimators._base import AbstractExactDensity
-from freeenergy.estimators._rows import Scaling
-from freeenergy.estimators._validation import check_int
+from freeenergy.shell._base import AbstractExactDensity
+from freeenergy.shell._rows import Scaling
+from freeenergy.shell._validation import check_int
 from freeenergy.inference import AbstractExpectation, AbstractRecognition, Pathwise
 from freeenergy.learning import AbstractNegativePhase, ClosedForm, fit
 from freeenergy.models import Density

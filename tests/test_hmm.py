@@ -30,8 +30,6 @@ from freeenergy.distributions import (
     Product,
     Tied,
 )
-from freeenergy.estimators._rows import Scaling
-from freeenergy.estimators._sequence import check_inputs, pack
 from freeenergy.learning import EM, Gradient, fit, negative_log_likelihood
 from freeenergy.models import (
     HMM,
@@ -42,6 +40,8 @@ from freeenergy.models import (
     Transition,
     one_series,
 )
+from freeenergy.shell._rows import Scaling
+from freeenergy.shell._sequence import check_inputs, pack
 
 ICE = Categorical(jnp.array([[[0.2, 0.4, 0.4]], [[0.5, 0.4, 0.1]]]))
 WEATHER = HMM(jnp.array([0.8, 0.2]), jnp.array([[0.6, 0.4], [0.5, 0.5]]), ICE)

@@ -217,7 +217,7 @@ def test_huge_labels_are_refused_before_anything_is_built(label):
         (fe.ICA(), "ICA of 20,000 columns would take .* Use PCA"),
         (fe.RBM(10**9), "RBM of 20,000 columns and 1,000,000,000 hidden units would take"),
     ],
-    ids=lambda v: type(v).__name__ if isinstance(v, fe.estimators._base.Shell) else "",
+    ids=lambda v: type(v).__name__ if isinstance(v, fe.shell.Shell) else "",
 )
 def test_what_does_not_fit_in_memory_is_refused(estimator, sentence):
     wide = np.zeros((6, 20_000))

@@ -30,12 +30,13 @@ import freeenergy as fe
 from freeenergy import distributions as d
 from freeenergy import io
 from freeenergy._core import count_compilations, write_whole
+from freeenergy._layers import PARTS
 from freeenergy.cli import run
-from freeenergy.estimators._base import Shell
-from freeenergy.estimators._codec import PACKAGES, Decoder, Encoder, registry
 from freeenergy.learning import EM, Gradient, Incremental, Optimiser, decay_weights, negative_log_likelihood
 from freeenergy.models import Mixture, autoregressive_flow
 from freeenergy.nn import mlp
+from freeenergy.shell._base import Shell
+from freeenergy.shell._codec import Decoder, Encoder, registry
 
 RNG = np.random.RandomState(0)
 ROWS = np.concatenate([RNG.normal(0, 1, (20, 3)), RNG.normal(4, 1, (20, 3))])
@@ -575,7 +576,7 @@ HOSTILE = {
         "takes 'freeenergy.distributions.Diagonal' for an estimator. Do not trust it.",
     ),
     "an abstract class": (
-        with_root({"estimator": ["freeenergy.estimators.AbstractDensity", {}, {}]}),
+        with_root({"estimator": ["freeenergy.shell.AbstractDensity", {}, {}]}),
         "for an estimator",
     ),
     "a function as a class": (
@@ -889,12 +890,12 @@ def test_arrays_that_no_fit_leaves_are_refused(name, change, sentence, saved, tm
 def test_the_table_of_names():
     import freeenergy.__main__  # noqa: F401  (the command line is loaded, and yet not in the table)
 
-    assert LAYERS[: LAYERS.index("datasets")] == PACKAGES
+    assert LAYERS[: LAYERS.index("datasets")] == PARTS
     table = registry()
     assert table["freeenergy.models.Mixture"] is Mixture
     assert table["freeenergy.estimators.Mixture"] is fe.Mixture
     ours = {name.split(".")[1] for name in table if name.startswith("freeenergy.")}
-    assert ours <= set(PACKAGES)
+    assert ours <= set(PARTS)
     short = {name.rpartition(".")[2] for name in table}
     assert not short & {"save", "load", "describe", "write_whole", "Checkpoint"}
 

@@ -3,27 +3,17 @@
 import ast
 from pathlib import Path
 
-LAYERS = (
-    "_core",
-    "bijections",
-    "distributions",
-    "nn",
-    "inference",
-    "models",
-    "learning",
-    "evaluation",
-    "estimators",
-    "datasets",
-)
-MODULES = ("testing", "comparison", "report", "plots", "io")  # one layer: what a person touches
+from freeenergy._layers import ENTRIES, LAYERS, SCIKIT_LEARN_FROM, TOP
+
 SETTINGS = "_settings"  # what JAX is told before anything imports it
+LIST = "_layers"
 ROOT = "freeenergy"
-ENTRIES = ("cli", "__main__")  # a program uses the library as a user does
 
 RANKS = {
     SETTINGS: -1,
+    LIST: -1,
     **{name: rank for rank, name in enumerate(LAYERS)},
-    **dict.fromkeys(MODULES, len(LAYERS)),
+    **dict.fromkeys(TOP, len(LAYERS)),
     ROOT: len(LAYERS) + 1,
     **dict.fromkeys(ENTRIES, len(LAYERS) + 2),
 }
@@ -65,8 +55,8 @@ def violations(source: str, module: tuple[str, ...], *, is_package: bool = False
         return [f"{name} has no place in the list of layers"]
     problems = []
     for line, target in imports(source, module if is_package else module[:-1]):
-        if target[:1] == ("sklearn",) and RANKS[part] < RANKS["estimators"]:
-            problems.append(f"{name}:{line} imports scikit-learn below the estimators")
+        if target[:1] == ("sklearn",) and RANKS[part] < RANKS[SCIKIT_LEARN_FROM]:
+            problems.append(f"{name}:{line} imports scikit-learn below the shell")
         if target[:1] != (ROOT,):
             continue
         other = part_of(target)
@@ -114,10 +104,10 @@ def test_the_top_modules_do_not_import_each_other_in_a_circle(root):
         module[1]: {
             part_of(target)
             for _, target in imports(path.read_text("utf-8"), module[:-1])
-            if target[:1] == (ROOT,) and part_of(target) in MODULES
+            if target[:1] == (ROOT,) and part_of(target) in TOP
         }
         for module, path in modules(root / "src" / ROOT).items()
-        if len(module) == 2 and module[1] in MODULES
+        if len(module) == 2 and module[1] in TOP
     }
     assert cycles(graph) == []
 
@@ -148,7 +138,7 @@ def test_the_checker_sees_upward_hidden_and_foreign_imports():
         "freeenergy.models._bad:3 imports freeenergy.estimators, which is above it",
         "freeenergy.models._bad:4 imports freeenergy.evaluation._scores, which is above it",
         "freeenergy.models._bad:5 imports freeenergy.datasets, which is above it",
-        "freeenergy.models._bad:8 imports scikit-learn below the estimators",
+        "freeenergy.models._bad:8 imports scikit-learn below the shell",
         "freeenergy.models._bad:9 imports freeenergy, which is above it",
         "freeenergy.models._bad:12 imports freeenergy.planning, which is in no layer",
     ]

@@ -13,7 +13,7 @@ from sklearn.decomposition import LatentDirichletAllocation as Peer
 
 import freeenergy as fe
 from freeenergy._core import Data
-from freeenergy.estimators._documents import LengthLaw, ragged
+from freeenergy.estimators.text._documents import LengthLaw, ragged
 from freeenergy.learning import EM, CollapsedGibbs, Stepwise
 from freeenergy.models import LatentDirichletAllocation
 

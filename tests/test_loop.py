@@ -19,9 +19,9 @@ from sklearn.exceptions import ConvergenceWarning
 
 from freeenergy import PPCA, Checkpoint, Fit, GaussianMixture, KMeans, progress_bar
 from freeenergy._core import AbstractAlgorithm, AbstractProgress, Data, Info, iterate, silent
-from freeenergy.estimators._rows import Rows
 from freeenergy.learning import EM, Gradient, fit, negative_log_likelihood
 from freeenergy.models import Clusters
+from freeenergy.shell._rows import Rows
 
 
 class _State(NamedTuple):

@@ -10,8 +10,8 @@ from scipy import stats
 import freeenergy as fe
 from freeenergy import distributions as d
 from freeenergy.estimators import Column
-from freeenergy.estimators._dequantised import uniform_noise
-from freeenergy.estimators._support import Grid, discrete_columns
+from freeenergy.estimators.tables._dequantised import uniform_noise
+from freeenergy.shell._support import Grid, discrete_columns
 
 RNG = np.random.default_rng(0)
 COUNTS = RNG.poisson(20, size=(400, 1)).astype(float)

@@ -3,6 +3,6 @@
 `estimator.save(path)` is the same as `save(estimator, path)`; `freeenergy.load` is `load`.
 """
 
-from .estimators._files import describe, load, save
+from .shell._files import describe, load, save
 
 __all__ = ["describe", "load", "save"]

@@ -15,8 +15,8 @@ from scipy import stats
 from sklearn.base import clone
 
 from ._core import Evidence, Kind
-from .estimators._codec import foreign_parts
 from .io import load
+from .shell._codec import foreign_parts
 
 _PARTS = 8
 # points along a column, as many in each part; as many in all as there are draws, or nearly, so that few

@@ -269,7 +269,7 @@ def _support(found: Any, words: list[str] | None, continuous: bool) -> Any:
     import numpy as np
 
     from freeenergy import Support
-    from freeenergy.estimators._support import Column
+    from freeenergy.shell._support import Column
 
     if not words and not continuous:
         return None

@@ -24,8 +24,8 @@ from ..estimators import (
     SwitchingLinearSystem,
     Varimax,
 )
-from ..estimators._factor import AbstractFactorModel
-from ..estimators._mixture import AbstractMixture
+from ..estimators.tables._factor import AbstractFactorModel
+from ..estimators.tables._mixture import AbstractMixture
 
 
 def latent(estimator: Any, X: np.ndarray) -> np.ndarray | None:

@@ -26,10 +26,10 @@ from sklearn.utils.validation import _get_feature_names, check_consistent_length
 
 from .._core import CellError, Evidence, Kind
 from ..estimators import AbstractDensity, Dequantised, SoftmaxRegression, Support
-from ..estimators._base import Shell
-from ..estimators._sequence import AbstractSequenceDensity, check_series
-from ..estimators._validation import check_observed, check_rows
 from ..evaluation import pit_ranks
+from ..shell._base import Shell
+from ..shell._sequence import AbstractSequenceDensity, check_series
+from ..shell._validation import check_observed, check_rows
 from . import _pictures
 
 _DRAWS, _PATHS, _LATENT_ROWS = 300, 5, 1000

@@ -20,7 +20,7 @@ from safetensors import SafetensorError
 from sklearn.base import clone
 
 from .._core import DamagedError, parameter_count, progress_bar, silent, write_whole
-from ..estimators._base import Shell
+from ..shell._base import Shell
 from ._problems import AbstractProblem
 from ._results import FORMAT, FoldResult, decode, encode
 

@@ -1,33 +1,49 @@
-"""Estimators: the scikit-learn shell."""
+"""Estimators: the only objects that change; they follow scikit-learn."""
 
-from ._autoregression import AutoRegression
-from ._base import AbstractDensity, AbstractExactDensity
-from ._bayesian_mixture import BayesianMixture
-from ._chunks import Chunks
-from ._classifiers import DiscriminantAnalysis, NaiveBayes
-from ._dequantised import Dequantised
-from ._factor import PPCA, FactorAnalysis
-from ._flow import NormalizingFlow
-from ._gaussian import GaussianDensity
-from ._hmm import HMM
-from ._ica import ICA
-from ._kernel import KernelDensity
-from ._kmeans import KMeans
-from ._lda import LatentDirichletAllocation
-from ._markov import MarkovChain
-from ._mixture import GaussianMixture, Mixture
-from ._pca import PCA
-from ._rbm import RBM
-from ._rotation import AbstractRotation, Promax, Rotated, Varimax
-from ._sequence import AbstractSequenceDensity
-from ._softmax import SoftmaxRegression
-from ._sparse_coding import SparseCoding
-from ._starts import AbstractStart, PlusPlus, RandomRows
-from ._state_space import Forecast, LinearGaussianSSM, States
-from ._structural import Component, StructuralTimeSeries
-from ._support import Column, Support
-from ._switching import SwitchingLinearSystem
-from ._vae import VAE
+from ..shell import AbstractDensity, AbstractExactDensity, AbstractSequenceDensity, Chunks, Column, Support
+from .labelled import (
+    DiscriminantAnalysis,
+    NaiveBayes,
+    SoftmaxRegression,
+)
+from .series import (
+    HMM,
+    AutoRegression,
+    Component,
+    Forecast,
+    LinearGaussianSSM,
+    MarkovChain,
+    States,
+    StructuralTimeSeries,
+    SwitchingLinearSystem,
+)
+from .tables import (
+    ICA,
+    PCA,
+    PPCA,
+    RBM,
+    VAE,
+    AbstractRotation,
+    AbstractStart,
+    BayesianMixture,
+    Dequantised,
+    FactorAnalysis,
+    GaussianDensity,
+    GaussianMixture,
+    KernelDensity,
+    KMeans,
+    Mixture,
+    NormalizingFlow,
+    PlusPlus,
+    Promax,
+    RandomRows,
+    Rotated,
+    SparseCoding,
+    Varimax,
+)
+from .text import (
+    LatentDirichletAllocation,
+)
 
 __all__ = [
     "HMM",

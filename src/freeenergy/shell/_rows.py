@@ -149,6 +149,7 @@ class Scaling(NamedTuple):
 
     @staticmethod
     def identity(columns: int) -> Scaling:
+        """The map that leaves rows as they are."""
         return Scaling(np.zeros(columns), np.ones(columns))
 
     @staticmethod

@@ -8,7 +8,7 @@ import numpy as np
 from jax import Array
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
-from .._core import (
+from ..._core import (
     AbstractAlgorithm,
     Data,
     Evidence,
@@ -20,14 +20,14 @@ from .._core import (
     split_key,
     split_key_data,
 )
-from ..learning import EM, fit
-from ..models import AbstractSource, LaplaceSource
-from ..models import SparseCoding as SparseCodingModel
-from ._base import AbstractDensity, _complete_mean, _complete_sample, draw_rows
-from ._importance import complete_mean, complete_sample, importance_bound, rows_at_once
-from ._rows import Rows
+from ...learning import EM, fit
+from ...models import AbstractSource, LaplaceSource
+from ...models import SparseCoding as SparseCodingModel
+from ...shell._base import AbstractDensity, _complete_mean, _complete_sample, draw_rows
+from ...shell._importance import complete_mean, complete_sample, importance_bound, rows_at_once
+from ...shell._rows import Rows
+from ...shell._validation import check_instance, check_int, check_numbers, check_real
 from ._starts import RandomRows
-from ._validation import check_instance, check_int, check_numbers, check_real
 
 _START_PRECISION = 10.0
 

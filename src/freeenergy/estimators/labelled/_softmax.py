@@ -18,15 +18,14 @@ from sklearn.preprocessing import LabelEncoder
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .._core import AbstractAlgorithm, Data, Evidence, Fit, Kind, key_bits, map_rows, on_device
-from ..inference import importance_estimate
-from ..learning import LBFGS, AbstractAnswerPhase, Batch, Boltzmann, ConditionalContrastive, Gradient, fit
-from ..models import Density, SoftmaxModel
-from ._base import Shell
-from ._gaussian import GaussianDensity
-from ._networks import adam, seeded
-from ._rows import Rows, Scaling, canonical_rows, row_seeds
-from ._validation import (
+from ..._core import AbstractAlgorithm, Data, Evidence, Fit, Kind, key_bits, map_rows, on_device
+from ...inference import importance_estimate
+from ...learning import LBFGS, AbstractAnswerPhase, Batch, Boltzmann, ConditionalContrastive, Gradient, fit
+from ...models import Density, SoftmaxModel
+from ...shell._base import Shell
+from ...shell._networks import adam, seeded
+from ...shell._rows import Rows, Scaling, canonical_rows, row_seeds
+from ...shell._validation import (
     bad_cells_named,
     check_instance,
     check_int,
@@ -37,6 +36,7 @@ from ._validation import (
     check_weight,
     random_key,
 )
+from ..tables._gaussian import GaussianDensity
 
 _IMPUTATIONS = 20
 _SEPARABLE = (

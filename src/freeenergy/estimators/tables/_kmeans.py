@@ -12,7 +12,7 @@ from jax import Array
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from .._core import (
+from ..._core import (
     AbstractAlgorithm,
     Data,
     Fit,
@@ -23,13 +23,12 @@ from .._core import (
     split_key,
     sum_over_blocks,
 )
-from ..learning import EM, expect_all, fit
-from ..models import Clusters
-from ..models._clusters import ClusterStatistics
-from ._base import Shell, best_of, retold
-from ._rows import Rows, Scaling, canonical_rows
-from ._starts import AbstractStart, PlusPlus
-from ._validation import (
+from ...learning import EM, expect_all, fit
+from ...models import Clusters
+from ...models._clusters import ClusterStatistics
+from ...shell._base import Shell, best_of, retold
+from ...shell._rows import Rows, Scaling, canonical_rows
+from ...shell._validation import (
     check_instance,
     check_int,
     check_numbers,
@@ -39,6 +38,7 @@ from ._validation import (
     check_weight,
     random_key,
 )
+from ._starts import AbstractStart, PlusPlus
 
 # rows from which half the bits save more than a second program costs
 _MANY_ROWS = 32_768

@@ -9,8 +9,8 @@ import numpy as np
 from scipy import sparse
 from scipy.special import gammaln, xlogy
 
-from .._core import row_hashes
-from ..models._lda import LEAST_EXCESS
+from ..._core import row_hashes
+from ...models._lda import LEAST_EXCESS
 
 # of the shares of columns, where counts are missing
 _SHARE_STEPS = 50

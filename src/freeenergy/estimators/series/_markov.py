@@ -7,14 +7,14 @@ from typing import Any, ClassVar
 import numpy as np
 from jax import Array
 
-from .. import models
-from .._core import Data, Fit, check_size, on_device
-from ..distributions import Categorical, DirichletPrior
-from ..learning import EM, fit
-from ..models import Series
-from ._rows import Scaling
-from ._sequence import AbstractSequenceDensity, Container, Sequences
-from ._validation import check_count, check_instance, check_int, check_real
+from ... import models
+from ..._core import Data, Fit, check_size, on_device
+from ...distributions import Categorical, DirichletPrior
+from ...learning import EM, fit
+from ...models import Series
+from ...shell._rows import Scaling
+from ...shell._sequence import AbstractSequenceDensity, Container, Sequences
+from ...shell._validation import check_count, check_instance, check_int, check_real
 
 
 def concentration(prior: DirichletPrior | None) -> Array | None:

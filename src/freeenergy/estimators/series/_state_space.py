@@ -11,16 +11,16 @@ import numpy as np
 from jax import Array
 from scipy import stats
 
-from .. import models
-from .._core import AbstractAlgorithm, Data, Fit, generator, on_device
-from ..distributions import AbstractCovariance, Diagonal, Full
-from ..inference import GaussianBelief
-from ..learning import EM, fit
-from ..models import Learned, Series
-from ._base import retold
-from ._factor import principal
-from ._sequence import AbstractSequenceDensity, Sequences, pack
-from ._validation import check_count, check_instance, check_int, check_real
+from ... import models
+from ..._core import AbstractAlgorithm, Data, Fit, generator, on_device
+from ...distributions import AbstractCovariance, Diagonal, Full
+from ...inference import GaussianBelief
+from ...learning import EM, fit
+from ...models import Learned, Series
+from ...shell._base import retold
+from ...shell._sequence import AbstractSequenceDensity, Sequences, pack
+from ...shell._validation import check_count, check_instance, check_int, check_real
+from ..tables._factor import principal
 
 
 class Forecast(NamedTuple):

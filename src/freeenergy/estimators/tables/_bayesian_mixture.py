@@ -10,17 +10,17 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from .._core import AbstractAlgorithm, Data, Fit, on_device, split_key
-from ..distributions import Diagonal, Full, Gaussian, NormalInverseGamma, NormalInverseWishart
-from ..learning import EM, fit
-from ..learning._em import expect_all
-from ..models import BayesianMixture as BayesianMixtureModel
-from ..models._mixture import MixtureStatistics
-from ._base import best_of
+from ..._core import AbstractAlgorithm, Data, Fit, on_device, split_key
+from ...distributions import Diagonal, Full, Gaussian, NormalInverseGamma, NormalInverseWishart
+from ...learning import EM, fit
+from ...learning._em import expect_all
+from ...models import BayesianMixture as BayesianMixtureModel
+from ...models._mixture import MixtureStatistics
+from ...shell._base import best_of
+from ...shell._rows import Rows, Scaling
+from ...shell._validation import check_covariances, check_instance, check_int, check_real
 from ._mixture import AbstractMixture
-from ._rows import Rows, Scaling
 from ._starts import AbstractStart, start_model
-from ._validation import check_covariances, check_instance, check_int, check_real
 
 
 @eqx.filter_jit

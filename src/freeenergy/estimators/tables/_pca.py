@@ -8,14 +8,21 @@ import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
-from .._core import Data, Fit, freeze, key_of, map_rows, on_device
-from ..distributions import Spherical
-from ..learning import EM, fit
-from ..models import LinearGaussian
-from ._base import Shell
+from ..._core import Data, Fit, freeze, key_of, map_rows, on_device
+from ...distributions import Spherical
+from ...learning import EM, fit
+from ...models import LinearGaussian
+from ...shell._base import Shell
+from ...shell._rows import Rows, Scaling, canonical_rows
+from ...shell._validation import (
+    check_int,
+    check_numbers,
+    check_observed,
+    check_real,
+    check_rows,
+    check_weight,
+)
 from ._factor import posterior_mean, principal
-from ._rows import Rows, Scaling, canonical_rows
-from ._validation import check_int, check_numbers, check_observed, check_real, check_rows, check_weight
 
 # the variance that stands for none, in units of the variance of the data
 _NO_NOISE = 1e-9

@@ -13,18 +13,18 @@ import numpy as np
 from jax import Array
 from sklearn.base import clone
 
-from .._core import CellError, Evidence, Fit, Kind, map_rows
-from ..distributions import cell_kind, log_cells
-from ..distributions._cells import Cells
-from ..inference import ImportanceEstimate, importance_estimate
-from ._base import AbstractDensity
+from ..._core import CellError, Evidence, Fit, Kind, map_rows
+from ...distributions import cell_kind, log_cells
+from ...distributions._cells import Cells
+from ...inference import ImportanceEstimate, importance_estimate
+from ...shell._base import AbstractDensity
+from ...shell._importance import bound_of, rows_at_once
+from ...shell._networks import seeded
+from ...shell._rows import Rows, Scaling, unit_free_hashes
+from ...shell._support import Support
+from ...shell._validation import check_instance, check_int
 from ._gaussian import GaussianDensity
-from ._importance import bound_of, rows_at_once
 from ._mixture import Mixture
-from ._networks import seeded
-from ._rows import Rows, Scaling, unit_free_hashes
-from ._support import Support
-from ._validation import check_instance, check_int
 
 # noisy versions of a row that was seen very often
 _MOST_COPIES = 1000

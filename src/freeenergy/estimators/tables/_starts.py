@@ -16,11 +16,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from .._core import Data, fold_key, has_nan, on_all, on_device, on_one, sum_over_blocks, uniform_on_host
-from ..distributions import AbstractExponentialFamily, component_axes
-from ..models import Clusters, Mixture, Supervised
-from ..models._mixture import MixtureStatistics, infer, rows_and_shares
-from ._rows import Rows, Scaling
+from ..._core import Data, fold_key, has_nan, on_all, on_device, on_one, sum_over_blocks, uniform_on_host
+from ...distributions import AbstractExponentialFamily, component_axes
+from ...models import Clusters, Mixture, Supervised
+from ...models._mixture import MixtureStatistics, infer, rows_and_shares
+from ...shell._rows import Rows, Scaling
 
 LLOYD_STEPS = 10
 

@@ -12,7 +12,7 @@ import numpy as np
 from jax import Array
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
-from .._core import (
+from ..._core import (
     AbstractAlgorithm,
     Data,
     Evidence,
@@ -26,13 +26,13 @@ from .._core import (
     split_key,
     split_key_data,
 )
-from ..inference import binary_state, run_chain
-from ..learning import AbstractNegativePhase, Contrastive, Gradient, PersistentChains, fit
-from ..models import BernoulliUnits, Harmonium
-from ._base import AbstractDensity
-from ._networks import adam, cast, seeded
-from ._rows import Rows, Scaling
-from ._validation import binary_rows, check_instance, check_int, check_real
+from ...inference import binary_state, run_chain
+from ...learning import AbstractNegativePhase, Contrastive, Gradient, PersistentChains, fit
+from ...models import BernoulliUnits, Harmonium
+from ...shell._base import AbstractDensity
+from ...shell._networks import adam, cast, seeded
+from ...shell._rows import Rows, Scaling
+from ...shell._validation import binary_rows, check_instance, check_int, check_real
 
 # up to this many units on the smaller side log Z and draws are exact
 _EXACT_UNITS = 14

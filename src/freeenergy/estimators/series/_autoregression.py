@@ -9,14 +9,14 @@ import equinox as eqx
 import numpy as np
 from jax import Array
 
-from .. import models
-from .._core import AbstractAlgorithm, Data, Fit, on_device
-from ..distributions import AbstractCovariance, Full
-from ..learning import LBFGS, negative_log_likelihood
-from ..models._autoregression import StationaryAutoRegression
-from ._sequence import LEAST_VARIANCE, Sequences
+from ... import models
+from ..._core import AbstractAlgorithm, Data, Fit, on_device
+from ...distributions import AbstractCovariance, Full
+from ...learning import LBFGS, negative_log_likelihood
+from ...models._autoregression import StationaryAutoRegression
+from ...shell._sequence import LEAST_VARIANCE, Sequences
+from ...shell._validation import check_instance, check_int, check_real
 from ._state_space import AbstractStateSpace, apart, per_row_of, with_values
-from ._validation import check_instance, check_int, check_real
 
 
 class AutoRegression(AbstractStateSpace):

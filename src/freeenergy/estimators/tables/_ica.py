@@ -9,7 +9,7 @@ import jax
 import numpy as np
 from jax import Array
 
-from .._core import (
+from ..._core import (
     AbstractAlgorithm,
     Data,
     Fit,
@@ -20,15 +20,15 @@ from .._core import (
     on_device,
     split_key,
 )
-from ..distributions import AbstractLocationScale, Full, Gaussian, HyperbolicSecant, StudentT
-from ..learning import RelativeNewton, fit
-from ..models import Mixture as MixtureModel
-from ..models import independent_components, spread_sources
-from ._base import log_prob_of, retold
+from ...distributions import AbstractLocationScale, Full, Gaussian, HyperbolicSecant, StudentT
+from ...learning import RelativeNewton, fit
+from ...models import Mixture as MixtureModel
+from ...models import independent_components, spread_sources
+from ...shell._base import log_prob_of, retold
+from ...shell._rows import Rows
+from ...shell._validation import check_instance, check_int, check_real
 from ._flow import AbstractFlowDensity, FlowWithMissing
 from ._gaussian import GaussianDensity
-from ._rows import Rows
-from ._validation import check_instance, check_int, check_real
 
 _IMPUTATIONS = 10
 # directions with less of the variance of the columns are taken as flat, and given this much

@@ -11,16 +11,25 @@ import numpy as np
 from jax import Array
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
-from .. import models
-from .._core import AbstractAlgorithm, Evidence, Fit, key_of, map_rows, on_device, split_key, split_key_data
-from ..distributions import Gaussian
-from ..learning import FreeEnergy, Gradient, fit
-from ..models import AbstractEmission, BernoulliEmission, GaussianEmission, mlp_vae
-from ._base import AbstractDensity, draw_rows
-from ._importance import complete_mean, complete_sample, importance_bound
-from ._networks import adam, cast, check_networks, split_rows
-from ._rows import Rows, Scaling
-from ._validation import binary_rows, check_instance, check_int, check_numbers, check_real
+from ... import models
+from ..._core import (
+    AbstractAlgorithm,
+    Evidence,
+    Fit,
+    key_of,
+    map_rows,
+    on_device,
+    split_key,
+    split_key_data,
+)
+from ...distributions import Gaussian
+from ...learning import FreeEnergy, Gradient, fit
+from ...models import AbstractEmission, BernoulliEmission, GaussianEmission, mlp_vae
+from ...shell._base import AbstractDensity, draw_rows
+from ...shell._importance import complete_mean, complete_sample, importance_bound
+from ...shell._networks import adam, cast, check_networks, split_rows
+from ...shell._rows import Rows, Scaling
+from ...shell._validation import binary_rows, check_instance, check_int, check_numbers, check_real
 
 _COMPLETION_SAMPLES = 200
 # random weights by one program

@@ -26,6 +26,7 @@ import numpy as np
 import optax
 
 from .._core import broken_constraints, on_device
+from .._layers import PARTS
 from ._base import AbstractDensity, AbstractExactDensity, Shell, log_prob_of
 from ._rows import Scaling
 
@@ -61,19 +62,12 @@ _ELSEWHERE: dict[str, tuple[Any, str]] = {
         warmup_cosine_decay_schedule warmup_exponential_decay_schedule""",
     ),
 }
-# where parts of estimators are defined; what comes after in the list of layers does things with them
-PACKAGES = (
-    "_core",
-    "bijections",
-    "distributions",
-    "nn",
-    "inference",
-    "models",
-    "learning",
-    "evaluation",
-    "estimators",
-)
-# modules in them that read or write files: no parameter in a file can make a fit do that
+# what files of earlier versions call by another name
+_FORMER_NAMES = {
+    f"freeenergy.estimators.{name}": f"freeenergy.shell.{name}"
+    for name in ("Column", "Grid", "Scaling", "Support")
+}
+# modules of the library that read or write files: no parameter in a file can make a fit do that
 _WITH_FILES = ("_checkpoints", "_chunks", "_files", "_stream")
 _PARTIALS = (functools.partial, jax.tree_util.Partial)
 _DTYPES = {np.dtype(name).name: np.dtype(name) for name in _ELSEWHERE["numpy"][1].split()}
@@ -122,7 +116,7 @@ def registry() -> dict[str, Any]:
     twice = set()
     for module in list(sys.modules.values()):
         path = getattr(module, "__name__", "").split(".")
-        if path[0] != library or not set(path[1:2]) & set(PACKAGES) or path[-1] in _WITH_FILES:
+        if path[0] != library or not set(path[1:2]) & set(PARTS) or path[-1] in _WITH_FILES:
             continue
         for name, thing in list(vars(module).items()):
             own = getattr(thing, "__module__", "") == module.__name__
@@ -311,6 +305,7 @@ class Decoder:
         self.used: set[str] = set()
 
     def named(self, name: str) -> Any:
+        name = _FORMER_NAMES.get(name, name)
         if name in self.registry:
             return self.registry[name]
         unknown = [n for n in self.header.get("foreign", []) if n not in self.registry]

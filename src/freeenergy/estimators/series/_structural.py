@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from .._core import (
+from ..._core import (
     AbstractAlgorithm,
     Data,
     Fit,
@@ -21,14 +21,14 @@ from .._core import (
     on_device,
     parameter_count,
 )
-from ..inference import GaussianBelief
-from ..learning import LBFGS, negative_log_likelihood
-from ..models import AbstractBlock, Columns, Level, Regressors, Series, Structural
-from ._base import retold
-from ._rows import Scaling
-from ._sequence import LEAST_VARIANCE, Sequences
+from ...inference import GaussianBelief
+from ...learning import LBFGS, negative_log_likelihood
+from ...models import AbstractBlock, Columns, Level, Regressors, Series, Structural
+from ...shell._base import retold
+from ...shell._rows import Scaling
+from ...shell._sequence import LEAST_VARIANCE, Sequences
+from ...shell._validation import check_instance, check_int, check_real
 from ._state_space import AbstractStateSpace, apart, per_row_of
-from ._validation import check_instance, check_int, check_real
 
 
 class Component(NamedTuple):

@@ -8,11 +8,11 @@ import numpy as np
 from jax import Array
 from scipy.optimize import minimize_scalar
 
-from .._core import Fit, bucket, check_size, map_rows
-from ..models import Kernels
-from ._base import AbstractExactDensity
-from ._rows import Rows
-from ._validation import check_real
+from ..._core import Fit, bucket, check_size, map_rows
+from ...models import Kernels
+from ...shell._base import AbstractExactDensity
+from ...shell._rows import Rows
+from ...shell._validation import check_real
 
 # rows × kernels that one look at a bandwidth may cost; more rows are judged by some of them
 _MOST_PAIRS = 50_000_000

@@ -10,13 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from .._core import AbstractAlgorithm, Data, Fit, on_device, sum_over_blocks
-from ..distributions import AbstractConjugatePrior, AbstractCovariance, Full, Gaussian, LowRank
-from ..learning import EM, ClosedForm, fit
-from ..models import Density
-from ._base import AbstractExactDensity
-from ._rows import Rows, Scaling
-from ._validation import check_covariances, check_instance, check_int, check_real
+from ..._core import AbstractAlgorithm, Data, Fit, on_device, sum_over_blocks
+from ...distributions import AbstractConjugatePrior, AbstractCovariance, Full, Gaussian, LowRank
+from ...learning import EM, ClosedForm, fit
+from ...models import Density
+from ...shell._base import AbstractExactDensity
+from ...shell._rows import Rows, Scaling
+from ...shell._validation import check_covariances, check_instance, check_int, check_real
 
 
 @eqx.filter_jit

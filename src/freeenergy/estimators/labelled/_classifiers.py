@@ -17,8 +17,8 @@ from sklearn.preprocessing import LabelEncoder
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
-from .._core import CellError, Data, Fit, cells_of, key_of, on_device, sum_over_blocks
-from ..distributions import (
+from ..._core import CellError, Data, Fit, cells_of, key_of, on_device, sum_over_blocks
+from ...distributions import (
     AbstractConjugatePrior,
     AbstractCovariance,
     AbstractExponentialFamily,
@@ -32,13 +32,13 @@ from ..distributions import (
     Tied,
     component_axes,
 )
-from ..learning import EM, ClosedForm, fit
-from ..models import Labelled
-from ..models import Mixture as MixtureModel
-from ._base import AbstractExactDensity, by_completeness, retold
-from ._rows import Rows, Scaling, canonical_rows
-from ._support import discrete_columns, label_columns
-from ._validation import (
+from ...learning import EM, ClosedForm, fit
+from ...models import Labelled
+from ...models import Mixture as MixtureModel
+from ...shell._base import AbstractExactDensity, by_completeness, retold
+from ...shell._rows import Rows, Scaling, canonical_rows
+from ...shell._support import discrete_columns, label_columns
+from ...shell._validation import (
     bad_cells_named,
     check_covariances,
     check_instance,

@@ -11,8 +11,8 @@ import numpy as np
 from jax import Array
 from sklearn.utils.validation import check_is_fitted
 
-from .. import models
-from .._core import (
+from ... import models
+from ..._core import (
     AbstractAlgorithm,
     Data,
     Fit,
@@ -23,16 +23,16 @@ from .._core import (
     split_key,
     split_key_data,
 )
-from ..distributions import (
+from ...distributions import (
     AbstractConjugatePrior,
     AbstractExponentialFamily,
     AbstractShaped,
     DirichletPrior,
     Gaussian,
 )
-from ..inference._chain_finite import nan_if_impossible
-from ..learning import EM, fit
-from ..models import (
+from ...inference._chain_finite import nan_if_impossible
+from ...learning import EM, fit
+from ...models import (
     AbstractEmissions,
     AbstractTransition,
     FamilyEmissions,
@@ -42,14 +42,14 @@ from ..models import (
     Series,
     Transition,
 )
-from ._base import best_of, likeliest
+from ...shell._base import best_of, likeliest
+from ...shell._rows import Rows, Scaling, canonical_rows
+from ...shell._sequence import AbstractSequenceDensity, Container, Sequences
+from ...shell._support import discrete_columns, label_columns
+from ...shell._validation import check_count, check_instance, check_int, check_real, random_key
+from ..tables._mixture import responsibilities
+from ..tables._starts import LLOYD_STEPS, AbstractStart, PlusPlus, at_known, start_model
 from ._markov import concentration
-from ._mixture import responsibilities
-from ._rows import Rows, Scaling, canonical_rows
-from ._sequence import AbstractSequenceDensity, Container, Sequences
-from ._starts import LLOYD_STEPS, AbstractStart, PlusPlus, at_known, start_model
-from ._support import discrete_columns, label_columns
-from ._validation import check_count, check_instance, check_int, check_real, random_key
 
 
 def _filter(series: Series, model: models.HMM, incomplete: bool) -> Array:

@@ -13,14 +13,14 @@ from jax import Array
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from .._core import AbstractAlgorithm, Data, Fit, check_size, map_rows, on_device, parameter_count
-from ..distributions import AbstractCovariance, Diagonal, Spherical
-from ..learning import EM, fit
-from ..models import LinearGaussian, ppca_closed_form
-from ._base import AbstractExactDensity, final_objective
+from ..._core import AbstractAlgorithm, Data, Fit, check_size, map_rows, on_device, parameter_count
+from ...distributions import AbstractCovariance, Diagonal, Spherical
+from ...learning import EM, fit
+from ...models import LinearGaussian, ppca_closed_form
+from ...shell._base import AbstractExactDensity, final_objective
+from ...shell._rows import Rows, Scaling
+from ...shell._validation import check_instance, check_int, check_numbers, check_real
 from ._rotation import AbstractRotation, Rotated
-from ._rows import Rows, Scaling
-from ._validation import check_instance, check_int, check_numbers, check_real
 
 
 def posterior_mean(row: Array, model: LinearGaussian) -> Array:

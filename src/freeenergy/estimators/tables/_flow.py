@@ -15,7 +15,7 @@ from jax import Array
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 
-from .._core import (
+from ..._core import (
     AbstractAlgorithm,
     Evidence,
     Fit,
@@ -28,22 +28,22 @@ from .._core import (
     split_key,
     split_key_data,
 )
-from ..bijections import AbstractTransformer, Spline
-from ..distributions import AbstractDistribution, Full, Transformed
-from ..inference import (
+from ...bijections import AbstractTransformer, Spline
+from ...distributions import AbstractDistribution, Full, Transformed
+from ...inference import (
     AbstractExpectation,
     AbstractRecognition,
     Pathwise,
 )
-from ..learning import Gradient, ImportanceWeighted, fit, negative_log_likelihood
-from ..models import Mixture as MixtureModel
-from ..models import coupling_flow
-from ._base import AbstractDensity, draw_rows
-from ._importance import importance_bound
+from ...learning import Gradient, ImportanceWeighted, fit, negative_log_likelihood
+from ...models import Mixture as MixtureModel
+from ...models import coupling_flow
+from ...shell._base import AbstractDensity, draw_rows
+from ...shell._importance import importance_bound
+from ...shell._networks import adam, cast, check_networks, seeded, split_rows
+from ...shell._rows import Rows
+from ...shell._validation import check_instance, check_int, check_numbers, check_real
 from ._mixture import GaussianMixture
-from ._networks import adam, cast, check_networks, seeded, split_rows
-from ._rows import Rows
-from ._validation import check_instance, check_int, check_numbers, check_real
 
 _IMPORTANCE_SAMPLES = 1000
 _TRAINING_SAMPLES = 8

@@ -11,14 +11,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from .. import models
-from .._core import AbstractAlgorithm, Data, Fit, Kind, on_device
-from ..distributions import Diagonal
-from ..learning import LBFGS, Batch, negative_log_likelihood
-from ..models import Series
-from ._sequence import LEAST_VARIANCE, Sequences
+from ... import models
+from ..._core import AbstractAlgorithm, Data, Fit, Kind, on_device
+from ...distributions import Diagonal
+from ...learning import LBFGS, Batch, negative_log_likelihood
+from ...models import Series
+from ...shell._sequence import LEAST_VARIANCE, Sequences
+from ...shell._validation import check_instance, check_int, check_real
 from ._state_space import AbstractStateSpace, apart, per_row_of, start_system
-from ._validation import check_instance, check_int, check_real
 
 
 def _regimes(series: Series, model: models.SwitchingLinearSystem, incomplete: bool) -> Array:

@@ -13,7 +13,7 @@ from scipy import sparse
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, DensityMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from .._core import (
+from ..._core import (
     AbstractAlgorithm,
     Data,
     Evidence,
@@ -26,11 +26,23 @@ from .._core import (
     split_key,
     split_key_data,
 )
-from ..inference import ImportanceEstimate
-from ..learning import EM, AllRows, CollapsedGibbs, fit
-from ..models import LatentDirichletAllocation as LatentDirichletAllocationModel
-from ..models._lda import Document
-from ._base import Shell, checked, retold
+from ...inference import ImportanceEstimate
+from ...learning import EM, AllRows, CollapsedGibbs, fit
+from ...models import LatentDirichletAllocation as LatentDirichletAllocationModel
+from ...models._lda import Document
+from ...shell._base import Shell, checked, retold
+from ...shell._importance import bound_of, complete_mean, complete_sample, importance_evidence, rows_at_once
+from ...shell._validation import (
+    check_count,
+    check_instance,
+    check_int,
+    check_numbers,
+    check_real,
+    check_rows,
+    check_weight,
+    random_key,
+    refuse_columns,
+)
 from ._documents import (
     Corpus,
     LengthLaw,
@@ -44,18 +56,6 @@ from ._documents import (
     observed,
     observed_share,
     ragged,
-)
-from ._importance import bound_of, complete_mean, complete_sample, importance_evidence, rows_at_once
-from ._validation import (
-    check_count,
-    check_instance,
-    check_int,
-    check_numbers,
-    check_real,
-    check_rows,
-    check_weight,
-    random_key,
-    refuse_columns,
 )
 
 # with fewer documents than this cores would wait for each other

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from .._core import (
+from ..._core import (
     AbstractAlgorithm,
     Data,
     Fit,
@@ -22,7 +22,7 @@ from .._core import (
     split_key,
     sum_over_blocks,
 )
-from ..distributions import (
+from ...distributions import (
     AbstractConjugatePrior,
     AbstractCovariance,
     AbstractExponentialFamily,
@@ -35,16 +35,15 @@ from ..distributions import (
     Tied,
     component_axes,
 )
-from ..learning import EM, LBFGS, Gradient, fit
-from ..models import Mixture as MixtureModel
-from ..models import Supervised
-from ..models._mixture import rows_and_shares
-from ._base import AbstractExactDensity, best_of, by_completeness, log_prob_complete_of, log_prob_of
-from ._information import standard_errors
-from ._rows import Rows, Scaling, canonical_rows
-from ._starts import LLOYD_STEPS, AbstractStart, PlusPlus, at_known, start_model
-from ._support import discrete_columns, label_columns
-from ._validation import (
+from ...learning import EM, LBFGS, Gradient, fit
+from ...models import Mixture as MixtureModel
+from ...models import Supervised
+from ...models._mixture import rows_and_shares
+from ...shell._base import AbstractExactDensity, best_of, by_completeness, log_prob_complete_of, log_prob_of
+from ...shell._information import standard_errors
+from ...shell._rows import Rows, Scaling, canonical_rows
+from ...shell._support import discrete_columns, label_columns
+from ...shell._validation import (
     check_covariances,
     check_instance,
     check_int,
@@ -52,6 +51,7 @@ from ._validation import (
     check_real,
     check_weight,
 )
+from ._starts import LLOYD_STEPS, AbstractStart, PlusPlus, at_known, start_model
 
 # how often components that hold less than a row and a half are given something else to explain
 _REPAIRS = 3

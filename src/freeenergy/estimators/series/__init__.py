@@ -1,0 +1,20 @@
+"""Estimators of series."""
+
+from ._autoregression import AutoRegression
+from ._hmm import HMM
+from ._markov import MarkovChain
+from ._state_space import Forecast, LinearGaussianSSM, States
+from ._structural import Component, StructuralTimeSeries
+from ._switching import SwitchingLinearSystem
+
+__all__ = [
+    "HMM",
+    "AutoRegression",
+    "Component",
+    "Forecast",
+    "LinearGaussianSSM",
+    "MarkovChain",
+    "States",
+    "StructuralTimeSeries",
+    "SwitchingLinearSystem",
+]

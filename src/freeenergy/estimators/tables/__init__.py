@@ -1,0 +1,42 @@
+"""Estimators of tables: a row for each sample."""
+
+from ._bayesian_mixture import BayesianMixture
+from ._dequantised import Dequantised
+from ._factor import PPCA, FactorAnalysis
+from ._flow import NormalizingFlow
+from ._gaussian import GaussianDensity
+from ._ica import ICA
+from ._kernel import KernelDensity
+from ._kmeans import KMeans
+from ._mixture import GaussianMixture, Mixture
+from ._pca import PCA
+from ._rbm import RBM
+from ._rotation import AbstractRotation, Promax, Rotated, Varimax
+from ._sparse_coding import SparseCoding
+from ._starts import AbstractStart, PlusPlus, RandomRows
+from ._vae import VAE
+
+__all__ = [
+    "ICA",
+    "PCA",
+    "PPCA",
+    "RBM",
+    "VAE",
+    "AbstractRotation",
+    "AbstractStart",
+    "BayesianMixture",
+    "Dequantised",
+    "FactorAnalysis",
+    "GaussianDensity",
+    "GaussianMixture",
+    "KMeans",
+    "KernelDensity",
+    "Mixture",
+    "NormalizingFlow",
+    "PlusPlus",
+    "Promax",
+    "RandomRows",
+    "Rotated",
+    "SparseCoding",
+    "Varimax",
+]

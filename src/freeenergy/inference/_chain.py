@@ -138,10 +138,10 @@ def filter(
 
     def body(belief: Any, at: Any) -> tuple[Any, Filtered]:
         step, seen, first, there = at
-        predicted = _choose(first, initial, beliefs.predict(belief, step))
+        predicted = choose(first, initial, beliefs.predict(belief, step))
         new, gain = _update(beliefs, predicted, step, seen)
         if there is not None:
-            predicted, new = _choose(there, (predicted, new), (belief, belief))
+            predicted, new = choose(there, (predicted, new), (belief, belief))
             gain = jnp.where(there, gain, 0)
         return new, Filtered(predicted, new, gain)
 
@@ -163,8 +163,8 @@ def smooth(
         belief, predicted, first, there, step = at
         smoothed, pair = beliefs.back(later, beliefs.reverse(belief, after, step_after))
         if there_after is not None:
-            smoothed = _choose(there_after, smoothed, later)
-        smoothed = _choose(first_after, belief, smoothed)
+            smoothed = choose(there_after, smoothed, later)
+        smoothed = choose(first_after, belief, smoothed)
         return (smoothed, predicted, first, there, step), (smoothed, pair)
 
     past = (filtered.filtered, filtered.predicted, starts, real, steps)
@@ -190,8 +190,8 @@ def sample_paths(
         alone, joined = jax.random.split(k)
         state = beliefs.sample_back(later, beliefs.reverse(belief, after, step_after), key=joined)
         if there_after is not None:
-            state = _choose(there_after, state, later)
-        state = _choose(first_after, beliefs.sample(belief, key=alone), state)
+            state = choose(there_after, state, later)
+        state = choose(first_after, beliefs.sample(belief, key=alone), state)
         return (state, predicted, first, there, step), state
 
     past = (filtered.filtered, filtered.predicted, starts, real, steps)
@@ -215,7 +215,7 @@ def parallel_filter(
     def begin(step: Any, seen: Array) -> Any:
         return beliefs.certain(_update(beliefs, initial, step, seen)[0])
 
-    elements = jax.vmap(_choose)(
+    elements = jax.vmap(choose)(
         starts, jax.vmap(begin)(steps, seen), jax.vmap(beliefs.element)(steps, seen)
     )
     joined = jax.lax.associative_scan(jax.vmap(beliefs.combine), elements)
@@ -223,7 +223,7 @@ def parallel_filter(
     before = jax.tree.map(lambda e, i: jnp.concatenate([i[None], e[:-1]]), ends, initial)
 
     def finish(belief: Any, step: Any, seen: Array, first: Array) -> Filtered:
-        predicted = _choose(first, initial, beliefs.predict(belief, step))
+        predicted = choose(first, initial, beliefs.predict(belief, step))
         return Filtered(predicted, *_update(beliefs, predicted, step, seen))
 
     return jax.vmap(finish)(before, steps, seen, starts)
@@ -240,7 +240,7 @@ def parallel_smooth(
 
     ends = jnp.concatenate([starts[1:], jnp.ones(1, bool)])
     kernels = jax.vmap(beliefs.reverse)(filtered.filtered, later(filtered.predicted), later(steps))
-    elements = jax.vmap(_choose)(
+    elements = jax.vmap(choose)(
         ends, jax.vmap(beliefs.certain)(filtered.filtered), jax.vmap(beliefs.from_kernel)(kernels)
     )
     joined = jax.lax.associative_scan(jax.vmap(beliefs.combine), elements, reverse=True)
@@ -251,10 +251,11 @@ def parallel_smooth(
 
 def _update(beliefs: AbstractBeliefs, predicted: Any, step: Any, seen: Any) -> tuple[Any, Array]:
     new, gain = beliefs.update(predicted, step)
-    return (new, gain) if seen is None else (_choose(seen, new, predicted), jnp.where(seen, gain, 0))
+    return (new, gain) if seen is None else (choose(seen, new, predicted), jnp.where(seen, gain, 0))
 
 
-def _choose(condition: Array, yes: Any, no: Any) -> Any:
+def choose(condition: Array, yes: Any, no: Any) -> Any:
+    """One of two trees of arrays."""
     return jax.tree.map(lambda a, b: jnp.where(condition, a, b), yes, no)
 
 

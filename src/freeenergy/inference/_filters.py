@@ -12,18 +12,10 @@ import jax.numpy as jnp
 from jax import Array
 
 from ._chain import AbstractBeliefs
-from ._chain_gaussian import (
-    GaussianBelief,
-    GaussianKernel,
-    GaussianPair,
-    LinearGaussianBeliefs,
-    LinearStep,
-    measure,
-    product,
-    root_semidefinite,
-    solve_semidefinite,
-)
+from ._chain_gaussian import GaussianBelief, GaussianKernel, GaussianPair, LinearGaussianBeliefs
 from ._importance import effective_sample_size
+from ._measurements import LinearStep, measure
+from ._semidefinite import product, root_semidefinite, solve_semidefinite, symmetric
 
 
 class Observed(NamedTuple):
@@ -92,7 +84,7 @@ class Unscented(AbstractLinearisation):
         across = (away * weights[:, None]).T @ gap
         slope = solve_semidefinite(belief.covariance, across).T
         rest = (gap * weights[:, None]).T @ gap - slope @ across
-        return slope, mean - product(slope, belief.mean), (rest + rest.T) / 2
+        return slope, mean - product(slope, belief.mean), symmetric(rest)
 
 
 class LinearisedBeliefs(AbstractBeliefs):

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jaxtyping import Bool, Float
 
 from ._chain import AbstractParallelBeliefs, Filtered, Smoothed, choose
 
@@ -54,7 +55,7 @@ def _rest(tree: Any) -> Any:
 def _fold_blocks(beliefs: AbstractBlockBeliefs, initial: Any, parts: Any) -> Any:
     """The element of each block; the first one starts from `initial`."""
 
-    def begin(first: Array, step: Any) -> Any:
+    def begin(first: Bool[Array, ""], step: Any) -> Any:
         moved = beliefs.advance(beliefs.unit(initial), step)
         return beliefs.absorb(choose(first, beliefs.certain(initial), moved), step)
 
@@ -66,7 +67,9 @@ def _fold_blocks(beliefs: AbstractBlockBeliefs, initial: Any, parts: Any) -> Any
     return jax.lax.scan(body, start, _rest(parts))[0]
 
 
-def blocked_evidence(beliefs: AbstractBlockBeliefs, initial: Any, steps: Any, *, blocks: int) -> Array:
+def blocked_evidence(
+    beliefs: AbstractBlockBeliefs, initial: Any, steps: Any, *, blocks: int
+) -> Float[Array, ""]:
     """log p(y) with the time axis cut into `blocks` that are worked on side by side.
 
     `blocks` must divide the number of steps.
@@ -96,7 +99,7 @@ def _filter_blocks(beliefs: AbstractBlockBeliefs, initial: Any, parts: Any) -> F
     before = jax.tree.map(lambda i, e: jnp.concatenate([i[None], e]), initial, ends)
     starts = jnp.zeros((length, blocks), bool).at[0, 0].set(True)
 
-    def one(belief: Any, step: Any, first: Array) -> Filtered:
+    def one(belief: Any, step: Any, first: Bool[Array, ""]) -> Filtered:
         predicted = choose(first, initial, beliefs.predict(belief, step))
         return Filtered(predicted, *beliefs.update(predicted, step))
 
@@ -121,7 +124,9 @@ def blocked_smooth(
         """For each block, what the next one starts with; the last block has its own."""
         return jax.tree.map(lambda a: jnp.concatenate([a[0, 1:], a[0, -1:]]), tree)
 
-    def one_kernel(element: Any, after: Any, step_after: Any, belief: Any, stay: Array) -> tuple[Any, Any]:
+    def one_kernel(
+        element: Any, after: Any, step_after: Any, belief: Any, stay: Bool[Array, ""]
+    ) -> tuple[Any, Any]:
         kernel = beliefs.reverse(belief, after, step_after)
         return choose(stay, beliefs.certain(belief), beliefs.recede(element, kernel)), kernel
 
@@ -142,7 +147,7 @@ def blocked_smooth(
     # for each block, the smoothed belief at the first step after it; the last block starts at its end
     after = jax.lax.scan(join, end, elements, reverse=True)[1]
 
-    def one(belief: Any, kernel: Any, stay: Array) -> tuple[Any, Any]:
+    def one(belief: Any, kernel: Any, stay: Bool[Array, ""]) -> tuple[Any, Any]:
         earlier, pair = beliefs.back(belief, kernel)
         return choose(stay, belief, earlier), pair
 

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
+from jaxtyping import Float
 
 from ._chain_gaussian import (
     AbstractGaussianBeliefs,
@@ -37,21 +38,21 @@ class DiffuseBelief(NamedTuple):
     Attributes:
         mean: m.
         covariance: P.
-        directions: B, shape (state, unknown); a column is zero once its part of δ is known.
+        directions: B; a column is zero once its part of δ is known.
     """
 
-    mean: Array
-    covariance: Array
-    directions: Array
+    mean: Float[Array, "*time state"]
+    covariance: Float[Array, "*time state state"]
+    directions: Float[Array, "*time state unknown"]
 
 
 class DiffuseKernel(NamedTuple):
     """A state given its neighbour: N(gain x + offset, covariance), and flat along `directions`."""
 
-    gain: Array
-    offset: Array
-    covariance: Array
-    directions: Array
+    gain: Float[Array, "*time state state"]
+    offset: Float[Array, "*time state"]
+    covariance: Float[Array, "*time state state"]
+    directions: Float[Array, "*time state unknown"]
 
 
 class DiffuseBeliefs(AbstractGaussianBeliefs):
@@ -61,6 +62,8 @@ class DiffuseBeliefs(AbstractGaussianBeliefs):
     and nothing is divided by the variance F_* = hᵀP h + r, which may be zero (the exact initial filter of
     Koopman and Durbin, with P_∞ = B Bᵀ held as a root).  A measurement that does not is Kalman's.
 
+    Also known as exact diffuse initialisation; with `smooth` the exact initial state smoother.
+
     The evidence is the limit of log p(y) + ½ k log κ for δ ~ N(0, κI), where k entries of δ are known.
 
     References:
@@ -69,7 +72,7 @@ class DiffuseBeliefs(AbstractGaussianBeliefs):
 
     fixed: LinearStep
 
-    def start(self, belief: GaussianBelief, directions: Array) -> DiffuseBelief:
+    def start(self, belief: GaussianBelief, directions: Float[Array, "state unknown"]) -> DiffuseBelief:
         """The belief N(mean, covariance) plus the span of the columns of `directions`, B."""
         return DiffuseBelief(*belief, directions)
 
@@ -91,7 +94,7 @@ class DiffuseBeliefs(AbstractGaussianBeliefs):
         known = moved(GaussianBelief(belief.mean, belief.covariance), s)
         return DiffuseBelief(*known, product(s.transition, belief.directions))
 
-    def update(self, predicted: DiffuseBelief, step: LinearStep) -> tuple[DiffuseBelief, Array]:
+    def update(self, predicted: DiffuseBelief, step: LinearStep) -> tuple[DiffuseBelief, Float[Array, ""]]:
         s = step.filled(self.fixed)
 
         def body(carry: tuple[DiffuseBelief, Array], i: Any) -> tuple[DiffuseBelief, Array]:
@@ -141,12 +144,14 @@ class DiffuseBeliefs(AbstractGaussianBeliefs):
     def forward(self, pair: GaussianPair) -> GaussianKernel:
         return forward_kernel(self.pair(pair))
 
-    def sample(self, belief: DiffuseBelief, *, key: Array) -> Array:
+    def sample(self, belief: DiffuseBelief, *, key: Array) -> Float[Array, " state"]:
         """A draw; NaN where the belief is flat, which no draw can be."""
         drawn = draw_gaussian(belief.mean, root_semidefinite(belief.covariance), key)
         return jnp.where(jnp.any(belief.directions != 0, axis=1), jnp.nan, drawn)
 
-    def sample_back(self, state: Array, kernel: DiffuseKernel, *, key: Array) -> Array:
+    def sample_back(
+        self, state: Float[Array, " state"], kernel: DiffuseKernel, *, key: Array
+    ) -> Float[Array, " state"]:
         mean = product(kernel.gain, state) + kernel.offset
         return self.sample(DiffuseBelief(mean, kernel.covariance, kernel.directions), key=key)
 
@@ -155,7 +160,13 @@ class DiffuseBeliefs(AbstractGaussianBeliefs):
 _DEPENDS = 1e-10
 
 
-def _diffuse_measurement(belief: DiffuseBelief, h: Array, r: Array, o: Array, size: Array) -> Any:
+def _diffuse_measurement(
+    belief: DiffuseBelief,
+    h: Float[Array, " state"],
+    r: Float[Array, ""],
+    o: Float[Array, ""],
+    size: Float[Array, ""],
+) -> Any:
     """What a measurement h · x + N(0, r) does to a belief: gain, covariance, directions, and a function
     from its error to −2 log p of it without the 2π; nothing unless `o` is one.  `size` is the variance
     that a state had along h."""
@@ -178,7 +189,7 @@ def _diffuse_measurement(belief: DiffuseBelief, h: Array, r: Array, o: Array, si
     learned = congruence(left, belief.covariance, small_product) + r * outer(step, step)
     covariance = jnp.where(depends, learned, shrunk(belief.covariance, step, across, r))
 
-    def cost(error: Array, least: Array) -> Array:
+    def cost(error: Float[Array, ""], least: Float[Array, ""]) -> Float[Array, ""]:
         return jnp.where(depends, jnp.log(infinite), surprise(error, variance, certain, least))
 
     return step, covariance, directions, cost

@@ -14,6 +14,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jaxtyping import Bool, Float
 
 from ._chain import AbstractBeliefs, choose
 from ._chain_blocks import AbstractBlockBeliefs
@@ -34,10 +35,14 @@ from ._semidefinite import (
 
 
 class GaussianBelief(NamedTuple):
-    """N(mean, covariance)."""
+    """N(mean, covariance) of a state, or one for each time step.
 
-    mean: Array
-    covariance: Array
+    >>> GaussianBelief(jnp.zeros(2), jnp.eye(2)).mean.tolist()
+    [0.0, 0.0]
+    """
+
+    mean: Float[Array, "*time state"]
+    covariance: Float[Array, "*time state state"]
 
 
 class GaussianPair(NamedTuple):
@@ -45,15 +50,15 @@ class GaussianPair(NamedTuple):
 
     earlier: GaussianBelief
     later: GaussianBelief
-    cross: Array
+    cross: Float[Array, "*time state state"]
 
 
 class GaussianKernel(NamedTuple):
     """A state given its neighbour: N(gain x + offset, covariance)."""
 
-    gain: Array
-    offset: Array
-    covariance: Array
+    gain: Float[Array, "*time state state"]
+    offset: Float[Array, "*time state"]
+    covariance: Float[Array, "*time state state"]
 
 
 class GaussianElement(NamedTuple):
@@ -64,7 +69,7 @@ class GaussianElement(NamedTuple):
     With u the state before the stretch, stretches combine.
 
     Attributes:
-        loading: M, shape (state, unknown).
+        loading: M.
         mean: m.
         covariance: P.
         score: s.
@@ -72,12 +77,12 @@ class GaussianElement(NamedTuple):
         constant: log p(y | u = 0).
     """
 
-    loading: Array
-    mean: Array
-    covariance: Array
-    score: Array
-    information: Array
-    constant: Array
+    loading: Float[Array, "*time state unknown"]
+    mean: Float[Array, "*time state"]
+    covariance: Float[Array, "*time state state"]
+    score: Float[Array, "*time unknown"]
+    information: Float[Array, "*time unknown unknown"]
+    constant: Float[Array, "*time"]
 
 
 class AbstractGaussianBeliefs(AbstractBeliefs):
@@ -100,6 +105,9 @@ class AbstractGaussianBeliefs(AbstractBeliefs):
 
 class LinearGaussianBeliefs(AbstractBlockBeliefs, AbstractGaussianBeliefs):
     """Kalman's recursions on means and covariances.
+
+    With `filter` the Kalman filter, with `smooth` the Rauch–Tung–Striebel smoother, with `sample_paths`
+    forward filtering, backward sampling (a simulation smoother).
 
     Attributes:
         fixed: what is the same at all steps; a step says the rest.
@@ -124,7 +132,9 @@ class LinearGaussianBeliefs(AbstractBlockBeliefs, AbstractGaussianBeliefs):
     def predict(self, belief: GaussianBelief, step: LinearStep) -> GaussianBelief:
         return moved(belief, step.filled(self.fixed))
 
-    def update(self, predicted: GaussianBelief, step: LinearStep) -> tuple[GaussianBelief, Array]:
+    def update(
+        self, predicted: GaussianBelief, step: LinearStep
+    ) -> tuple[GaussianBelief, Float[Array, ""]]:
         s = step.filled(self.fixed)
 
         def body(carry: tuple[Array, Array, Array], i: Any) -> tuple[Array, Array, Array]:
@@ -163,10 +173,12 @@ class LinearGaussianBeliefs(AbstractBlockBeliefs, AbstractGaussianBeliefs):
     def forward(self, pair: GaussianPair) -> GaussianKernel:
         return forward_kernel(pair)
 
-    def sample(self, belief: GaussianBelief, *, key: Array) -> Array:
+    def sample(self, belief: GaussianBelief, *, key: Array) -> Float[Array, " state"]:
         return draw_gaussian(belief.mean, root_semidefinite(belief.covariance), key)
 
-    def sample_back(self, state: Array, kernel: GaussianKernel, *, key: Array) -> Array:
+    def sample_back(
+        self, state: Float[Array, " state"], kernel: GaussianKernel, *, key: Array
+    ) -> Float[Array, " state"]:
         mean = product(kernel.gain, state) + kernel.offset
         return draw_gaussian(mean, root_semidefinite(kernel.covariance), key)
 
@@ -186,7 +198,7 @@ class LinearGaussianBeliefs(AbstractBlockBeliefs, AbstractGaussianBeliefs):
         def body(e: GaussianElement, i: Any) -> GaussianElement:
             h, r, z, o = s.measurement(i)
             along = product(e.covariance, h) * o
-            # zero, and all then NaN, if nothing but the unknown were measured: of that nothing is known
+            # zero, and all then NaN, if the unknown alone were measured: no finite information says it
             variance = (dot(h, along) + r) * o + (1 - o)
             error = (z - dot(h, e.mean)) * o
             step = along / variance
@@ -210,7 +222,7 @@ class LinearGaussianBeliefs(AbstractBlockBeliefs, AbstractGaussianBeliefs):
             covariance=congruence(kernel.gain, element.covariance, small_product) + kernel.covariance,
         )
 
-    def element(self, step: LinearStep, observed: Array) -> GaussianElement:
+    def element(self, step: LinearStep, observed: Bool[Array, ""]) -> GaussianElement:
         later = self.advance(_unit(step.filled(self.fixed).offset), step)
         return choose(observed, self.absorb(later, step), later)
 
@@ -265,7 +277,9 @@ def moved(belief: GaussianBelief, s: Any) -> GaussianBelief:
     return GaussianBelief(mean, congruence(s.transition, belief.covariance) + s.noise)
 
 
-def draw_gaussian(mean: Array, root: Array, key: Array) -> Array:
+def draw_gaussian(
+    mean: Float[Array, " state"], root: Float[Array, "state state"], key: Array
+) -> Float[Array, " state"]:
     """A draw of N(mean, root rootᵀ)."""
     return mean + product(root, jax.random.normal(key, mean.shape, mean.dtype))
 
@@ -277,21 +291,35 @@ def forward_kernel(pair: GaussianPair) -> GaussianKernel:
     return GaussianKernel(gain, pair.later.mean - product(gain, pair.earlier.mean), symmetric(rest))
 
 
-def _unit(like: Array) -> GaussianElement:
+def _unit(like: Float[Array, " state"]) -> GaussianElement:
     """The element of no steps for states of the shape of `like`."""
     n = len(like)
     zero = jnp.zeros((n, n), like.dtype)
     return GaussianElement(jnp.eye(n, dtype=like.dtype), zero[0], zero, zero[0], zero, zero[0, 0])
 
 
-def state_disturbance(pair: GaussianPair, A: Array, a: Array) -> GaussianBelief:
-    """w_t = x_t − A x_{t−1} − a given all observations."""
+def state_disturbance(
+    pair: GaussianPair, A: Float[Array, "state state"], a: Float[Array, " state"]
+) -> GaussianBelief:
+    """w_t = x_t − A x_{t−1} − a given all observations: half of the disturbance smoother.
+
+    >>> still = GaussianBelief(jnp.ones(1), jnp.eye(1))
+    >>> state_disturbance(GaussianPair(still, still, jnp.eye(1)), jnp.eye(1), jnp.zeros(1)).mean.tolist()
+    [0.0]
+    """
     earlier, later, cross = pair
     across = product(A, cross)
     spread = later.covariance + congruence(A, earlier.covariance) - across - across.T
     return GaussianBelief(later.mean - product(A, earlier.mean) - a, spread)
 
 
-def observation_disturbance(smoothed: GaussianBelief, C: Array, c: Array, y: Array) -> GaussianBelief:
-    """ε_t = y_t − C x_t − c given all observations; NaN where y_t was not observed."""
+def observation_disturbance(
+    smoothed: GaussianBelief, C: Float[Array, "dim state"], c: Float[Array, " dim"], y: Float[Array, " dim"]
+) -> GaussianBelief:
+    """ε_t = y_t − C x_t − c given all observations; NaN where y_t was not observed.
+
+    >>> state = GaussianBelief(jnp.ones(1), jnp.eye(1))
+    >>> observation_disturbance(state, jnp.eye(1), jnp.zeros(1), jnp.array([3.0])).mean.tolist()
+    [2.0]
+    """
     return GaussianBelief(y - product(C, smoothed.mean) - c, congruence(C, smoothed.covariance))

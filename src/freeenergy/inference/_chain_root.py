@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
+from jaxtyping import Float
 
 from ._chain_gaussian import (
     AbstractGaussianBeliefs,
@@ -31,8 +32,8 @@ from ._semidefinite import (
 class RootBelief(NamedTuple):
     """N(mean, root rootᵀ)."""
 
-    mean: Array
-    root: Array
+    mean: Float[Array, "*time state"]
+    root: Float[Array, "*time state state"]
 
 
 class SquareRootBeliefs(AbstractGaussianBeliefs):
@@ -40,6 +41,8 @@ class SquareRootBeliefs(AbstractGaussianBeliefs):
 
     P = S Sᵀ cannot lose its sign, and S has only the square root of the condition number of P.  But a root
     has no slope in a variance of zero: take that of the evidence with `LinearGaussianBeliefs`.
+
+    Also known as the square-root Kalman filter: Potter's for measurements, an array algorithm for time.
     """
 
     fixed: LinearStep
@@ -61,7 +64,7 @@ class SquareRootBeliefs(AbstractGaussianBeliefs):
         both = jnp.concatenate([product(s.transition, belief.root), root_semidefinite(s.noise)], axis=1)
         return RootBelief(product(s.transition, belief.mean) + s.offset, triangularise(both))
 
-    def update(self, predicted: RootBelief, step: LinearStep) -> tuple[RootBelief, Array]:
+    def update(self, predicted: RootBelief, step: LinearStep) -> tuple[RootBelief, Float[Array, ""]]:
         s = step.filled(self.fixed)
 
         def body(carry: tuple[Array, Array, Array], i: Any) -> tuple[Array, Array, Array]:
@@ -103,8 +106,10 @@ class SquareRootBeliefs(AbstractGaussianBeliefs):
     def forward(self, pair: GaussianPair) -> GaussianKernel:
         return forward_kernel(pair)
 
-    def sample(self, belief: RootBelief, *, key: Array) -> Array:
+    def sample(self, belief: RootBelief, *, key: Array) -> Float[Array, " state"]:
         return draw_gaussian(belief.mean, belief.root, key)
 
-    def sample_back(self, state: Array, kernel: GaussianKernel, *, key: Array) -> Array:
+    def sample_back(
+        self, state: Float[Array, " state"], kernel: GaussianKernel, *, key: Array
+    ) -> Float[Array, " state"]:
         return draw_gaussian(product(kernel.gain, state) + kernel.offset, kernel.covariance, key)

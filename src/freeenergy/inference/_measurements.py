@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
+from jaxtyping import Bool, Float
 
 from .._core import LOG_2PI
 from ._semidefinite import (
@@ -29,24 +30,24 @@ class LinearStep(NamedTuple):
     """What belongs to one time step; None stands for what is the same at all steps.
 
     Attributes:
-        transition: A, shape (state, state).
+        transition: A.
         offset: a, with the effect of controls.
-        noise: Q, shape (state, state).
-        design: rows h_i, shape (measurements, state).
+        noise: Q.
+        design: rows h_i.
         variance: r_i ≥ 0.
         value: z_i.
         observed: one where z_i was observed, else zero.
         constant: the part of log p(y_t | x_t) that the measurements leave out.
     """
 
-    transition: Array | None = None
-    offset: Array | None = None
-    noise: Array | None = None
-    design: Array | None = None
-    variance: Array | None = None
-    value: Array | None = None
-    observed: Array | None = None
-    constant: Array | None = None
+    transition: Float[Array, "*time state state"] | None = None
+    offset: Float[Array, "*time state"] | None = None
+    noise: Float[Array, "*time state state"] | None = None
+    design: Float[Array, "*time measurements state"] | None = None
+    variance: Float[Array, "*time measurements"] | None = None
+    value: Float[Array, "*time measurements"] | None = None
+    observed: Float[Array, "*time measurements"] | None = None
+    constant: Float[Array, "*time"] | None = None
 
     def filled(self, fixed: LinearStep) -> Any:
         """The step with what is the same at all steps, which is in `fixed`."""
@@ -57,12 +58,24 @@ class LinearStep(NamedTuple):
         return tuple(part[i] for part in (self.design, self.variance, self.value, self.observed))  # pyright: ignore
 
 
-def measure(C: Array, c: Array, R: Array, y: Array) -> LinearStep:
+def measure(
+    C: Float[Array, "dim state"],
+    c: Float[Array, " dim"],
+    R: Float[Array, "dim dim"] | Float[Array, " dim"],
+    y: Float[Array, " dim"],
+) -> LinearStep:
     """The coordinates of y = C x + c + ε that are not NaN, as independent measurements.
 
     R = L D Lᵀ over what was observed gives z = L⁻¹(y − c), rows L⁻¹C and variances D, which may be zero.
     A vector for R is a diagonal.  Where several of D are zero, slopes of the evidence in R leave out how
     their errors would go together.
+
+    Also known as the univariate treatment of multivariate series (Koopman and Durbin), or sequential
+    processing of measurements.
+
+    >>> step = measure(jnp.eye(2), jnp.zeros(2), jnp.array([[2.0, 1.0], [1.0, 2.0]]), jnp.array([3.0, 4.0]))
+    >>> step.value.tolist(), step.variance.tolist()
+    ([3.0, 2.5], [2.0, 1.5])
     """
     seen = ~jnp.isnan(y)
     observed = seen.astype(C.dtype)
@@ -89,6 +102,13 @@ def collapse(step: Any) -> LinearStep:
     J = Hᵀr⁻¹H = G Gᵀ and g = Hᵀr⁻¹z are all that the measurements say of x; they are those of the rows
     of Gᵀ with unit variance, so that every later inversion is in the space of the state.  All variances
     must be positive: of a zero the information is infinite, and all is NaN.
+
+    Also known as collapsing the observation vector (Jungbacker and Koopman).
+
+    >>> three = measure(jnp.ones((3, 1)), jnp.zeros(1), jnp.ones(3), jnp.array([1.0, 2.0, 3.0]))
+    >>> one = collapse(three)
+    >>> [round(float(v), 6) for v in (one.design[0, 0], one.value[0])]
+    [1.732051, 3.464102]
     """
     seen = step.observed > 0
     precision = jnp.where(seen, 1 / jnp.where(seen, step.variance, 1), 0)
@@ -110,12 +130,14 @@ def collapse(step: Any) -> LinearStep:
     )
 
 
-def rounding(h: Array) -> Array:
+def rounding(h: Float[Array, " state"]) -> Float[Array, ""]:
     """What part of a variance along h counts as zero."""
     return jnp.asarray(16 * len(h) * jnp.finfo(h.dtype).eps, h.dtype)
 
 
-def innovation(explained: Array, r: Array, o: Array, least: Array) -> tuple[Array, Array]:
+def innovation(
+    explained: Float[Array, ""], r: Float[Array, ""], o: Float[Array, ""], least: Float[Array, ""]
+) -> tuple[Float[Array, ""], Bool[Array, ""]]:
     """The variance of a measurement, and whether it is zero: none of it is noise, and what the state
     explains of it is not more than `least`.  One where that is so, and where nothing is observed."""
     # not `maximum`, which has half the slope at zero
@@ -124,12 +146,16 @@ def innovation(explained: Array, r: Array, o: Array, least: Array) -> tuple[Arra
     return jnp.where(certain, 1, (explained + r) * o + (1 - o)), certain
 
 
-def resolution(h: Array, z: Array, mean: Array, size: Array) -> Array:
+def resolution(
+    h: Float[Array, " state"], z: Float[Array, ""], mean: Float[Array, " state"], size: Float[Array, ""]
+) -> Float[Array, ""]:
     """The square of what counts as zero in z − h · mean, for states of the variance `size` along h."""
     return rounding(h) * size + (rounding(h) * (jnp.abs(z) + dot(jnp.abs(h), jnp.abs(mean)))) ** 2
 
 
-def surprise(error: Array, variance: Array, certain: Array, least: Array) -> Array:
+def surprise(
+    error: Float[Array, ""], variance: Float[Array, ""], certain: Bool[Array, ""], least: Float[Array, ""]
+) -> Float[Array, ""]:
     """−2 log p of an error, without the 2π.
 
     What is certain has no density: it is −∞, the limit for small variances, if what was certain was
@@ -139,7 +165,12 @@ def surprise(error: Array, variance: Array, certain: Array, least: Array) -> Arr
     return jnp.where(certain, limit, jnp.log(variance) + error * error / variance)
 
 
-def shrunk(covariance: Array, step: Array, along: Array, r: Array) -> Array:
+def shrunk(
+    covariance: Float[Array, "state state"],
+    step: Float[Array, " state"],
+    along: Float[Array, " state"],
+    r: Float[Array, ""],
+) -> Float[Array, "state state"]:
     """P − k (P h)ᵀ; what a measurement without noise makes certain becomes zero, not a rounding error."""
     new = covariance - outer(step, along)
     before, after = jnp.diagonal(covariance), jnp.diagonal(new)

@@ -11,18 +11,19 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jaxtyping import Float
 
 # longer loops over rows are not written out: that would take long to compile
 _UNROLLED = 2
 
 
-def product(a: Array, b: Array) -> Array:
+def product(a: Float[Array, "m n"], b: Float[Array, "n ..."]) -> Float[Array, "m ..."]:
     """a b for small matrices, or a matrix and a vector."""
     # a sum fuses with what is around it, which a product of a matrix and a vector does not
     return a @ b if b.ndim == 2 else jnp.sum(a * b[None, :], axis=1)
 
 
-def small_product(a: Array, b: Array) -> Array:
+def small_product(a: Float[Array, "m n"], b: Float[Array, "n k"]) -> Float[Array, "m k"]:
     """a b for matrices that both change from step to step: under `vmap` a sum is faster."""
     size = a.shape[1]
     if not 0 < size <= 8:
@@ -30,22 +31,24 @@ def small_product(a: Array, b: Array) -> Array:
     return sum((a[:, k, None] * b[None, k, :] for k in range(1, size)), a[:, 0, None] * b[None, 0, :])
 
 
-def congruence(a: Array, p: Array, multiply: Any = product) -> Array:
+def congruence(
+    a: Float[Array, "m n"], p: Float[Array, "n n"], multiply: Any = product
+) -> Float[Array, "m m"]:
     """a p aᵀ, symmetric to the bit."""
     return symmetric(multiply(multiply(a, p), a.T))
 
 
-def symmetric(matrix: Array) -> Array:
+def symmetric(matrix: Float[Array, "n n"]) -> Float[Array, "n n"]:
     """(M + Mᵀ) / 2."""
     return (matrix + matrix.T) / 2
 
 
-def dot(a: Array, b: Array) -> Array:
+def dot(a: Float[Array, " n"], b: Float[Array, " n"]) -> Float[Array, ""]:
     """a · b for vectors."""
     return jnp.sum(a * b)
 
 
-def outer(a: Array, b: Array) -> Array:
+def outer(a: Float[Array, " m"], b: Float[Array, " n"]) -> Float[Array, "m n"]:
     """a bᵀ for vectors."""
     return a[:, None] * b[None, :]
 
@@ -59,15 +62,15 @@ def repeat(body: Any, carry: Any, times: int) -> Any:
     return jax.lax.scan(lambda c, i: (body(c, i), None), carry, jnp.arange(times))[0]
 
 
-def _pivots(diagonal: Array) -> Array:
+def _pivots(diagonal: Float[Array, " n"]) -> Float[Array, " n"]:
     """What counts as zero while eliminating: rounding of the diagonal that was there at first."""
     return 16 * len(diagonal) * jnp.finfo(diagonal.dtype).eps * diagonal
 
 
-def solve_semidefinite(matrix: Array, right: Array) -> Array:
+def solve_semidefinite(matrix: Float[Array, "n n"], right: Float[Array, "n k"]) -> Float[Array, "n k"]:
     """X with `matrix` X = `right`, for a positive semidefinite matrix whose range holds `right`.
 
-    Elimination without pivoting; rows that depend on those before them get zero.
+    Gauss–Jordan elimination without pivoting; rows that depend on those before them get zero.
 
     >>> solve_semidefinite(jnp.array([[2.0, 2.0], [2.0, 2.0]]), jnp.array([[4.0], [4.0]])).tolist()
     [[2.0], [0.0]]
@@ -86,8 +89,8 @@ def solve_semidefinite(matrix: Array, right: Array) -> Array:
     return repeat(body, jnp.concatenate([matrix, right], axis=1), size)[:, size:]
 
 
-def factor_semidefinite(matrix: Array) -> tuple[Array, Array]:
-    """L and d with L diag(d) Lᵀ = `matrix`, L unit lower triangular, d ≥ 0."""
+def factor_semidefinite(matrix: Float[Array, "n n"]) -> tuple[Float[Array, "n n"], Float[Array, " n"]]:
+    """L and d with L diag(d) Lᵀ = `matrix`, L unit lower triangular, d ≥ 0 (LDLᵀ decomposition)."""
     size = len(matrix)
     if size == 1:
         return jnp.ones_like(matrix), matrix[0]
@@ -114,19 +117,23 @@ def factor_semidefinite(matrix: Array) -> tuple[Array, Array]:
     return lower, pivots
 
 
-def root_semidefinite(matrix: Array) -> Array:
-    """A lower triangular L with L Lᵀ = `matrix`."""
+def root_semidefinite(matrix: Float[Array, "n n"]) -> Float[Array, "n n"]:
+    """A lower triangular L with L Lᵀ = `matrix`: Cholesky's factor, which may be singular here.
+
+    >>> root_semidefinite(jnp.array([[4.0, 2.0], [2.0, 1.0]])).tolist()
+    [[2.0, 0.0], [1.0, 0.0]]
+    """
     lower, pivots = factor_semidefinite(matrix)
     return lower * safe_sqrt(pivots)[None, :]
 
 
-def safe_sqrt(value: Array) -> Array:
+def safe_sqrt(value: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     """√ with gradient zero at zero."""
     good = value > 0
     return jnp.where(good, jnp.sqrt(jnp.where(good, value, 1)), 0)
 
 
-def solve_unit_lower(lower: Array, right: Array) -> Array:
+def solve_unit_lower(lower: Float[Array, "n n"], right: Float[Array, "n k"]) -> Float[Array, "n k"]:
     """L⁻¹ `right` for unit lower triangular L."""
 
     def body(rest: Array, j: Any) -> Array:
@@ -136,7 +143,7 @@ def solve_unit_lower(lower: Array, right: Array) -> Array:
     return repeat(body, right, len(lower))
 
 
-def triangularise(matrix: Array) -> Array:
+def triangularise(matrix: Float[Array, "n k"]) -> Float[Array, "n n"]:
     """A square L with L Lᵀ = M Mᵀ for a `matrix` M with more columns than rows."""
     size = len(matrix)
 

@@ -22,6 +22,8 @@ from ._chain import (
     sample_paths,
     smooth,
 )
+from ._chain_blocks import AbstractBlockBeliefs, blocked_evidence, blocked_filter, blocked_smooth
+from ._chain_diffuse import DiffuseBeliefs
 from ._chain_finite import (
     BestBeliefs,
     BestPaths,
@@ -33,22 +35,12 @@ from ._chain_finite import (
     stationary,
 )
 from ._chain_gaussian import (
-    AbstractBlockBeliefs,
-    DiffuseBeliefs,
     GaussianBelief,
     LinearGaussianBeliefs,
-    LinearStep,
-    SquareRootBeliefs,
-    blocked_evidence,
-    blocked_filter,
-    blocked_smooth,
-    collapse,
-    measure,
     observation_disturbance,
-    root_semidefinite,
-    solve_semidefinite,
     state_disturbance,
 )
+from ._chain_root import SquareRootBeliefs
 from ._enumerate import (
     binary_state,
     binary_states,
@@ -77,6 +69,7 @@ from ._importance import (
     importance_estimate,
     self_normalised_mean,
 )
+from ._measurements import LinearStep, collapse, measure
 from ._recognition import (
     AbstractRecognition,
     Amortised,
@@ -91,6 +84,7 @@ from ._recognition import (
     importance_resample,
     importance_weighted_bound,
 )
+from ._semidefinite import root_semidefinite, solve_semidefinite
 
 __all__ = [
     "AbstractBeliefs",

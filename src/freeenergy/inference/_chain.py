@@ -23,6 +23,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jaxtyping import Bool, Float
 
 
 class AbstractBeliefs(eqx.Module):
@@ -37,7 +38,7 @@ class AbstractBeliefs(eqx.Module):
         """p(x_t | y_{<t}) from p(x_{t−1} | y_{<t}): the time update."""
 
     @abc.abstractmethod
-    def update(self, predicted: Any, step: Any) -> tuple[Any, Array]:
+    def update(self, predicted: Any, step: Any) -> tuple[Any, Float[Array, ""]]:
         """p(x_t | y_{≤t}) from p(x_t | y_{<t}), and log p(y_t | y_{<t}): the measurement update."""
 
     @abc.abstractmethod
@@ -69,7 +70,7 @@ class AbstractParallelBeliefs(AbstractBeliefs):
     """
 
     @abc.abstractmethod
-    def element(self, step: Any, observed: Array) -> Any:
+    def element(self, step: Any, observed: Bool[Array, ""]) -> Any:
         """The element of one time step; without y_t unless `observed`."""
 
     @abc.abstractmethod
@@ -100,7 +101,7 @@ class Filtered(NamedTuple):
 
     predicted: Any
     filtered: Any
-    log_evidence: Array
+    log_evidence: Float[Array, "*time"]
 
 
 class Smoothed(NamedTuple):
@@ -119,11 +120,14 @@ def filter(
     beliefs: AbstractBeliefs,
     initial: Any,
     steps: Any,
-    observed: Array | None = None,
-    starts: Array | None = None,
-    real: Array | None = None,
+    observed: Bool[Array, " time"] | None = None,
+    starts: Bool[Array, " time"] | None = None,
+    real: Bool[Array, " time"] | None = None,
 ) -> Filtered:
     """Filters a series forward in time.
+
+    Also known as the forward recursion (of finite states), the Kalman filter (of Gaussian ones), and the
+    bootstrap filter (of particles).
 
     Args:
         beliefs: the operations.
@@ -138,10 +142,10 @@ def filter(
 
     def body(belief: Any, at: Any) -> tuple[Any, Filtered]:
         step, seen, first, there = at
-        predicted = _choose(first, initial, beliefs.predict(belief, step))
+        predicted = choose(first, initial, beliefs.predict(belief, step))
         new, gain = _update(beliefs, predicted, step, seen)
         if there is not None:
-            predicted, new = _choose(there, (predicted, new), (belief, belief))
+            predicted, new = choose(there, (predicted, new), (belief, belief))
             gain = jnp.where(there, gain, 0)
         return new, Filtered(predicted, new, gain)
 
@@ -152,10 +156,14 @@ def smooth(
     beliefs: AbstractBeliefs,
     filtered: Filtered,
     steps: Any,
-    starts: Array | None = None,
-    real: Array | None = None,
+    starts: Bool[Array, " time"] | None = None,
+    real: Bool[Array, " time"] | None = None,
 ) -> Smoothed:
-    """Smooths what `filter` returned, backward in time; the observations are not needed again."""
+    """Smooths what `filter` returned, backward in time; the observations are not needed again.
+
+    Also known as the forward–backward algorithm (of finite states), the Rauch–Tung–Striebel smoother (of
+    Gaussian ones).
+    """
     starts = _starts(steps, starts)
 
     def body(carry: Any, at: Any) -> tuple[Any, tuple[Any, Any]]:
@@ -163,8 +171,8 @@ def smooth(
         belief, predicted, first, there, step = at
         smoothed, pair = beliefs.back(later, beliefs.reverse(belief, after, step_after))
         if there_after is not None:
-            smoothed = _choose(there_after, smoothed, later)
-        smoothed = _choose(first_after, belief, smoothed)
+            smoothed = choose(there_after, smoothed, later)
+        smoothed = choose(first_after, belief, smoothed)
         return (smoothed, predicted, first, there, step), (smoothed, pair)
 
     past = (filtered.filtered, filtered.predicted, starts, real, steps)
@@ -176,12 +184,15 @@ def sample_paths(
     beliefs: AbstractBeliefs,
     filtered: Filtered,
     steps: Any,
-    starts: Array | None = None,
-    real: Array | None = None,
+    starts: Bool[Array, " time"] | None = None,
+    real: Bool[Array, " time"] | None = None,
     *,
     key: Array,
 ) -> Any:
-    """One draw of all hidden states given all observations, backward in time from `filter`'s result."""
+    """One draw of all hidden states given all observations, backward in time from `filter`'s result.
+
+    Also known as forward filtering, backward sampling (FFBS), and as a simulation smoother.
+    """
     starts = _starts(steps, starts)
 
     def body(carry: Any, at: Any) -> tuple[Any, Any]:
@@ -190,8 +201,8 @@ def sample_paths(
         alone, joined = jax.random.split(k)
         state = beliefs.sample_back(later, beliefs.reverse(belief, after, step_after), key=joined)
         if there_after is not None:
-            state = _choose(there_after, state, later)
-        state = _choose(first_after, beliefs.sample(belief, key=alone), state)
+            state = choose(there_after, state, later)
+        state = choose(first_after, beliefs.sample(belief, key=alone), state)
         return (state, predicted, first, there, step), state
 
     past = (filtered.filtered, filtered.predicted, starts, real, steps)
@@ -205,32 +216,38 @@ def parallel_filter(
     beliefs: AbstractParallelBeliefs,
     initial: Any,
     steps: Any,
-    observed: Array | None = None,
-    starts: Any = None,
+    observed: Bool[Array, " time"] | None = None,
+    starts: Bool[Array, " time"] | None = None,
 ) -> Filtered:
-    """`filter` in log₂(time) rounds: equal to rounding, for machines with many cores."""
+    """`filter` in log₂(time) rounds: equal to rounding, for machines with many cores.
+
+    Also known as a parallel-in-time filter, or associative scan (Särkkä and García-Fernández).
+    """
     starts = _starts(steps, starts)
     seen = jnp.ones(len(starts), bool) if observed is None else observed
 
-    def begin(step: Any, seen: Array) -> Any:
+    def begin(step: Any, seen: Bool[Array, ""]) -> Any:
         return beliefs.certain(_update(beliefs, initial, step, seen)[0])
 
-    elements = jax.vmap(_choose)(
+    elements = jax.vmap(choose)(
         starts, jax.vmap(begin)(steps, seen), jax.vmap(beliefs.element)(steps, seen)
     )
     joined = jax.lax.associative_scan(jax.vmap(beliefs.combine), elements)
     ends = jax.vmap(beliefs.belief)(joined)
     before = jax.tree.map(lambda e, i: jnp.concatenate([i[None], e[:-1]]), ends, initial)
 
-    def finish(belief: Any, step: Any, seen: Array, first: Array) -> Filtered:
-        predicted = _choose(first, initial, beliefs.predict(belief, step))
+    def finish(belief: Any, step: Any, seen: Bool[Array, ""], first: Bool[Array, ""]) -> Filtered:
+        predicted = choose(first, initial, beliefs.predict(belief, step))
         return Filtered(predicted, *_update(beliefs, predicted, step, seen))
 
     return jax.vmap(finish)(before, steps, seen, starts)
 
 
 def parallel_smooth(
-    beliefs: AbstractParallelBeliefs, filtered: Filtered, steps: Any, starts: Any = None
+    beliefs: AbstractParallelBeliefs,
+    filtered: Filtered,
+    steps: Any,
+    starts: Bool[Array, " time"] | None = None,
 ) -> Smoothed:
     """`smooth` in log₂(time) rounds: equal to rounding."""
     starts = _starts(steps, starts)
@@ -240,7 +257,7 @@ def parallel_smooth(
 
     ends = jnp.concatenate([starts[1:], jnp.ones(1, bool)])
     kernels = jax.vmap(beliefs.reverse)(filtered.filtered, later(filtered.predicted), later(steps))
-    elements = jax.vmap(_choose)(
+    elements = jax.vmap(choose)(
         ends, jax.vmap(beliefs.certain)(filtered.filtered), jax.vmap(beliefs.from_kernel)(kernels)
     )
     joined = jax.lax.associative_scan(jax.vmap(beliefs.combine), elements, reverse=True)
@@ -249,21 +266,28 @@ def parallel_smooth(
     return Smoothed(marginals, jax.tree.map(lambda a: a[:-1], pairs))
 
 
-def _update(beliefs: AbstractBeliefs, predicted: Any, step: Any, seen: Any) -> tuple[Any, Array]:
+def _update(beliefs: AbstractBeliefs, predicted: Any, step: Any, seen: Any) -> tuple[Any, Float[Array, ""]]:
     new, gain = beliefs.update(predicted, step)
-    return (new, gain) if seen is None else (_choose(seen, new, predicted), jnp.where(seen, gain, 0))
+    return (new, gain) if seen is None else (choose(seen, new, predicted), jnp.where(seen, gain, 0))
 
 
-def _choose(condition: Array, yes: Any, no: Any) -> Any:
+def choose(condition: Bool[Array, ""], yes: Any, no: Any) -> Any:
+    """One of two trees of arrays."""
     return jax.tree.map(lambda a, b: jnp.where(condition, a, b), yes, no)
 
 
-def _starts(steps: Any, starts: Any) -> Array:
+def _starts(steps: Any, starts: Bool[Array, " time"] | None) -> Bool[Array, " time"]:
     length = len(jax.tree.leaves(steps)[0])
     return jnp.arange(length) == 0 if starts is None else starts
 
 
-def _end(filtered: Any, predicted: Any, starts: Array, real: Array | None, steps: Any) -> Any:
+def _end(
+    filtered: Any,
+    predicted: Any,
+    starts: Bool[Array, " time"],
+    real: Bool[Array, " time"] | None,
+    steps: Any,
+) -> Any:
     """What follows the last time step: another series starts there, so that nothing comes back."""
     last = jax.tree.map(lambda a: a[-1], (filtered, predicted, real, steps))
     return last[0], last[1], jnp.ones((), bool), last[2], last[3]

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.core import Tracer
+from jaxtyping import Bool, Float, Int
 from scipy.sparse.csgraph import connected_components
 
 from ._chain import AbstractBeliefs, AbstractParallelBeliefs, filter, sample_paths
@@ -24,31 +25,33 @@ class FiniteStep(NamedTuple):
         transition: p(x_t = j | x_{t−1} = i) at [i, j], if it differs from step to step.
     """
 
-    log_likelihood: Array
-    transition: Array | None = None
+    log_likelihood: Float[Array, "*time states"]
+    transition: Float[Array, "*time states states"] | None = None
 
 
 class FiniteKernel(NamedTuple):
     """p(x_{t−1} = i | x_t = j) = belief_i A_ij / predicted_j, kept as its factors."""
 
-    belief: Array
-    predicted: Array
-    transition: Array
+    belief: Float[Array, "*time states"]
+    predicted: Float[Array, "*time states"]
+    transition: Float[Array, "*time states states"]
 
 
 class FiniteElement(NamedTuple):
     """p(x_t = j | x_s = i, y) at [i, j], and log p(y | x_s = i) up to a constant."""
 
-    kernel: Array
-    log_weight: Array
+    kernel: Float[Array, "*time states states"]
+    log_weight: Float[Array, "*time states"]
 
 
-def _ratio(part: Array, whole: Array) -> Array:
+def _ratio(part: Float[Array, "*shape"], whole: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     """part / whole, where 0 / 0 is 0."""
     return jnp.where(whole > 0, part / jnp.where(whole > 0, whole, 1), 0)
 
 
-def normalise(weights: Array, log_weights: Array) -> tuple[Array, Array]:
+def normalise(
+    weights: Float[Array, "*rows states"], log_weights: Float[Array, "*rows states"]
+) -> tuple[Float[Array, "*rows states"], Float[Array, "*rows"]]:
     """w_k exp(l_k) / Z and log Z along the last axis; all-zero and −∞ where nothing is possible.
 
     The largest exponent among possible states is taken out first: Z neither overflows nor vanishes.
@@ -64,13 +67,15 @@ def normalise(weights: Array, log_weights: Array) -> tuple[Array, Array]:
     return mass / safe, log_total[..., 0]
 
 
-def nan_if_impossible(belief: Array) -> Array:
+def nan_if_impossible(belief: Float[Array, "*rows states"]) -> Float[Array, "*rows states"]:
     """A belief along the last axis; NaN where it is all zero, after what cannot occur."""
     return jnp.where(jnp.sum(belief, axis=-1, keepdims=True) > 0, belief, jnp.nan)
 
 
 class FiniteBeliefs(AbstractParallelBeliefs):
     """Beliefs are K probabilities: the scaled forward recursion and the α–γ smoother.
+
+    Also known as the forward–backward algorithm, and as Hamilton's filter with Kim's smoother.
 
     An impossible observation has evidence −∞ and leaves a belief of zeros behind.
 
@@ -84,44 +89,50 @@ class FiniteBeliefs(AbstractParallelBeliefs):
     0.028562
     """
 
-    transition: Array | None = None
+    transition: Float[Array, "states states"] | None = None
 
-    def _transition(self, step: FiniteStep) -> Array:
+    def _transition(self, step: FiniteStep) -> Float[Array, "states states"]:
         transition = self.transition if step.transition is None else step.transition
         if transition is None:
             raise ValueError("A transition must be given by FiniteBeliefs or by every step. Got none.")
         return transition
 
-    def predict(self, belief: Array, step: FiniteStep) -> Array:
+    def predict(self, belief: Float[Array, " states"], step: FiniteStep) -> Float[Array, " states"]:
         return belief @ self._transition(step)
 
-    def update(self, predicted: Array, step: FiniteStep) -> tuple[Array, Array]:
+    def update(
+        self, predicted: Float[Array, " states"], step: FiniteStep
+    ) -> tuple[Float[Array, " states"], Float[Array, ""]]:
         return normalise(predicted, step.log_likelihood)
 
-    def reverse(self, belief: Array, predicted: Array, step: FiniteStep) -> FiniteKernel:
+    def reverse(
+        self, belief: Float[Array, " states"], predicted: Float[Array, " states"], step: FiniteStep
+    ) -> FiniteKernel:
         return FiniteKernel(belief, predicted, self._transition(step))
 
-    def back(self, smoothed: Array, kernel: FiniteKernel) -> tuple[Array, Array]:
+    def back(
+        self, smoothed: Float[Array, " states"], kernel: FiniteKernel
+    ) -> tuple[Float[Array, " states"], Float[Array, "states states"]]:
         later = _ratio(smoothed, kernel.predicted)
         pair = kernel.belief[:, None] * kernel.transition * later[None, :]
         return kernel.belief * (kernel.transition @ later), pair
 
-    def forward(self, pair: Array) -> Array:
+    def forward(self, pair: Float[Array, "states states"]) -> Float[Array, "states states"]:
         total = jnp.sum(pair, axis=-1, keepdims=True)
         return _ratio(pair, jnp.broadcast_to(total, pair.shape))
 
-    def sample(self, belief: Array, *, key: Array) -> Array:
+    def sample(self, belief: Float[Array, " states"], *, key: Array) -> Int[Array, ""]:
         return jax.random.categorical(key, jnp.log(belief))
 
-    def sample_back(self, state: Array, kernel: FiniteKernel, *, key: Array) -> Array:
+    def sample_back(self, state: Int[Array, ""], kernel: FiniteKernel, *, key: Array) -> Int[Array, ""]:
         return jax.random.categorical(key, jnp.log(kernel.belief * kernel.transition[:, state]))
 
-    def element(self, step: FiniteStep, observed: Array) -> FiniteElement:
+    def element(self, step: FiniteStep, observed: Bool[Array, ""]) -> FiniteElement:
         logs = jnp.where(observed, step.log_likelihood, 0)
         transition = self._transition(step)
         return FiniteElement(*normalise(transition, jnp.broadcast_to(logs[None, :], transition.shape)))
 
-    def certain(self, belief: Array) -> FiniteElement:
+    def certain(self, belief: Float[Array, " states"]) -> FiniteElement:
         return FiniteElement(jnp.broadcast_to(belief[None, :], (len(belief),) * 2), jnp.zeros_like(belief))
 
     def from_kernel(self, kernel: FiniteKernel) -> FiniteElement:
@@ -134,17 +145,17 @@ class FiniteBeliefs(AbstractParallelBeliefs):
         middle, gain = normalise(first.kernel, weights)
         return FiniteElement(middle @ second.kernel, first.log_weight + gain)
 
-    def belief(self, element: FiniteElement) -> Array:
+    def belief(self, element: FiniteElement) -> Float[Array, " states"]:
         return element.kernel[0]
 
 
 class BestKernel(NamedTuple):
     """For each state and rank, where the path that ends there came from; and as for `FiniteKernel`."""
 
-    origin: Array
-    belief: Array
-    predicted: Array
-    log_transition: Array
+    origin: Int[Array, "*time paths"]
+    belief: Float[Array, "*time states n"]
+    predicted: Float[Array, "*time states n"]
+    log_transition: Float[Array, "*time states states"]
 
 
 class BestBeliefs(AbstractBeliefs):
@@ -154,49 +165,57 @@ class BestBeliefs(AbstractBeliefs):
     best first and relative to the best of all.  `smooth` gives the same for whole paths (the
     max-marginals).  The reverse kernel is a pointer, so that a draw of the path is the path itself:
     `sample_paths` is the backtrace of Viterbi's algorithm, of n paths at once.  Its states are numbers
-    state × n + rank.
+    state × n + rank.  Also known as max-product, or min-sum, messages.
 
     Attributes:
         log_transition: log p(x_t = j | x_{t−1} = i) at [i, j].
         n: how many paths are kept.
     """
 
-    log_transition: Array
+    log_transition: Float[Array, "states states"]
     n: int = eqx.field(static=True, default=1)
 
-    def _candidates(self, belief: Array, step: FiniteStep) -> tuple[Array, Array]:
+    def _candidates(
+        self, belief: Float[Array, "states n"], step: FiniteStep
+    ) -> tuple[Float[Array, "states paths"], Float[Array, "states states"]]:
         logs = self.log_transition if step.transition is None else jnp.log(step.transition)
         # [j, (i, r)]: the r-th path into i, extended to j
         extended = belief[None] + logs.T[:, :, None]
         return extended.reshape(len(logs), -1), logs
 
-    def predict(self, belief: Array, step: FiniteStep) -> Array:
+    def predict(self, belief: Float[Array, "states n"], step: FiniteStep) -> Float[Array, "states n"]:
         return jax.lax.top_k(self._candidates(belief, step)[0], self.n)[0]
 
-    def update(self, predicted: Array, step: FiniteStep) -> tuple[Array, Array]:
+    def update(
+        self, predicted: Float[Array, "states n"], step: FiniteStep
+    ) -> tuple[Float[Array, "states n"], Float[Array, ""]]:
         scores = predicted + step.log_likelihood[:, None]
         best = jnp.max(scores)
         return scores - jnp.where(best > -jnp.inf, best, 0), best
 
-    def reverse(self, belief: Array, predicted: Array, step: FiniteStep) -> BestKernel:
+    def reverse(
+        self, belief: Float[Array, "states n"], predicted: Float[Array, "states n"], step: FiniteStep
+    ) -> BestKernel:
         candidates, logs = self._candidates(belief, step)
         return BestKernel(jax.lax.top_k(candidates, self.n)[1].ravel(), belief, predicted, logs)
 
-    def back(self, smoothed: Array, kernel: BestKernel) -> tuple[Array, Array]:
+    def back(
+        self, smoothed: Float[Array, "states n"], kernel: BestKernel
+    ) -> tuple[Float[Array, "states n"], Float[Array, "states states"]]:
         possible = kernel.predicted[:, 0] > -jnp.inf
         rest = smoothed[:, 0] - jnp.where(possible, kernel.predicted[:, 0], 0)
         onward = kernel.log_transition + rest[None, :]
         pair = kernel.belief[:, :1] + onward
         return kernel.belief + jnp.max(onward, axis=1)[:, None], pair
 
-    def forward(self, pair: Array) -> Array:
+    def forward(self, pair: Float[Array, "states states"]) -> Float[Array, "states states"]:
         best = jnp.max(pair, axis=1, keepdims=True)
         return pair - jnp.where(best > -jnp.inf, best, 0)
 
-    def sample(self, belief: Array, *, key: Array) -> Array:
+    def sample(self, belief: Float[Array, "states n"], *, key: Array) -> Int[Array, " n"]:
         return jax.lax.top_k(belief.ravel(), self.n)[1]
 
-    def sample_back(self, state: Array, kernel: BestKernel, *, key: Array) -> Array:
+    def sample_back(self, state: Int[Array, " n"], kernel: BestKernel, *, key: Array) -> Int[Array, " n"]:
         return kernel.origin[state]
 
 
@@ -204,23 +223,23 @@ class BestPaths(NamedTuple):
     """The most probable paths, best first.
 
     Attributes:
-        states: of shape (time, n).
+        states: a path in each column.
         log_prob: log p(path, y) of each; −∞ where there are fewer than n paths.
     """
 
-    states: Array
-    log_prob: Array
+    states: Int[Array, "time n"]
+    log_prob: Float[Array, " n"]
 
 
 def best_paths(
-    initial: Array,
-    transition: Array | None,
+    initial: Float[Array, " states"],
+    transition: Float[Array, "states states"] | None,
     steps: FiniteStep,
     n: int = 1,
-    starts: Array | None = None,
-    real: Array | None = None,
+    starts: Bool[Array, " time"] | None = None,
+    real: Bool[Array, " time"] | None = None,
 ) -> BestPaths:
-    """The `n` most probable paths of hidden states: Viterbi's algorithm for n = 1.
+    """The `n` most probable paths of hidden states: Viterbi's algorithm for n = 1, list Viterbi for more.
 
     Args:
         initial: p(x_1).
@@ -246,13 +265,15 @@ def best_paths(
     return BestPaths(path // n, jnp.sum(result.log_evidence) + ends)
 
 
-def tempered(probabilities: Array, temperature: Array) -> Array:
+def tempered(
+    probabilities: Float[Array, "*shape"], temperature: Float[Array, ""]
+) -> Float[Array, "*shape"]:
     """p^(1/T), not normalised; zero stays zero."""
     positive = probabilities > 0
     return jnp.where(positive, jnp.where(positive, probabilities, 1) ** (1 / temperature), 0)
 
 
-def stationary(transition: Array) -> Array:
+def stationary(transition: Float[Array, "states states"]) -> Float[Array, " states"]:
     """The distribution π = π A of a chain that has only one, be it periodic or with states that it leaves.
 
     States that reach each other form a class, and a class that is never left has a law of its own.  Where
@@ -305,7 +326,7 @@ class StateClasses(NamedTuple):
         return not any(self.transient) and set(self.periods) == {1}
 
 
-def classify_states(transition: Array) -> StateClasses:
+def classify_states(transition: Float[Array, "states states"]) -> StateClasses:
     """Which states of a chain reach each other, which are left for good, and with what period they return.
 
     An irreducible and ergodic chain forgets where it began: its law tends to the stationary one.
@@ -329,7 +350,7 @@ def classify_states(transition: Array) -> StateClasses:
     )
 
 
-def _period(edges: np.ndarray) -> int:
+def _period(edges: Bool[np.ndarray, "states states"]) -> int:
     """The greatest common divisor of the lengths of all cycles of a strongly connected graph."""
     level, divisor, queue = {0: 0}, 0, [0]
     for state in queue:
@@ -342,8 +363,10 @@ def _period(edges: np.ndarray) -> int:
     return divisor
 
 
-def _reduce_states(transition: np.ndarray) -> np.ndarray:
+def _reduce_states(transition: Float[np.ndarray, "states states"]) -> Float[np.ndarray, " states"]:
     """The law of an irreducible chain by leaving out one state after another, without a subtraction.
+
+    Also known as the GTH algorithm.
 
     References:
         Grassmann, Taksar & Heyman (1985), Regenerative analysis and steady state distributions for Markov
@@ -359,7 +382,7 @@ def _reduce_states(transition: np.ndarray) -> np.ndarray:
     return law / law.sum()
 
 
-def _stationary_by_solving(transition: Array) -> Array:
+def _stationary_by_solving(transition: Float[Array, "states states"]) -> Float[Array, " states"]:
     """(Aᵀ − I) π = 0 and Σ π = 1 together, differentiable in A."""
     size = len(transition)
     eye = jnp.eye(size, dtype=transition.dtype)

@@ -10,20 +10,13 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jaxtyping import Float, Int, UInt32
 
 from ._chain import AbstractBeliefs
-from ._chain_gaussian import (
-    GaussianBelief,
-    GaussianKernel,
-    GaussianPair,
-    LinearGaussianBeliefs,
-    LinearStep,
-    measure,
-    product,
-    root_semidefinite,
-    solve_semidefinite,
-)
+from ._chain_gaussian import GaussianBelief, GaussianKernel, GaussianPair, LinearGaussianBeliefs
 from ._importance import effective_sample_size
+from ._measurements import LinearStep, measure
+from ._semidefinite import product, root_semidefinite, solve_semidefinite, symmetric
 
 
 class Observed(NamedTuple):
@@ -34,7 +27,7 @@ class Observed(NamedTuple):
         inputs: whatever else the transition into t and the emission at t depend on.
     """
 
-    value: Array
+    value: Float[Array, "*time dim"]
     inputs: Any = None
 
 
@@ -43,13 +36,13 @@ class AbstractLinearisation(eqx.Module):
 
     @abc.abstractmethod
     def __call__(
-        self, function: Callable[[Array], Array], belief: GaussianBelief
-    ) -> tuple[Array, Array, Array]:
+        self, function: Callable[[Float[Array, " state"]], Float[Array, " dim"]], belief: GaussianBelief
+    ) -> tuple[Float[Array, "dim state"], Float[Array, " dim"], Float[Array, "dim dim"]]:
         """M, m and the covariance of e."""
 
 
 class Taylor(AbstractLinearisation):
-    """The tangent at the mean: the extended filter.
+    """The tangent at the mean: with it `LinearisedBeliefs` is the extended Kalman filter (EKF).
 
     >>> M, m, _ = Taylor()(lambda x: x**2, GaussianBelief(jnp.array([3.0]), jnp.eye(1)))
     >>> M.tolist(), m.tolist()
@@ -57,15 +50,17 @@ class Taylor(AbstractLinearisation):
     """
 
     def __call__(
-        self, function: Callable[[Array], Array], belief: GaussianBelief
-    ) -> tuple[Array, Array, Array]:
+        self, function: Callable[[Float[Array, " state"]], Float[Array, " dim"]], belief: GaussianBelief
+    ) -> tuple[Float[Array, "dim state"], Float[Array, " dim"], Float[Array, "dim dim"]]:
         slope = jax.jacfwd(function)(belief.mean)
         value = function(belief.mean)
         return slope, value - product(slope, belief.mean), jnp.zeros((len(value), len(value)), value.dtype)
 
 
 class Unscented(AbstractLinearisation):
-    """The regression line through 2n + 1 points with the moments of the belief: the unscented filter.
+    """The regression line through 2n + 1 points with the moments of the belief.
+
+    With it `LinearisedBeliefs` is the unscented Kalman filter (UKF), also known as sigma-point filter.
 
     Points μ ± √(n + κ) L e_i with weights 1 / 2(n + κ), and μ with κ / (n + κ).
 
@@ -80,8 +75,8 @@ class Unscented(AbstractLinearisation):
     kappa: float = 1.0
 
     def __call__(
-        self, function: Callable[[Array], Array], belief: GaussianBelief
-    ) -> tuple[Array, Array, Array]:
+        self, function: Callable[[Float[Array, " state"]], Float[Array, " dim"]], belief: GaussianBelief
+    ) -> tuple[Float[Array, "dim state"], Float[Array, " dim"], Float[Array, "dim dim"]]:
         n = len(belief.mean)
         spread = jnp.sqrt(n + self.kappa) * root_semidefinite(belief.covariance).T
         points = belief.mean[None] + jnp.concatenate([jnp.zeros_like(spread[:1]), spread, -spread])
@@ -92,11 +87,13 @@ class Unscented(AbstractLinearisation):
         across = (away * weights[:, None]).T @ gap
         slope = solve_semidefinite(belief.covariance, across).T
         rest = (gap * weights[:, None]).T @ gap - slope @ across
-        return slope, mean - product(slope, belief.mean), (rest + rest.T) / 2
+        return slope, mean - product(slope, belief.mean), symmetric(rest)
 
 
 class LinearisedBeliefs(AbstractBeliefs):
     """x_t = f(x_{t−1}, u_t) + N(0, Q), y_t = h(x_t, u_t) + N(0, R), made linear at each belief.
+
+    The extended (`Taylor`) or unscented (`Unscented`) Kalman filter and smoother.
 
     Exact for linear f and h; otherwise approximate, and so are its evidences.
 
@@ -109,9 +106,9 @@ class LinearisedBeliefs(AbstractBeliefs):
     """
 
     transition: Callable[[Array, Any], Array]
-    noise: Array
+    noise: Float[Array, "state state"]
     emission: Callable[[Array, Any], Array]
-    emission_noise: Array
+    emission_noise: Float[Array, "dim dim"]
     linearisation: AbstractLinearisation = Taylor()
 
     def _moves(self, belief: GaussianBelief, step: Observed) -> LinearGaussianBeliefs:
@@ -121,7 +118,7 @@ class LinearisedBeliefs(AbstractBeliefs):
     def predict(self, belief: GaussianBelief, step: Observed) -> GaussianBelief:
         return self._moves(belief, step).predict(belief, LinearStep())
 
-    def update(self, predicted: GaussianBelief, step: Observed) -> tuple[GaussianBelief, Array]:
+    def update(self, predicted: GaussianBelief, step: Observed) -> tuple[GaussianBelief, Float[Array, ""]]:
         C, c, rest = self.linearisation(lambda x: self.emission(x, step.inputs), predicted)
         seen = measure(C, c, self.emission_noise + rest, step.value)
         return _LINEAR.update(predicted, seen)
@@ -135,10 +132,12 @@ class LinearisedBeliefs(AbstractBeliefs):
     def forward(self, pair: GaussianPair) -> GaussianKernel:
         return _LINEAR.forward(pair)
 
-    def sample(self, belief: GaussianBelief, *, key: Array) -> Array:
+    def sample(self, belief: GaussianBelief, *, key: Array) -> Float[Array, " state"]:
         return _LINEAR.sample(belief, key=key)
 
-    def sample_back(self, state: Array, kernel: GaussianKernel, *, key: Array) -> Array:
+    def sample_back(
+        self, state: Float[Array, " state"], kernel: GaussianKernel, *, key: Array
+    ) -> Float[Array, " state"]:
         return _LINEAR.sample_back(state, kernel, key=key)
 
 
@@ -149,18 +148,24 @@ class AbstractResampler(eqx.Module):
     """Draws as many particles as there are, each about in proportion to its weight, without bias."""
 
     @abc.abstractmethod
-    def __call__(self, log_weight: Array, *, key: Array) -> Array:
+    def __call__(self, log_weight: Float[Array, " particles"], *, key: Array) -> Int[Array, " particles"]:
         """The number of the parent of each new particle; `log_weight` is normalised."""
 
 
 class Multinomial(AbstractResampler):
-    """Independent draws."""
+    """Independent draws: multinomial resampling.
 
-    def __call__(self, log_weight: Array, *, key: Array) -> Array:
+    >>> Multinomial()(jnp.log(jnp.array([1.0, 0.0, 0.0])), key=jax.random.key(0)).tolist()
+    [0, 0, 0]
+    """
+
+    def __call__(self, log_weight: Float[Array, " particles"], *, key: Array) -> Int[Array, " particles"]:
         return jax.random.categorical(key, log_weight, shape=log_weight.shape)
 
 
-def _inverse(log_weight: Array, points: Array) -> Array:
+def _inverse(
+    log_weight: Float[Array, " particles"], points: Float[Array, " particles"]
+) -> Int[Array, " particles"]:
     """The particles at which the summed weights pass sorted or unsorted `points` in [0, 1)."""
     edges = jnp.cumsum(jnp.exp(log_weight))
     place = jnp.searchsorted(edges / edges[-1], points, side="right")
@@ -168,9 +173,13 @@ def _inverse(log_weight: Array, points: Array) -> Array:
 
 
 class Stratified(AbstractResampler):
-    """One draw in each of equal parts of [0, 1)."""
+    """One draw in each of equal parts of [0, 1).
 
-    def __call__(self, log_weight: Array, *, key: Array) -> Array:
+    >>> Stratified()(jnp.log(jnp.array([0.5, 0.5])), key=jax.random.key(0)).tolist()
+    [0, 1]
+    """
+
+    def __call__(self, log_weight: Float[Array, " particles"], *, key: Array) -> Int[Array, " particles"]:
         n = len(log_weight)
         shifts = jax.random.uniform(key, (n,), log_weight.dtype)
         return _inverse(log_weight, (jnp.arange(n, dtype=shifts.dtype) + shifts) / n)
@@ -184,16 +193,20 @@ class Systematic(AbstractResampler):
     [0, 0, 1, 2]
     """
 
-    def __call__(self, log_weight: Array, *, key: Array) -> Array:
+    def __call__(self, log_weight: Float[Array, " particles"], *, key: Array) -> Int[Array, " particles"]:
         n = len(log_weight)
         shift = jax.random.uniform(key, (), log_weight.dtype)
         return _inverse(log_weight, (jnp.arange(n, dtype=shift.dtype) + shift) / n)
 
 
 class Residual(AbstractResampler):
-    """⌊n w⌋ children for sure; what is left is drawn independently."""
+    """⌊n w⌋ children for sure; what is left is drawn independently.
 
-    def __call__(self, log_weight: Array, *, key: Array) -> Array:
+    >>> Residual()(jnp.log(jnp.array([0.5, 0.5])), key=jax.random.key(0)).tolist()
+    [0, 1]
+    """
+
+    def __call__(self, log_weight: Float[Array, " particles"], *, key: Array) -> Int[Array, " particles"]:
         n = len(log_weight)
         expected = n * jnp.exp(log_weight - jax.nn.logsumexp(log_weight))
         # weights such as 1/n must not lose a child to rounding
@@ -218,21 +231,24 @@ class Particles(NamedTuple):
     """
 
     states: Any
-    log_weight: Array
-    seed: Array
+    log_weight: Float[Array, "*time particles"]
+    seed: UInt32[Array, "*time seed"]
 
 
 class ParticleKernel(NamedTuple):
     """The points at t−1 with their weights, the points at t, and the step between them."""
 
     earlier: Any
-    log_weight: Array
+    log_weight: Float[Array, "*time particles"]
     later: Any
     step: Any
 
 
 class ParticleBeliefs(AbstractBeliefs):
     """Beliefs as weighted points, for any transition that can be sampled and any emission density.
+
+    Also known as the particle filter, bootstrap filter, sequential Monte Carlo (SMC) or sequential
+    importance resampling (SIR); its smoother as forward filtering, backward smoothing (FFBSm).
 
     Only `predict` draws: parents by their weights, children from the transition.  The product of the
     evidences is an unbiased estimate of p(y).  The smoother gives the same points new weights, which
@@ -268,13 +284,13 @@ class ParticleBeliefs(AbstractBeliefs):
         new = jax.vmap(lambda x, k: self.transition(x, step.inputs, k))(old, jax.random.split(move, n))
         return Particles(new, weight, jax.random.key_data(key))
 
-    def update(self, predicted: Particles, step: Observed) -> tuple[Particles, Array]:
+    def update(self, predicted: Particles, step: Observed) -> tuple[Particles, Float[Array, ""]]:
         fit = jax.vmap(lambda x: self.emission(x, step.inputs, step.value))(predicted.states)
         joint = predicted.log_weight + fit
         gain = jax.nn.logsumexp(joint)
         return predicted._replace(log_weight=joint - gain), gain
 
-    def _log_move(self, new: Any, old: Any, step: Observed) -> Array:
+    def _log_move(self, new: Any, old: Any, step: Observed) -> Float[Array, ""]:
         if self.density is None:
             raise ValueError(
                 "ParticleBeliefs needs the 'density' of the transition to smooth. Got None instead."
@@ -284,19 +300,21 @@ class ParticleBeliefs(AbstractBeliefs):
     def reverse(self, belief: Particles, predicted: Particles, step: Observed) -> ParticleKernel:
         return ParticleKernel(belief.states, belief.log_weight, predicted.states, step)
 
-    def _from(self, state: Any, kernel: ParticleKernel) -> Array:
+    def _from(self, state: Any, kernel: ParticleKernel) -> Float[Array, " particles"]:
         """log p(x_{t−1} | x_t = state) of each earlier point."""
         moves = jax.vmap(lambda old: self._log_move(state, old, kernel.step))(kernel.earlier)
         return jax.nn.log_softmax(kernel.log_weight + moves)
 
-    def back(self, smoothed: Particles, kernel: ParticleKernel) -> tuple[Particles, Array]:
+    def back(
+        self, smoothed: Particles, kernel: ParticleKernel
+    ) -> tuple[Particles, Float[Array, "particles particles"]]:
         # [k, j]: the later point k came from the earlier point j
         came = jax.vmap(lambda new: self._from(new, kernel))(kernel.later)
         pair = came + smoothed.log_weight[:, None]
         weight = jax.nn.logsumexp(pair, axis=0)
         return Particles(kernel.earlier, weight, smoothed.seed), pair.T
 
-    def forward(self, pair: Array) -> Array:
+    def forward(self, pair: Float[Array, "particles particles"]) -> Float[Array, "particles particles"]:
         """log p(later point | earlier point), a row for each earlier point."""
         return jax.nn.log_softmax(pair, axis=1)
 

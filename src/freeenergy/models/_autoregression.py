@@ -13,8 +13,9 @@ from .._core import LOG_2PI, buffer, log_det_cholesky, parameter
 from ..distributions import AbstractCovariance, Full
 from ..inference import GaussianBelief
 from ._base import AbstractExpectationMaximisation
+from ._regressions import Sums, fitted_covariance
 from ._series import AbstractSequenceModel, Series
-from ._state_space import LinearGaussianSSM, Sums, fitted_covariance
+from ._state_space import LinearGaussianSSM
 from ._structural import stationary_covariance
 
 
@@ -46,9 +47,9 @@ class AutoRegression(AbstractSequenceModel, AbstractExpectationMaximisation[Sums
         p, dim, _ = self.coefficients.shape
         size = p * dim
         top = self.coefficients.swapaxes(0, 1).reshape(dim, size)
-        push = self.input_coefficients
-        if push is not None:
-            push = jnp.zeros((size, push.shape[1])).at[:dim].set(push)
+        driven = self.input_coefficients
+        if driven is not None:
+            driven = jnp.zeros((size, driven.shape[1])).at[:dim].set(driven)
         return LinearGaussianSSM(
             self.start_mean,
             Full(self.start_covariance),
@@ -58,7 +59,7 @@ class AutoRegression(AbstractSequenceModel, AbstractExpectationMaximisation[Sums
             jnp.eye(dim, size),
             jnp.zeros(dim),
             Full(jnp.zeros((dim, dim))),
-            push,
+            driven,
         )
 
     def predicted(self, series: Series) -> GaussianBelief:

@@ -24,7 +24,7 @@ from ..distributions import (
     stack_size,
 )
 from ._mixture import Mixture, MixtureStatistics, _keep
-from ._state_space import Sums, moments_of
+from ._regressions import Sums, moments_of
 from ._transitions import with_one
 
 # incomplete rows need moments per row and state; this many rows at a time keeps them small

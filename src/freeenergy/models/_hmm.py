@@ -272,8 +272,7 @@ class HMM(AbstractExpectationMaximisation[HMMStatistics], AbstractSequenceModel,
             learned = self._learned()
             if isinstance(learned, AbstractCountedTransition):
                 return kernel(transition) * _product(before[:-1], later[1:])
-            pushes = _flat(series.inputs[1:])
-            return learned.expect(pushes, _flat(before[:-1]), _flat(later[1:]), kernel)
+            return learned.expect(_flat(series.inputs[1:]), _flat(before[:-1]), _flat(later[1:]), kernel)
 
         def warm() -> tuple[Array, Any, Array]:
             def kernel(matrix: Array) -> Array:

@@ -32,7 +32,9 @@ from ..inference import (
     smooth,
     solve_semidefinite,
 )
+from ..inference._chain_gaussian import AbstractGaussianBeliefs
 from ._base import AbstractExpectationMaximisation
+from ._regressions import Sums, expected_sums, fitted_covariance
 from ._series import AbstractSequenceModel, Series
 
 # long series are cut into so many blocks that are worked on side by side
@@ -50,29 +52,6 @@ class Learned(NamedTuple):
     emission: bool = True
     mean: bool = True
     emission_noise: bool = True
-
-
-class Sums(NamedTuple):
-    """Sums for the regression of a vector x on z: Σ w, Σ w E[zzᵀ], Σ w E[xzᵀ], Σ w E[xxᵀ]."""
-
-    weight: Array
-    zz: Array
-    xz: Array
-    xx: Array
-
-    def solve(self, held: Array, learned: tuple[bool, ...]) -> Array:
-        """The coefficients of least squares, with those columns of `held` that are not learned."""
-        free, rest = np.flatnonzero(learned), np.flatnonzero(~np.array(learned))
-        if not len(free):
-            return held
-        left = self.xz[:, free] - held[:, rest] @ self.zz[np.ix_(rest, free)]
-        return held.at[:, free].set(solve_semidefinite(self.zz[np.ix_(free, free)], left.T).T)
-
-    def scatter(self, w: Array) -> Array:
-        """Σ w E[(x − Wz)(x − Wz)ᵀ]."""
-        across = w @ self.xz.T
-        full = self.xx - across - across.T + w @ self.zz @ w.T
-        return (full + full.T) / 2
 
 
 class StateSpaceStatistics(NamedTuple):
@@ -206,8 +185,7 @@ class LinearGaussianSSM(AbstractSequenceModel, AbstractExpectationMaximisation[S
             seen = LinearStep(value=value, observed=observed, constant=fixed.constant * real)
             fixed = LinearStep(design=fixed.design, variance=fixed.variance)
         if outputs > self.latent_dim and not self._exact():
-            full = jax.vmap(lambda s: LinearStep(*(f if v is None else v for v, f in zip(s, fixed))))(seen)
-            seen, fixed = jax.vmap(collapse)(full), LinearStep()
+            seen, fixed = jax.vmap(lambda s: collapse(s.filled(fixed)))(seen), LinearStep()
         n, Q = self.latent_dim, self.noise.matrix()
         moves = LinearStep(self.transition, self.offset, Q)
         own: dict[str, Array] = {}
@@ -223,41 +201,47 @@ class LinearGaussianSSM(AbstractSequenceModel, AbstractExpectationMaximisation[S
             first = series.starts
             initial = self._initial()
             move, shake = (jnp.broadcast_to(part, (length, n, n)) for part in (self.transition, Q))
-            push = jnp.broadcast_to(own.get("offset", self.offset), (length, n))
+            shift = jnp.broadcast_to(own.get("offset", self.offset), (length, n))
             own["transition"] = jnp.where(first[:, None, None], 0, move)
-            own["offset"] = jnp.where(first[:, None], initial.mean[None], push)
+            own["offset"] = jnp.where(first[:, None], initial.mean[None], shift)
             own["noise"] = jnp.where(first[:, None, None], initial.covariance[None], shake)
             moves = LinearStep()
         fixed = moves._replace(design=fixed.design, variance=fixed.variance)
         return fixed, seen._replace(**own)
 
-    def _filter(self, series: Series, incomplete: bool, packed: bool) -> tuple[Any, Filtered, Any]:
-        """The algebra, what it filtered, and the steps."""
-        fixed, steps = self._steps(series, incomplete=incomplete, packed=packed)
+    def _beliefs(self, fixed: LinearStep) -> tuple[AbstractGaussianBeliefs, Any]:
+        """The algebra that serves this system, and the first belief in its form."""
         initial = self._initial()
         if self.diffuse is not None:
-            beliefs: Any = DiffuseBeliefs(fixed)
-            return beliefs, filter(beliefs, beliefs.start(initial, self.diffuse), steps), steps
+            diffuse = DiffuseBeliefs(fixed)
+            return diffuse, diffuse.start(initial, self.diffuse)
         if self.square_root:
-            beliefs = SquareRootBeliefs(fixed)
-            return beliefs, filter(beliefs, beliefs.start(initial), steps), steps
-        beliefs = LinearGaussianBeliefs(fixed)
+            roots = SquareRootBeliefs(fixed)
+            return roots, roots.start(initial)
+        return LinearGaussianBeliefs(fixed), initial
+
+    def _filter(
+        self, series: Series, incomplete: bool, packed: bool
+    ) -> tuple[AbstractGaussianBeliefs, Filtered, LinearStep]:
+        """The algebra, what it filtered, and the steps."""
+        fixed, steps = self._steps(series, incomplete=incomplete, packed=packed)
+        beliefs, initial = self._beliefs(fixed)
         blocks = self._blocks(len(series.real))
         if blocks > 1:
-            return beliefs, blocked_filter(beliefs, initial, steps, blocks=blocks), steps
-        return beliefs, filter(beliefs, initial, steps), steps
+            filtered = blocked_filter(LinearGaussianBeliefs(fixed), initial, steps, blocks=blocks)
+        else:
+            filtered = filter(beliefs, initial, steps)
+        return beliefs, filtered, steps
 
     def _blocks(self, length: int) -> int:
-        """Into how many blocks a series is cut; one that is seen exactly is not."""
-        blocks = _blocks(length)
+        """Into how many blocks a series is cut; one that is seen exactly is not, nor by other algebras."""
+        blocks = 1 if self.diffuse is not None or self.square_root else _blocks(length)
         # without noise a block says of its start what no finite information does
         return 1 if blocks > 1 and self._exact() else blocks
 
     def filter(self, series: Series, *, incomplete: bool = True, packed: bool = False) -> Filtered:
         """p(x_t | y_{<t}) and p(x_t | y_{≤t}) for each step, and log p(y_t | y_{<t})."""
         beliefs, filtered, _ = self._filter(series, incomplete, packed)
-        if isinstance(beliefs, LinearGaussianBeliefs):
-            return filtered
         moments = jax.vmap(beliefs.moments)
         return Filtered(moments(filtered.predicted), moments(filtered.filtered), filtered.log_evidence)
 
@@ -267,26 +251,21 @@ class LinearGaussianSSM(AbstractSequenceModel, AbstractExpectationMaximisation[S
 
     def _smooth(self, series: Series, incomplete: bool, packed: bool) -> tuple[Array, Smoothed]:
         blocks = self._blocks(len(series.real))
-        if self.diffuse is None and not self.square_root and blocks > 1:
+        if blocks > 1:
             fixed, steps = self._steps(series, incomplete=incomplete, packed=packed)
             filtered, smoothed = blocked_smooth(
                 LinearGaussianBeliefs(fixed), self._initial(), steps, blocks=blocks
             )
             return filtered.log_evidence, smoothed
         beliefs, filtered, steps = self._filter(series, incomplete, packed)
-        smoothed = smooth(beliefs, filtered, steps)
-        if isinstance(beliefs, DiffuseBeliefs):
-            smoothed = Smoothed(
-                jax.vmap(beliefs.moments)(smoothed.marginals), jax.vmap(beliefs.pair)(smoothed.pairs)
-            )
-        if isinstance(beliefs, SquareRootBeliefs):
-            smoothed = smoothed._replace(marginals=jax.vmap(beliefs.moments)(smoothed.marginals))
-        return filtered.log_evidence, smoothed
+        marginals, pairs = smooth(beliefs, filtered, steps)
+        both = Smoothed(jax.vmap(beliefs.moments)(marginals), jax.vmap(beliefs.pair)(pairs))
+        return filtered.log_evidence, both
 
     def log_prob(self, series: Series, *, incomplete: bool = True) -> Array:
         """log p(y); with a diffuse start the limit of log p(y) + ½ d log κ for variances κ."""
         blocks = self._blocks(len(series.real))
-        if self.diffuse is None and not self.square_root and blocks > 1:
+        if blocks > 1:
             fixed, steps = self._steps(series, incomplete=incomplete, packed=False)
             return blocked_evidence(LinearGaussianBeliefs(fixed), self._initial(), steps, blocks=blocks)
         return jnp.sum(self.step_log_prob(series, incomplete=incomplete))
@@ -380,10 +359,10 @@ class LinearGaussianSSM(AbstractSequenceModel, AbstractExpectationMaximisation[S
         seen = (real & jnp.any(~jnp.isnan(series.values), axis=1)).astype(kind)
         inputs = jnp.zeros((len(real), 0), kind) if series.inputs is None else series.inputs
         one = jnp.ones((len(real), 1), kind)
-        initial = _sums(begins, mean, one, covariance, jnp.zeros((len(real), 0, 0), kind), None)
-        pushing = inputs[1:] if self.input_transition is not None else inputs[1:, :0]
-        known = jnp.concatenate([pushing, one[1:]], axis=1)
-        transition = _sums(
+        initial = expected_sums(begins, mean, one, covariance, jnp.zeros((len(real), 0, 0), kind), None)
+        moving = inputs[1:] if self.input_transition is not None else inputs[1:, :0]
+        known = jnp.concatenate([moving, one[1:]], axis=1)
+        transition = expected_sums(
             moves, later.mean, known, later.covariance, earlier.covariance, earlier.mean, cross
         )
         # the entries that were not observed are linear in the state
@@ -393,7 +372,7 @@ class LinearGaussianSSM(AbstractSequenceModel, AbstractExpectationMaximisation[S
         spread = jnp.einsum("tmk,tlk->tml", along, G) + rest
         beside = inputs if self.input_emission is not None else inputs[:, :0]
         known = jnp.concatenate([beside, one], axis=1)
-        emission = _sums(seen, filled, known, spread, covariance, mean, along.swapaxes(1, 2))
+        emission = expected_sums(seen, filled, known, spread, covariance, mean, along.swapaxes(1, 2))
         return StateSpaceStatistics(initial, transition, emission)
 
     def maximise(self, statistics: StateSpaceStatistics) -> LinearGaussianSSM:
@@ -471,31 +450,3 @@ def _completed(C: Array, c: Array, R: Array, y: Array) -> tuple[Array, Array, Ar
     g = jnp.where(seen, jnp.where(seen, y, 0), c + gain @ jnp.where(seen, y - c, 0))
     rest = jnp.where(~seen[:, None] & ~seen[None, :], R, 0) - gain @ across.T
     return G, g, rest
-
-
-def _sums(
-    weight: Array, x: Array, known: Array, spread: Array, before: Array, z: Array | None, cross: Any = None
-) -> Sums:
-    """Sums over steps for x on (z, known), with Cov(x) = spread, Cov(z) = before, Cov(z, x) = cross."""
-    hidden = 0 if z is None else z.shape[1]
-    full = known if z is None else jnp.concatenate([z, known], axis=1)
-    weighted = full * weight[:, None]
-    zz, xz = weighted.T @ full, x.T @ weighted
-    if z is not None:
-        zz = zz.at[:hidden, :hidden].add(jnp.einsum("t,tij->ij", weight, before))
-        xz = xz.at[:, :hidden].add(jnp.einsum("t,tij->ji", weight, cross))
-    xx = (x * weight[:, None]).T @ x + jnp.einsum("t,tij->ij", weight, spread)
-    return Sums(jnp.sum(weight), zz, xz, xx)
-
-
-def fitted_covariance(covariance: AbstractCovariance, sums: Sums, w: Array) -> AbstractCovariance:
-    """The covariance of the residual, of the structure that `covariance` has."""
-    scatter = sums.scatter(w)
-    dim = len(scatter)
-    weight = jnp.broadcast_to(jnp.maximum(sums.weight, jnp.finfo(scatter.dtype).tiny), (dim,))
-    return covariance.from_moments(weight, jnp.zeros(dim, scatter.dtype), moments_of(covariance, scatter))
-
-
-def moments_of(covariance: AbstractCovariance, scatter: Array) -> Array:
-    """The second moments that `covariance` needs, of vectors whose outer products sum to `scatter`."""
-    return jnp.sum(jax.vmap(covariance.second_moments)(root_semidefinite(scatter).T), axis=0)

@@ -355,8 +355,8 @@ def test_shares_too_small_for_a_number_have_weight():
 
     @jax.jit
     def weights(key):
-        recognition = model.recognition(incomplete=False)
-        return fi.importance_draws(model, recognition, document, samples=4000, key=key)[1]
+        recognition = model.recognition_complete
+        return fi.importance_draws(model.energy, recognition, document, samples=4000, key=key)[1]
 
     log_mean = float(special.logsumexp(weights(jax.random.key(0))) - math.log(4000))
     # draws are of the first topic, with 0.99 of the mass

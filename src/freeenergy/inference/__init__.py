@@ -1,5 +1,17 @@
 """Inference: eliminating the unknown, over arrays and callables."""
 
+from .._core import (
+    FreeVector,
+    count_states,
+    enumerate_states,
+    free_size,
+    free_vector,
+    from_free,
+    parameter_space,
+    start,
+    state_at,
+    to_free,
+)
 from ._annealed import (
     Annealed,
     Sandwich,
@@ -129,6 +141,7 @@ __all__ = [
     "FiniteBeliefs",
     "FiniteStep",
     "FixedPoint",
+    "FreeVector",
     "GaussianBelief",
     "ImportanceEstimate",
     "LinearGaussianBeliefs",
@@ -168,9 +181,14 @@ __all__ = [
     "blocked_smooth",
     "classify_states",
     "collapse",
+    "count_states",
     "effective_sample_size",
+    "enumerate_states",
     "filter",
     "free_energy",
+    "free_size",
+    "free_vector",
+    "from_free",
     "geometric_path",
     "importance_draws",
     "importance_estimate",
@@ -184,6 +202,7 @@ __all__ = [
     "observation_disturbance",
     "parallel_filter",
     "parallel_smooth",
+    "parameter_space",
     "posterior_by_enumeration",
     "reverse_annealed_importance",
     "root_semidefinite",
@@ -194,6 +213,9 @@ __all__ = [
     "sigmoid_schedule",
     "smooth",
     "solve_semidefinite",
+    "start",
+    "state_at",
     "state_disturbance",
     "stationary",
+    "to_free",
 ]

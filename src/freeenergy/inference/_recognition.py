@@ -2,8 +2,8 @@
 
     F(q, θ; x) = E_q[e(x, z; θ)] − H[q] = −log p(x; θ) + KL(q ‖ p(z | x; θ))
 
-for e(x, z) = −log p(x, z).  F is also known as variational free energy; −F is the evidence lower bound (ELBO).
-Nothing here knows a model: an energy is a function `energy(x, z)`, and a recognition is given e(x, ·) and x.
+for e(x, z) = −log p(x, z).  −F is also known as the evidence lower bound (ELBO).  Nothing here knows a
+model: an energy is a function `energy(x, z)`, and a recognition is given e(x, ·) and x.
 """
 
 from __future__ import annotations

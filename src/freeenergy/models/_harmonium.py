@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from .._core import LOG_2PI, parameter
-from ..distributions import AbstractDistribution, Bernoulli, Diagonal, Gaussian
+from .._core import LOG_2PI, AbstractHomogeneous, parameter
+from ..distributions import AbstractDistribution, AbstractExponentialFamily, Bernoulli, Diagonal, Gaussian
 from ..inference import (
     Sandwich,
     annealed_importance,
@@ -53,7 +53,7 @@ class AbstractUnits(eqx.Module):
         """E[x | η]."""
 
     @abc.abstractmethod
-    def given(self, natural: Array) -> AbstractDistribution:
+    def given(self, natural: Array) -> AbstractExponentialFamily:
         """p(x | η)."""
 
 
@@ -155,9 +155,11 @@ class Harmonium(AbstractUndirected, AbstractExactPosterior):
         biases = _linear(self.visible, self.visible.bias, x) + _linear(self.hidden, self.hidden.bias, z)
         return -self.visible.statistics(x) @ self.coupling @ self.hidden.statistics(z) - biases
 
-    def latent(self, x: Array) -> AbstractSpace:
+    def latent(self, x: Array) -> AbstractHomogeneous:
         """z, the hidden units."""
-        return self.hidden.given(self.hidden.bias).support.with_shape(self.hidden.bias.shape)
+        values = self.hidden.given(self.hidden.bias).support
+        assert isinstance(values, AbstractHomogeneous)
+        return values.with_shape(self.hidden.bias.shape)
 
     def _to_hidden(self, x: Array) -> Array:
         return self.visible.statistics(x) @ self.coupling + self.hidden.bias

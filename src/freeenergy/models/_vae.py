@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from .._core import LOG_2PI, parameter, positive
+from .._core import LOG_2PI, Reals, parameter, positive
 from ..distributions import AbstractDistribution, Bernoulli, Diagonal, Gaussian
 from ..inference import (
     AbstractExpectation,
@@ -24,6 +24,7 @@ from ..inference import (
     self_normalised_mean,
 )
 from ..nn import mlp
+from ._base import AbstractBounded, AbstractRecognised
 
 
 class AbstractEmission(eqx.Module):

@@ -20,7 +20,7 @@ from freeenergy.inference import (
     LocalGaussian,
     Point,
     Quadratic,
-    argmin_by_gradient,
+    QuasiNewton,
     free_energy,
 )
 from freeenergy.learning import Gradient, fit
@@ -38,7 +38,7 @@ class Pair(eqx.Module):
 def objective(pair: Pair, batch, key):
     """The mean free energy, with E_q[e] in closed form: e is quadratic in z."""
     recognition = Amortised(pair.encoder, expectation=Quadratic())
-    return batch.mean(jax.vmap(lambda x: free_energy(pair.model, recognition, x, key=key))(batch.x))
+    return batch.mean(jax.vmap(lambda x: free_energy(pair.model.energy, recognition, x, key=key))(batch.x))
 
 
 def main(*, epochs: int = 200) -> dict[str, float]:
@@ -57,17 +57,17 @@ def main(*, epochs: int = 200) -> dict[str, float]:
     encoder = fit(pair, learner, X, key=key, max_iter=epochs).model.encoder
 
     recognitions = {
-        "exact": Exact(Quadratic()),
+        "exact": Exact(model.posterior, expectation=Quadratic()),
         "local Gaussian": LocalGaussian(2, samples=512, expectation=Quadratic()),
         "amortised": Amortised(encoder, expectation=Quadratic()),
-        "point": Point(lambda energy: argmin_by_gradient(energy, jnp.zeros(2)).point),
+        "point": Point(jnp.zeros(2), QuasiNewton()),
     }
     x = X[0]
     evidence = -float(model.log_prob(x))
     print(f"−log p(x) = {evidence:.4f}")
     lost = {}
     for name, recognition in recognitions.items():
-        value = float(free_energy(model, recognition, x, key=key))
+        value = float(free_energy(model.energy, recognition, x, key=key))
         lost[name] = value - evidence
         note = ""
         if name in ("local Gaussian", "amortised"):

@@ -16,7 +16,6 @@ from jax import Array
 
 from freeenergy import Evidence, Kind, _settings
 from freeenergy._core import (
-    Constraint,
     Data,
     boltzmann,
     bucket,
@@ -108,7 +107,7 @@ def test_constraints_round_trip_through_stacks_containers_and_vmap():
 
 
 def test_constrain_maps_any_reals_into_the_set():
-    noise = jax.tree.map(lambda a: jnp.asarray(RNG.normal(size=a.shape)), _everything(4))
+    noise = jax.tree.map(lambda a: jnp.asarray(RNG.normal(size=a.shape)), unconstrain(_everything(4)))
     model = constrain(noise)
     named = {
         "free": real,
@@ -118,10 +117,9 @@ def test_constrain_maps_any_reals_into_the_set():
         "scatter": positive_definite,
     }
     for name, constraint in named.items():
-        assert bool(jnp.all(constraint.contains(getattr(model, name)))), constraint
+        assert constraint.contains(np.asarray(getattr(model, name))).all(), constraint
     assert np.linalg.eigvalsh(model.scatter).min() > 0
     assert np.array_equal(model.kept, noise.kept)
-    assert repr(simplex) == "non-negative with sum one along the last axis"
 
 
 @pytest.mark.parametrize(
@@ -135,7 +133,7 @@ def test_constrain_maps_any_reals_into_the_set():
     ],
 )
 def test_contains_refuses(constraint, bad):
-    assert not bool(jnp.all(constraint.contains(jnp.array(bad))))
+    assert not constraint.contains(np.array(bad)).all()
 
 
 def test_positive_keeps_tiny_and_huge_values():
@@ -179,8 +177,6 @@ def test_parameter_count_is_the_rank_of_the_map_from_free_reals():
     assert parameter_count(stack) == expected == 2 * (3 + 3 + 3 + 3 + 6)
     assert parameter_count(Holder(stack, [jnp.ones(4)], stack)) == expected + 4
     assert parameter_count([jnp.ones((2, 2)), jnp.arange(3)]) == 4
-    cube = Constraint("cube", lambda v: v, lambda v: v, jnp.isfinite)
-    assert cube.dimension((2, 3, 4)) == 24
 
 
 # ---- numerics

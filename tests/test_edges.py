@@ -275,7 +275,9 @@ def harmonium_bound(dtype):
     @jax.jit
     def run(model, x):
         def bound(m):
-            return free_energy(m, Exact(Enumeration(states)), x, key=jax.random.key(0))
+            return free_energy(
+                m.energy, Exact(m.posterior, expectation=Enumeration(states)), x, key=jax.random.key(0)
+            )
 
         return jax.value_and_grad(bound)(model), jax.value_and_grad(lambda m: m.free_energy(x))(model)
 
@@ -305,8 +307,8 @@ def test_the_exact_posterior_of_a_harmonium_gives_its_free_energy(dtype, numbers
 def test_a_saturated_unit_does_not_break_the_bound(dtype, bias):
     one = jnp.zeros(1, dtype)
     model = Harmonium(BernoulliUnits(one), BernoulliUnits(one + bias), jnp.zeros((1, 1), dtype))
-    exact = Exact(Enumeration(binary_states(1, dtype)))
-    assert float(free_energy(model, exact, one, key=jax.random.key(0))) == -bias
+    exact = Exact(model.posterior, expectation=Enumeration(binary_states(1, dtype)))
+    assert float(free_energy(model.energy, exact, one, key=jax.random.key(0))) == -bias
 
 
 def test_a_finite_posterior_without_mass_on_a_point():

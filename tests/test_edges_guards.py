@@ -17,7 +17,7 @@ import freeenergy as fe
 from freeenergy import distributions as fd
 from freeenergy import inference as fi
 from freeenergy import models as fm
-from freeenergy._core import Data, constrain, unconstrain
+from freeenergy._core import Data, constrain, simplex, unconstrain
 from freeenergy.estimators.text._documents import LengthLaw, observed_share
 from freeenergy.models import _state_space as state_space
 from freeenergy.models._sparse_coding import SparseStatistics
@@ -355,8 +355,8 @@ def test_shares_too_small_for_a_number_have_weight():
 
     @jax.jit
     def weights(key):
-        recognition = model.recognition(incomplete=False)
-        return fi.importance_draws(model, recognition, document, samples=4000, key=key)[1]
+        recognition = model.recognition_complete
+        return fi.importance_draws(model.energy, recognition, document, samples=4000, key=key)[1]
 
     log_mean = float(special.logsumexp(weights(jax.random.key(0))) - math.log(4000))
     # draws are of the first topic, with 0.99 of the mass
@@ -759,8 +759,10 @@ def test_a_weight_of_zero_as_a_free_number(dtype):
     weights, slopes = ask(jnp.asarray([0.25, 0.75, 0.0], dtype))
     near(weights, [0.25, 0.75, 0.0], dtype)
     joint = np.array([0.25, 0.75]) * stats.norm.pdf(0.3, [0.0, 1.0])
-    # responsibilities less weights
-    near(slopes, np.append(joint / joint.sum() - [0.25, 0.75], 0.0), dtype)
+    # responsibilities less weights, as slopes along centred logarithms, of which the contrasts are a basis
+    contrasts = jax.jacobian(lambda free: jnp.log(simplex.from_free(free)))(jnp.zeros(2))
+    expected = np.append(joint / joint.sum() - [0.25, 0.75], 0.0)
+    near(slopes, expected @ contrasts, dtype)
 
 
 def test_documents_of_which_nothing_was_seen_say_nothing_of_lengths():

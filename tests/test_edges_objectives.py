@@ -67,7 +67,7 @@ def test_saturated_units(dtype, contrastive):
         if contrastive:
             ours = Contrastive(ExactEnumeration(states))
             return ours(model, batch, ours.init(model, batch, key=KEY), key=KEY)[0]
-        return FreeEnergy(Exact(Enumeration(states)))(model, batch, KEY)
+        return FreeEnergy(lambda m: Exact(m.posterior, expectation=Enumeration(states)))(model, batch, KEY)
 
     values, slopes = jax.jit(jax.vmap(jax.value_and_grad(value)))(jnp.asarray(LOGITS, dtype))
     for v, found, slope in zip(LOGITS.astype(float), values, slopes, strict=True):
@@ -125,9 +125,9 @@ def test_certain_and_empty_components(dtype):
     rows = np.array([[1, 0], [0, 1], [np.nan, 1], [np.nan, np.nan]])
     expected = [-np.log(0.5), np.inf, -np.log(0.5), 0.0]
     x = jnp.asarray(rows, dtype)
-    exact = Exact(Enumeration(jnp.arange(2)))
+    exact = model.recognition
     evidence, bound = jax.jit(
-        jax.vmap(lambda row: (model.log_prob(row), free_energy(model, exact, row, key=KEY)))
+        jax.vmap(lambda row: (model.log_prob(row), free_energy(model.energy, exact, row, key=KEY)))
     )(x)
     np.testing.assert_allclose(-evidence, expected, rtol=1e-6)
     np.testing.assert_allclose(bound, expected, rtol=1e-6)
@@ -164,10 +164,9 @@ def test_a_bound_with_one_draw_or_many_is_the_evidence_where_the_posterior_is_ex
         jnp.asarray([0.5, 0.5], dtype),
         Gaussian(jnp.asarray([[0.0], [1e4]], dtype), Diagonal(jnp.ones((2, 1), dtype))),
     )
-    exact = Exact(Enumeration(jnp.arange(2)))
     batch = Batch(jnp.asarray([[0.5], [1e4], [np.nan]], dtype), jnp.asarray([0.5, 0.5, 0.0], dtype))
     likelihood = eqx.filter_jit(negative_log_likelihood)(model, batch, KEY)
-    for objective in (FreeEnergy(exact), ImportanceWeighted(3, exact)):
+    for objective in (FreeEnergy(), ImportanceWeighted(3)):
         np.testing.assert_allclose(eqx.filter_jit(objective)(model, batch, KEY), likelihood, rtol=1e-5)
     normal = 0.5 * np.log(2 * np.pi) + np.log(2)
     np.testing.assert_allclose(likelihood, normal + 0.5 * 0.5 * 0.25, rtol=1e-6)

@@ -5,6 +5,7 @@ import itertools
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from scipy import integrate, optimize, stats
 
@@ -12,9 +13,14 @@ from freeenergy import Evidence, Kind, inference
 from freeenergy._core import boltzmann
 from freeenergy.distributions import entropy
 from freeenergy.inference import (
+    Damped,
+    Descent,
+    Exhaustive,
+    Extrapolated,
+    FixedPoint,
+    ProximalGradient,
+    QuasiNewton,
     annealed_importance,
-    argmin_by_gradient,
-    argmin_over_points,
     binary_state,
     binary_states,
     block_gibbs,
@@ -23,6 +29,7 @@ from freeenergy.inference import (
     importance_estimate,
     linear_schedule,
     log_partition_by_enumeration,
+    minimise,
     posterior_by_enumeration,
     reverse_annealed_importance,
     run_chain,
@@ -86,9 +93,9 @@ def test_enumeration_against_loops():
     np.testing.assert_array_equal(cold.probabilities, np.arange(8) == np.argmax(logs))
 
 
-def test_argmin_over_points():
+def test_the_least_of_finitely_many_points():
     states, logs = ising_table()
-    best = argmin_over_points(ising, jnp.asarray(states))
+    best = minimise(ising, jnp.asarray(states), Exhaustive())
     np.testing.assert_array_equal(best.point, states[np.argmax(logs)])
     np.testing.assert_allclose(best.energy, -np.max(logs), rtol=1e-14)
     assert best.converged
@@ -98,9 +105,9 @@ def _rosenbrock(z):
     return 100 * (z[1] - z[0] ** 2) ** 2 + (1 - z[0]) ** 2
 
 
-def test_argmin_by_gradient_finds_the_valley_under_jit_and_vmap():
+def test_quasi_newton_finds_the_valley_under_jit_and_vmap():
     starts = jnp.array([[-1.2, 1.0], [3.0, -2.0], [1.0, 1.0]])
-    search = jax.jit(jax.vmap(lambda s: argmin_by_gradient(_rosenbrock, s)))
+    search = jax.jit(jax.vmap(lambda s: minimise(_rosenbrock, s, QuasiNewton())))
     found = search(starts)
     np.testing.assert_allclose(found.point, np.ones((3, 2)), atol=1e-6)
     assert found.converged.all()
@@ -109,7 +116,7 @@ def test_argmin_by_gradient_finds_the_valley_under_jit_and_vmap():
     np.testing.assert_allclose(single.point, np.ones((3, 2)), atol=1e-3)
 
 
-def test_argmin_by_gradient_agrees_with_scipy_on_a_logistic_posterior():
+def test_quasi_newton_agrees_with_scipy_on_a_logistic_posterior():
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(40, 3)), rng.integers(0, 2, 40)
 
@@ -121,14 +128,78 @@ def test_argmin_by_gradient_agrees_with_scipy_on_a_logistic_posterior():
         return jnp.sum(jnp.logaddexp(0.0, activation) - jnp.asarray(y, float) * activation) + 0.5 * w @ w
 
     expected = optimize.minimize(numpy_energy, np.zeros(3), method="Nelder-Mead", tol=1e-12)
-    found = argmin_by_gradient(energy, jnp.zeros(3))
+    found = minimise(energy, jnp.zeros(3), QuasiNewton())
     np.testing.assert_allclose(found.point, expected.x, atol=1e-5)
     assert found.converged
-    assert not argmin_by_gradient(energy, jnp.full(3, 5.0), max_steps=1).converged
+    assert not minimise(energy, jnp.full(3, 5.0), QuasiNewton(max_steps=1)).converged
 
 
-def test_argmin_by_gradient_says_so_when_there_is_no_minimum():
-    assert not argmin_by_gradient(lambda z: jnp.sum(jnp.log(z)), jnp.ones(1), max_steps=20).converged
+def test_quasi_newton_says_so_when_there_is_no_minimum():
+    assert not minimise(lambda z: jnp.sum(jnp.log(z)), jnp.ones(1), QuasiNewton(max_steps=20)).converged
+
+
+def _mixture_weights():
+    """The E step and the energy of the weights of a mixture of known densities, by EM's closed form."""
+    rng = np.random.default_rng(1)
+    densities = jnp.asarray(rng.gamma(1.0, size=(30, 3)))
+
+    def energy(w):
+        return -jnp.sum(jnp.log(densities @ w))
+
+    def update(w):
+        joint = densities * w[None]
+        return jnp.mean(joint / jnp.sum(joint, axis=1, keepdims=True), axis=0)
+
+    return energy, update
+
+
+def test_searches_that_know_an_update_end_where_scipy_does():
+    energy, update = _mixture_weights()
+    start = jnp.full(3, 1 / 3)
+    expected = optimize.minimize(
+        lambda v: float(energy(jnp.asarray(np.exp(v) / np.exp(v).sum()))),
+        np.zeros(3),
+        method="Nelder-Mead",
+        options={"xatol": 1e-9, "fatol": 1e-12, "maxiter": 4000},
+    )
+    best = np.exp(expected.x) / np.exp(expected.x).sum()
+    searches = [
+        FixedPoint(update, 1e-10),
+        Extrapolated(update, 1e-10, lambda w: w > 0),
+        Damped(lambda w: w + 3 * (update(w) - w), 1e-10),
+    ]
+    found = [jax.jit(lambda s=s: minimise(energy, start, s))() for s in searches]
+    for one in found:
+        assert one.converged
+        np.testing.assert_allclose(one.point, best, atol=1e-5)
+        np.testing.assert_allclose(one.energy, expected.fun, rtol=1e-9)
+    # extrapolation is there sooner
+    assert 3 * found[1].steps < found[0].steps
+
+
+def test_a_proximal_gradient_and_a_descent_end_where_scipy_does():
+    rng = np.random.default_rng(2)
+    a, b = rng.normal(size=(8, 3)), rng.normal(size=8)
+
+    def smooth(z):
+        return jnp.sum((jnp.asarray(a) @ z - jnp.asarray(b)) ** 2) / 2
+
+    lasso = optimize.minimize(
+        lambda z: np.sum((a @ z - b) ** 2) / 2 + np.abs(z).sum(),
+        np.zeros(3),
+        method="Nelder-Mead",
+        options={"xatol": 1e-10, "fatol": 1e-13, "maxiter": 8000},
+    )
+    shrink = lambda v, s: jnp.sign(v) * jnp.maximum(jnp.abs(v) - s, 0)  # noqa: E731
+    length = jnp.asarray(1 / np.linalg.norm(a, 2) ** 2)
+    found = minimise(smooth, jnp.zeros(3), ProximalGradient(shrink, length))
+    assert found.converged
+    np.testing.assert_allclose(found.point, lasso.x, atol=1e-5)
+    least = minimise(
+        smooth, jnp.zeros(3), Descent(optax.adam(optax.cosine_decay_schedule(0.1, 600)), max_steps=600)
+    )
+    np.testing.assert_allclose(least.point, np.linalg.lstsq(a, b)[0], atol=1e-5)
+    assert int(least.steps) == 600
 
 
 def test_naive_importance_weights_have_the_known_relative_variance():
@@ -332,9 +403,9 @@ def test_schedules_rise_from_zero_to_one():
 
 
 def test_records_say_what_they_hold():
-    found = argmin_over_points(lambda z: (z - 2.0) ** 2, jnp.arange(4.0))
+    found = minimise(lambda z: (z - 2.0) ** 2, jnp.arange(4.0), Exhaustive())
     assert isinstance(found, inference.Minimum)
-    assert found == inference.Minimum(jnp.array(2.0), jnp.array(0.0), jnp.array(True))
+    assert found == inference.Minimum(jnp.array(2.0), jnp.array(0.0), jnp.array(True), jnp.array(0))
     estimate = importance_estimate(jnp.log(jnp.array([1.0, 3.0])))
     assert isinstance(estimate, inference.ImportanceEstimate)
     np.testing.assert_allclose(estimate.log_mean, np.log(2.0))

@@ -528,7 +528,7 @@ def test_long_documents_of_topics_that_are_alike_come_to_rest():
         plain = np.full(8, 0.1 + length / 8)
         for _ in range(200):
             plain = update(plain, counts)
-        found = np.asarray(model.posterior_concentration((words, jnp.asarray(counts))))
+        found = np.asarray(model.variational_concentration((words, jnp.asarray(counts))))
         np.testing.assert_allclose(update(found, counts), found, atol=1e-5)
         after = plain
         for _ in range(20_000):

@@ -80,7 +80,7 @@ def test_with_the_exact_posterior_every_importance_weight_is_the_likelihood():
     x = jnp.array([0.3, 1.0, -1.0, 0.5])
     cov = np.asarray(exact.loading @ exact.loading.T) + np.diag(exact.noise.variance)
     log_p = multivariate_normal(exact.mean, cov).logpdf(x)
-    weights = importance_log_weights(model, model.recognition, x, samples=7, key=KEY)
+    weights = importance_log_weights(model.energy, model.recognition, x, samples=7, key=KEY)
     np.testing.assert_allclose(weights, log_p, rtol=1e-10)
     bounds = jax.jit(jax.vmap(lambda k: model.bound(x, key=k)))(jax.random.split(KEY, 20_000))
     assert abs(bounds.mean() - log_p) < 5 * bounds.std() / np.sqrt(20_000)
@@ -179,7 +179,9 @@ def test_training_in_32_bit_on_incomplete_bits_finds_the_dependence():
     p = np.exp(log_terms) @ (weights / weights.sum())
     assert p.sum() == pytest.approx(1, abs=1e-5)
     estimates = jax.jit(
-        jax.vmap(lambda row: importance_log_weights(model, model.recognition, row, samples=2000, key=KEY))
+        jax.vmap(
+            lambda row: importance_log_weights(model.energy, model.recognition, row, samples=2000, key=KEY)
+        )
     )(rows)
     likelihoods = np.exp(np.asarray(estimates, np.float64))
     error = likelihoods.std(1) / np.sqrt(2000)

@@ -52,9 +52,6 @@ from ._core import (
     Checkpoint as Checkpoint,
 )
 from ._core import (
-    Constraint as Constraint,
-)
-from ._core import (
     Data as Data,
 )
 from ._core import (

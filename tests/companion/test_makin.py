@@ -928,11 +928,11 @@ def test_gaussian_recognition_of_a_quadratic_energy():
     model = factors()
 
     def run(y, nu, upsilon):
-        exact, q = model.posterior(y), fi.LocalGaussian(2)(model, y)
+        exact, q = model.posterior(y), fi.LocalGaussian(2)(lambda z: model.energy(y, z), y)
 
         def bound(nu, upsilon):
             other = fd.Gaussian(nu, fd.Full(upsilon))
-            return fi.free_energy(model, always(other, fi.Quadratic()), y, key=KEY)
+            return fi.free_energy(model.energy, always(other, fi.Quadratic()), y, key=KEY)
 
         energy = lambda z: model.energy(y, z)  # noqa: E731
         curvature = jax.hessian(energy)(exact.mean)
@@ -968,7 +968,7 @@ def test_free_energy_of_independent_sources_and_isotropic_noise():
 
     def run(y, grid):
         posterior = dense.posterior(y)
-        free = fi.free_energy(dense, always(posterior, fi.Quadratic()), y, key=KEY)
+        free = fi.free_energy(dense.energy, always(posterior, fi.Quadratic()), y, key=KEY)
         energies = jax.vmap(lambda x: model.energy(y, x[None]))(grid)
         return energies, posterior.mean, posterior.covariance.matrix(), free
 
@@ -1046,7 +1046,9 @@ def test_without_noise_square_sparse_coding_is_ica():
 
     def run(y, lams):
         def evidence(lam):
-            return SparseCoding(jnp.asarray(C), jnp.zeros(2), lam, LogCoshSource(1.0, 0.5)).log_evidence(y)
+            return SparseCoding(
+                jnp.asarray(C), jnp.zeros(2), lam, LogCoshSource(1.0, 0.5)
+            ).laplace_log_evidence(y)
 
         return flow.log_prob(y), jax.vmap(evidence)(lams)
 

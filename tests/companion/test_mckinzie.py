@@ -1001,7 +1001,7 @@ def test_the_bound_and_its_gap():
     @jax.jit
     def bound(q):
         recognition = Amortised(lambda _: Finite(q), expectation=Enumeration(jnp.arange(2)))
-        return -free_energy(model, recognition, jnp.asarray(0), key=KEY)
+        return -free_energy(model.energy, recognition, jnp.asarray(0), key=KEY)
 
     log_p = np.log(0.4)
     close([bound(np.array([0.5, 0.5])), log_p], [-1.0601317682, -0.9162907319])

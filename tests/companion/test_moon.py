@@ -993,10 +993,16 @@ def test_three_forms_of_the_bound():
 
     @jax.jit
     def values(x, key):
-        weights = importance_log_weights(TOY, recognition, x, samples=64 * 2000, key=key)
+        weights = importance_log_weights(TOY.energy, recognition, x, samples=64 * 2000, key=key)
         divergence = kl_divergence(recognised(x), TOY.posterior(x))
         prior = kl_divergence(recognised(x), Gaussian(jnp.zeros(1), Diagonal(jnp.ones(1))))
-        return TOY.log_prob(x), -free_energy(TOY, recognition, x, key=key), divergence, prior, weights
+        return (
+            TOY.log_prob(x),
+            -free_energy(TOY.energy, recognition, x, key=key),
+            divergence,
+            prior,
+            weights,
+        )
 
     evidence, bound, divergence, prior, weights = map(np.asarray, values(SEEN, KEY))
     assert evidence == pytest.approx(EVIDENCE, abs=1e-9)
@@ -1083,7 +1089,7 @@ def test_one_network_for_all_rows_is_no_better_than_one_answer_for_each():
             Amortised(linear, expectation=Quadratic()),
             Amortised(TOY.posterior, expectation=Quadratic()),
         ]
-        return [jax.vmap(lambda row, r=r: -free_energy(TOY, r, row, key=KEY))(x) for r in both]
+        return [jax.vmap(lambda row, r=r: -free_energy(TOY.energy, r, row, key=KEY))(x) for r in both]
 
     x = np.array([[3.0], [0.0], [-1.0]])
     shared, best = map(np.asarray, bounds(x))

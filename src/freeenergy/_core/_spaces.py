@@ -1,23 +1,44 @@
-"""Which values an event can take.
+"""What an unknown can be, and which values an event can take.
 
-A space is a frozen value without arrays, so that a class can hold it and it can be compared.  NaN means
-*not observed* and lies in every space.
+A space is a frozen value without arrays, so that a class can hold it and it can be compared.  Latents,
+missing entries, labels, parameters and hyper-parameters are all unknowns in a space.  NaN means *not
+observed* and lies in every space.
+
+A continuous space has free coordinates, as many reals as its values vary in, with the log-determinant of
+the map from them; a finite space numbers its states.  What an unknown with several parts can be is a tree
+of spaces (`_unknowns.py`).
 """
 
 from __future__ import annotations
 
 import abc
 import dataclasses
-from typing import ClassVar
+import math
+from typing import ClassVar, Self
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+from jax import Array
+
+Shape = tuple[int, ...]
 
 # how far a row of parts may be from sum one
 _ROUNDING = 1e-6
+# the same, and how far a matrix may be from symmetric, for numbers of 32 bits
+_ROUNDING_32 = 1e-5
+# the number of a state is an integer of 64 bits
+_LARGEST = 2**62
 
 
+@dataclasses.dataclass(frozen=True)
 class AbstractSpace(abc.ABC):
-    """A set of values, of which a row of data has one in each column."""
+    """A set of values; a row of data has one in each column, an unknown is one of them."""
+
+    @property
+    @abc.abstractmethod
+    def shape(self) -> Shape | None:
+        """The shape of an unknown; None where any will do, as for the columns of data."""
 
     @property
     @abc.abstractmethod
@@ -35,6 +56,27 @@ class AbstractSpace(abc.ABC):
     @abc.abstractmethod
     def has_labels(self, n_features: int) -> np.ndarray:
         """Which of `n_features` columns have values whose order means nothing, and so no mean."""
+
+    @abc.abstractmethod
+    def with_shape(self, shape: Shape) -> Self:
+        """The same kind of values in an unknown of this shape.
+
+        >>> Positive().with_shape((3,))
+        Positive(shape=(3,))
+        """
+
+    @abc.abstractmethod
+    def start(self, *, key: Array) -> Array:
+        """A value to begin from, another one for each key."""
+
+    def unknown_shape(self) -> Shape:
+        """The shape of an unknown, refused where the space does not say it."""
+        if not isinstance(self.shape, tuple):
+            raise ValueError(
+                f"The 'shape' of {type(self).__name__} must be a tuple of whole numbers where it says what "
+                f"an unknown can be. Got {self.shape!r} instead."
+            )
+        return self.shape
 
 
 class AbstractHomogeneous(AbstractSpace):
@@ -56,77 +98,245 @@ class AbstractHomogeneous(AbstractSpace):
     def has_labels(self, n_features: int) -> np.ndarray:
         return np.full(n_features, self.unordered)
 
+    def with_shape(self, shape: Shape) -> Self:
+        return dataclasses.replace(self, shape=shape)
+
+
+class AbstractContinuous(AbstractHomogeneous):
+    """A set with an inside, and a smooth one-to-one map onto the inside from free reals.
+
+    Leading axes are stacks of members: a value of shape (4, 3) of the simplex is four points of it.
+
+    Attributes:
+        name: how messages call a value.
+    """
+
+    discrete = False
+    name: ClassVar[str]
+
+    @abc.abstractmethod
+    def free_shape(self, shape: Shape) -> Shape:
+        """The shape of the free coordinates of a value of shape `shape`."""
+
+    @abc.abstractmethod
+    def to_free(self, value: Array) -> Array:
+        """The free coordinates of a value inside."""
+
+    @abc.abstractmethod
+    def from_free(self, free: Array) -> Array:
+        """The value with these free coordinates; `from_free(to_free(v)) == v`."""
+
+    @abc.abstractmethod
+    def log_det(self, free: Array) -> Array:
+        """log |∂value/∂free|, summed over members, where a value counts by entries that fix the others."""
+
+    @abc.abstractmethod
+    def closure(self, value: np.ndarray) -> bool:
+        """Whether all of a value is inside or a limit of such values, as fits may end in."""
+
+    @abc.abstractmethod
+    def problem(self, value: np.ndarray, *, closed: bool) -> str | None:
+        """What is wrong with `value`, as the end of a sentence «must be …», or None.
+
+        Args:
+            value: numbers, none of them unknown.
+            closed: whether the edge of the set is let in.
+        """
+
+    def dimension(self, shape: Shape) -> int:
+        """How many numbers of a value of shape `shape` vary freely."""
+        return math.prod(self.free_shape(shape))
+
+    def start(self, *, key: Array) -> Array:
+        return self.from_free(jax.random.normal(key, self.free_shape(self.unknown_shape())))
+
+
+class AbstractElementwise(AbstractContinuous):
+    """A continuous space whose entries know nothing of each other.
+
+    A space of one's own says its name, its map and the slope of it:
+
+    >>> import dataclasses
+    >>> @dataclasses.dataclass(frozen=True)
+    ... class AboveOne(AbstractElementwise):
+    ...     phrase = "numbers above one"
+    ...     name = "above one"
+    ...     shape: tuple[int, ...] | None = None
+    ...     def contains(self, x): return ~((x <= 1) | np.isinf(x))
+    ...     def closure(self, value): return bool((value >= 1).all())
+    ...     def problem(self, value, *, closed): return None if self.closure(value) else "above one."
+    ...     def to_free(self, value): return jnp.log(value - 1)
+    ...     def from_free(self, free): return 1 + jnp.exp(free)
+    ...     def log_slope(self, free): return free
+    >>> AboveOne().to_free(jnp.array([2.0])).tolist()
+    [0.0]
+    """
+
+    @abc.abstractmethod
+    def log_slope(self, free: Array) -> Array:
+        """Entry by entry, the logarithm of the slope of `from_free`."""
+
+    def free_shape(self, shape: Shape) -> Shape:
+        return shape
+
+    def log_det(self, free: Array) -> Array:
+        return jnp.sum(self.log_slope(free))
+
+
+def _first_outside(inside: np.ndarray, value: np.ndarray, name: str) -> str | None:
+    return None if inside.all() else f"{name}. Got {value[~inside][0]:g} instead."
+
 
 @dataclasses.dataclass(frozen=True)
-class Reals(AbstractHomogeneous):
-    """All finite numbers.
+class Reals(AbstractElementwise):
+    """All finite numbers; they are their own free coordinates.
 
     >>> Reals().contains(np.array([[-1.5, np.inf]])).tolist()
     [[True, False]]
     """
 
-    discrete = False
     phrase = "finite numbers"
+    name = "real"
+    shape: Shape | None = None
 
     def contains(self, x: np.ndarray) -> np.ndarray:
         return ~np.isinf(x)
 
+    def closure(self, value: np.ndarray) -> bool:
+        return not np.isnan(value).any()
+
+    def problem(self, value: np.ndarray, *, closed: bool) -> str | None:
+        return None
+
+    def to_free(self, value: Array) -> Array:
+        return value
+
+    def from_free(self, free: Array) -> Array:
+        return free
+
+    def log_slope(self, free: Array) -> Array:
+        return jnp.zeros_like(free)
+
+
+def _inverse_softplus(value: Array) -> Array:
+    # log(exp(v) − 1) without overflow for large v or cancellation for small v
+    return value + jnp.log(-jnp.expm1(-value))
+
 
 @dataclasses.dataclass(frozen=True)
-class Positive(AbstractHomogeneous):
-    """Finite numbers above zero.
+class Positive(AbstractElementwise):
+    """Finite numbers above zero:  v = log(1 + eᵘ) for a free u.
 
     >>> Positive().contains(np.array([[0.0, 0.1]])).tolist()
     [[False, True]]
     """
 
-    discrete = False
     phrase = "positive numbers"
+    name = "positive"
+    shape: Shape | None = None
 
     def contains(self, x: np.ndarray) -> np.ndarray:
         return ~((x <= 0) | np.isinf(x))
 
+    def closure(self, value: np.ndarray) -> bool:
+        return bool((value >= 0).all())
+
+    def problem(self, value: np.ndarray, *, closed: bool) -> str | None:
+        if closed:
+            return _first_outside(value >= 0, value, NonNegative.name)
+        return _first_outside(value > 0, value, self.name)
+
+    def to_free(self, value: Array) -> Array:
+        return _inverse_softplus(value)
+
+    def from_free(self, free: Array) -> Array:
+        return jax.nn.softplus(free)
+
+    def log_slope(self, free: Array) -> Array:
+        return -jax.nn.softplus(-free)
+
 
 @dataclasses.dataclass(frozen=True)
-class NonNegative(AbstractHomogeneous):
-    """Finite numbers from zero on.
+class NonNegative(AbstractElementwise):
+    """Finite numbers from zero on; the free coordinates are those of `Positive` and do not reach zero.
 
     >>> NonNegative().contains(np.array([[0.0, -0.1]])).tolist()
     [[True, False]]
     """
 
-    discrete = False
     phrase = "non-negative numbers"
+    name = "non-negative"
+    shape: Shape | None = None
 
     def contains(self, x: np.ndarray) -> np.ndarray:
         return ~((x < 0) | np.isinf(x))
 
+    def closure(self, value: np.ndarray) -> bool:
+        return bool((value >= 0).all())
+
+    def problem(self, value: np.ndarray, *, closed: bool) -> str | None:
+        return _first_outside(value >= 0, value, self.name)
+
+    def to_free(self, value: Array) -> Array:
+        return _inverse_softplus(value)
+
+    def from_free(self, free: Array) -> Array:
+        return jax.nn.softplus(free)
+
+    def log_slope(self, free: Array) -> Array:
+        return -jax.nn.softplus(-free)
+
 
 @dataclasses.dataclass(frozen=True)
-class UnitInterval(AbstractHomogeneous):
-    """Numbers strictly between zero and one.
+class UnitInterval(AbstractElementwise):
+    """Numbers strictly between zero and one:  v = 1 / (1 + e⁻ᵘ) for a free u.
 
     >>> UnitInterval().contains(np.array([[0.0, 0.5, 1.0]])).tolist()
     [[False, True, False]]
     """
 
-    discrete = False
     phrase = "numbers strictly between 0 and 1"
+    name = "in the open unit interval"
+    shape: Shape | None = None
 
     def contains(self, x: np.ndarray) -> np.ndarray:
         return ~((x <= 0) | (x >= 1))
 
+    def closure(self, value: np.ndarray) -> bool:
+        return bool(((value >= 0) & (value <= 1)).all())
+
+    def problem(self, value: np.ndarray, *, closed: bool) -> str | None:
+        if closed:
+            return _first_outside((value >= 0) & (value <= 1), value, "in the unit interval")
+        return _first_outside((value > 0) & (value < 1), value, self.name)
+
+    def to_free(self, value: Array) -> Array:
+        return jnp.log(value) - jnp.log1p(-value)
+
+    def from_free(self, free: Array) -> Array:
+        return jax.nn.sigmoid(free)
+
+    def log_slope(self, free: Array) -> Array:
+        return -jax.nn.softplus(free) - jax.nn.softplus(-free)
+
 
 @dataclasses.dataclass(frozen=True)
-class Simplex(AbstractHomogeneous):
-    """Rows of positive parts of one; what is missing in a row may be all that is left.
+class Simplex(AbstractContinuous):
+    """Rows of K positive parts of one; what is missing in a row may be all that is left.
+
+    The K − 1 free coordinates u are an isometric log-ratio (Egozcue et al. 2003):  w = softmax(V u), where
+    the columns of V are orthonormal and sum to zero, so that distances between the u are those between
+    centred logarithms.  By the first K − 1 parts,  log |∂w/∂u| = Σ log w + ½ log K.
 
     >>> Simplex().contains(np.array([[0.2, 0.8], [0.2, 0.9], [0.2, np.nan]])).tolist()
     [[True, True], [False, False], [True, True]]
+    >>> Simplex().free_shape((5, 3)), Simplex().from_free(jnp.zeros(1)).tolist()
+    ((5, 2), [0.5, 0.5])
     """
 
-    discrete = False
     phrase = "positive rows that sum to one"
+    name = "non-negative with sum one along the last axis"
+    shape: Shape | None = None
 
     def contains(self, x: np.ndarray) -> np.ndarray:
         missing = np.isnan(x)
@@ -134,17 +344,220 @@ class Simplex(AbstractHomogeneous):
         fits = np.where(missing.any(axis=-1, keepdims=True), over < 0, np.abs(over) <= _ROUNDING)
         return missing | ((x > 0) & fits)
 
+    def closure(self, value: np.ndarray) -> bool:
+        return bool(value.ndim > 0 and (value >= 0).all() and (np.abs(value.sum(axis=-1) - 1) < 1e-4).all())
+
+    def problem(self, value: np.ndarray, *, closed: bool) -> str | None:
+        total = value.sum(axis=-1, keepdims=True)
+        off = np.abs(total - 1) > _ROUNDING_32
+        if off.any() and (value >= 0).all():
+            return f"{self.name}. Got the sum {total[off][0]:g} instead."
+        return _first_outside(value >= 0, value, self.name)
+
+    def free_shape(self, shape: Shape) -> Shape:
+        return (*shape[:-1], shape[-1] - 1)
+
+    def to_free(self, value: Array) -> Array:
+        # a weight of exactly zero has no finite image: keep it far below the others instead, with room for
+        # them to grow before it vanishes: the logarithm of zero has no slope
+        info = jnp.finfo(value.dtype)
+        return _contrasts(jnp.log(jnp.maximum(value, info.tiny / info.eps)))
+
+    def from_free(self, free: Array) -> Array:
+        return jax.nn.softmax(_from_contrasts(free), axis=-1)
+
+    def log_det(self, free: Array) -> Array:
+        logs = jax.nn.log_softmax(_from_contrasts(free), axis=-1)
+        return jnp.sum(logs) + 0.5 * math.prod(free.shape[:-1]) * math.log(free.shape[-1] + 1)
+
+
+# V is the reflection that takes the last axis to the direction of equal entries, without that axis: it
+# treats all parts but the last alike, and a product with it is a sum
+
+
+def _contrasts(logs: Array) -> Array:
+    """Vᵀ logs."""
+    root = math.sqrt(logs.shape[-1])
+    if root == 1:
+        return logs[..., :-1]
+    last = logs[..., -1:]
+    return logs[..., :-1] + (last - jnp.sum(logs, axis=-1, keepdims=True) / root) / (root - 1)
+
+
+def _from_contrasts(free: Array) -> Array:
+    """V free."""
+    root = math.sqrt(free.shape[-1] + 1)
+    total = jnp.sum(free, axis=-1, keepdims=True)
+    if root == 1:
+        return total
+    return jnp.concatenate([free - total / (root * (root - 1)), total / root], axis=-1)
+
+
+def pack_triangle(matrix: Array) -> Array:
+    """The lower triangles of matrices along the last two axes, row by row.
+
+    >>> pack_triangle(jnp.array([[1, 0], [2, 3]])).tolist()
+    [1, 2, 3]
+    """
+    rows, columns = np.tril_indices(matrix.shape[-1])
+    return matrix[..., rows, columns]
+
+
+def unpack_triangle(packed: Array) -> Array:
+    """The lower triangular matrices of what `pack_triangle` made.
+
+    >>> unpack_triangle(jnp.array([1, 2, 3])).tolist()
+    [[1, 0], [2, 3]]
+    """
+    n = triangle_order(packed.shape[-1])
+    place = np.zeros((n, n), int)
+    place[np.tril_indices(n)] = np.arange(packed.shape[-1])
+    return jnp.tril(packed[..., place])
+
+
+def triangle_order(size: int) -> int:
+    """The order n of a triangle with `size` = n (n + 1) / 2 entries."""
+    return (math.isqrt(8 * size + 1) - 1) // 2
+
+
+def triangle_diagonal(n: int) -> np.ndarray:
+    """Where the diagonal of a matrix of order `n` lies in its packed lower triangle."""
+    return np.cumsum(np.arange(1, n + 1)) - 1
+
 
 @dataclasses.dataclass(frozen=True)
-class Binary(AbstractHomogeneous):
+class PositiveDefinite(AbstractContinuous):
+    """Symmetric positive definite matrices of order n.
+
+    The n (n + 1) / 2 free coordinates u are the lower triangle of the Cholesky factor L, row by row, with
+    the logarithms of its diagonal.  By the lower triangle of Σ = L Lᵀ, with i from 1,
+    log |∂Σ/∂u| = n log 2 + Σ_i (n − i + 2) log L_ii.
+
+    >>> PositiveDefinite().contains(np.array([[1.0, 2.0], [2.0, 1.0]])).tolist()
+    [[False, False], [False, False]]
+    >>> PositiveDefinite().from_free(jnp.zeros(3)).tolist()
+    [[1.0, 0.0], [0.0, 1.0]]
+    """
+
+    phrase = "symmetric positive definite matrices"
+    name = "symmetric positive definite"
+    shape: Shape | None = None
+
+    def contains(self, x: np.ndarray) -> np.ndarray:
+        # a matrix of which a part is missing is not looked at
+        x = np.asarray(x)
+        known = np.where(np.isnan(x).any(axis=(-2, -1), keepdims=True), np.eye(x.shape[-1]), x)
+        finite = np.isfinite(known).all(axis=(-2, -1), keepdims=True)
+        known = np.where(finite, known, np.eye(x.shape[-1]))
+        size = np.abs(known).max(axis=(-2, -1), initial=0, keepdims=True)
+        skew = np.abs(known - np.swapaxes(known, -1, -2)).max(axis=(-2, -1), initial=0, keepdims=True)
+        least = np.linalg.eigvalsh(known).min(axis=-1, initial=np.inf)[..., None, None]
+        return np.broadcast_to(finite & (skew <= _ROUNDING * size) & (least > 0), x.shape)
+
+    def closure(self, value: np.ndarray) -> bool:
+        if value.ndim < 2 or value.shape[-1] != value.shape[-2] or not np.isfinite(value).all():
+            return False
+        largest = np.abs(value).max(initial=0.0)
+        symmetric = np.abs(value - np.swapaxes(value, -1, -2)).max(initial=0.0) <= 1e-6 * largest
+        return bool(symmetric and np.linalg.eigvalsh(value).min(initial=0.0) >= -1e-6 * largest)
+
+    def problem(self, value: np.ndarray, *, closed: bool) -> str | None:
+        # a singular matrix is let through
+        start = "a symmetric positive definite matrix. Got "
+        if value.ndim < 2 or value.shape[-1] != value.shape[-2]:
+            return f"{start}an array of shape {value.shape} instead."
+        if not np.isfinite(value).all():
+            return f"{start}{value[~np.isfinite(value)][0]:g} in it instead."
+        size = np.abs(value).max(axis=(-2, -1), initial=0, keepdims=True)
+        if (np.abs(value - np.swapaxes(value, -1, -2)) > _ROUNDING_32 * size).any():
+            return f"{start}one that is not symmetric instead."
+        try:
+            # a factorisation costs less than eigenvalues, which are asked for only to say what is wrong
+            np.linalg.cholesky(
+                value + (_ROUNDING_32 * size + np.finfo(float).tiny) * np.eye(value.shape[-1])
+            )
+        except np.linalg.LinAlgError:
+            least = np.linalg.eigvalsh(value).min()
+            return f"{start}one with the eigenvalue {least:g} instead."
+        return None
+
+    def free_shape(self, shape: Shape) -> Shape:
+        return (*shape[:-2], shape[-1] * (shape[-1] + 1) // 2)
+
+    def to_free(self, value: Array) -> Array:
+        packed = pack_triangle(jnp.linalg.cholesky(value))
+        diagonal = triangle_diagonal(value.shape[-1])
+        return packed.at[..., diagonal].set(jnp.log(packed[..., diagonal]))
+
+    def from_free(self, free: Array) -> Array:
+        diagonal = triangle_diagonal(triangle_order(free.shape[-1]))
+        factor = unpack_triangle(free.at[..., diagonal].set(jnp.exp(free[..., diagonal])))
+        return factor @ jnp.swapaxes(factor, -1, -2)
+
+    def log_det(self, free: Array) -> Array:
+        n = triangle_order(free.shape[-1])
+        times = np.arange(n + 1, 1, -1, dtype=free.dtype)
+        logs = free[..., triangle_diagonal(n)]
+        return jnp.sum(logs @ times) + math.prod(free.shape[:-1]) * n * math.log(2)
+
+
+class AbstractFinite(AbstractHomogeneous):
+    """A space in which every entry of an unknown has one of a few values: its states can be numbered."""
+
+    discrete = True
+
+    @property
+    @abc.abstractmethod
+    def n_values(self) -> int:
+        """How many values an entry has."""
+
+    @property
+    @abc.abstractmethod
+    def dtype(self) -> np.dtype:
+        """The type of the entries of a state."""
+
+    def count_states(self) -> int:
+        """How many states an unknown has.
+
+        >>> Binary((3,)).count_states(), Categories(4).count_states()
+        (8, 4)
+        """
+        return self.n_values ** math.prod(self.unknown_shape())
+
+    def state(self, index: Array | int) -> Array:
+        """State number `index`; the last entry changes fastest, as in `itertools.product`.
+
+        >>> Binary((3,)).state(4).tolist(), Categories(4).state(2).tolist()
+        ([1.0, 0.0, 0.0], 2)
+        """
+        shape = self.unknown_shape()
+        # numbers below the largest have only zeros before these digits
+        places = [min(self.n_values**k, _LARGEST) for k in reversed(range(math.prod(shape)))]
+        digits = jnp.asarray(index).astype(int) // np.array(places, int) % self.n_values
+        return digits.reshape(shape).astype(self.dtype)
+
+    def start(self, *, key: Array) -> Array:
+        return jax.random.randint(key, self.unknown_shape(), 0, self.n_values).astype(self.dtype)
+
+
+@dataclasses.dataclass(frozen=True)
+class Binary(AbstractFinite):
     """Zero and one.
 
     >>> Binary().contains(np.array([[0.0, 1.0, 2.0]])).tolist()
     [[True, True, False]]
     """
 
-    discrete = True
     phrase = "entries 0 or 1"
+    shape: Shape | None = None
+
+    @property
+    def n_values(self) -> int:
+        return 2
+
+    @property
+    def dtype(self) -> np.dtype:
+        return np.dtype(float)
 
     def contains(self, x: np.ndarray) -> np.ndarray:
         return np.isnan(x) | (x == 0) | (x == 1)
@@ -164,25 +577,49 @@ class Counts(AbstractHomogeneous):
 
     discrete = True
     phrase = "non-negative whole numbers"
+    shape: Shape | None = None
 
     def contains(self, x: np.ndarray) -> np.ndarray:
         return _is_whole(x)
+
+    def start(self, *, key: Array) -> Array:
+        return jax.random.poisson(key, 1.0, self.unknown_shape()).astype(float)
 
 
 @dataclasses.dataclass(frozen=True)
-class Categories(AbstractHomogeneous):
-    """Labels, numbered from zero on, whose order means nothing.
+class Categories(AbstractFinite):
+    """Labels, numbered from zero on, whose order means nothing.  As an unknown a label is one whole number.
+
+    Attributes:
+        size: how many labels there are, where that is known.
+        shape: of an unknown; one label unless it says otherwise.
 
     >>> Categories().contains(np.array([[0.0, 3.0, 0.5]])).tolist()
     [[True, True, False]]
+    >>> Categories(3).contains(np.array([[0.0, 3.0, 0.5]])).tolist()
+    [[True, False, False]]
     """
 
-    discrete = True
     unordered = True
     phrase = "labels 0, 1, 2, …"
+    size: int | None = None
+    shape: Shape | None = ()
+
+    @property
+    def n_values(self) -> int:
+        if self.size is None:
+            raise ValueError(
+                "The 'size' of Categories must be a whole number where it says what an unknown can be. "
+                "Got None instead."
+            )
+        return self.size
+
+    @property
+    def dtype(self) -> np.dtype:
+        return np.dtype(int)
 
     def contains(self, x: np.ndarray) -> np.ndarray:
-        return _is_whole(x)
+        return _is_whole(x) & ~(x >= (np.inf if self.size is None else self.size))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -204,6 +641,10 @@ class Blocks(AbstractSpace):
     sizes: tuple[int, ...]
 
     @property
+    def shape(self) -> Shape:
+        return (sum(self.sizes),)
+
+    @property
     def phrase(self) -> str:
         return "; ".join(
             f"{part.phrase} in {size} column{'s' * (size > 1)}"
@@ -222,6 +663,22 @@ class Blocks(AbstractSpace):
         self._check_width(n_features)
         return np.concatenate([p.has_labels(size) for p, size in zip(self.parts, self.sizes, strict=True)])
 
+    def with_shape(self, shape: Shape) -> Self:
+        self._check_width(math.prod(shape))
+        return self
+
+    def start(self, *, key: Array) -> Array:
+        keys = jax.random.split(key, len(self.parts))
+        parts = [p.with_shape((size,)) for p, size in zip(self.parts, self.sizes, strict=True)]
+        return jnp.concatenate([p.start(key=k).astype(float) for p, k in zip(parts, keys, strict=True)])
+
     def _check_width(self, n_features: int) -> None:
         if n_features != sum(self.sizes):
             raise ValueError(f"The blocks have {sum(self.sizes)} columns. Got {n_features} instead.")
+
+
+real = Reals()
+positive = Positive()
+unit_interval = UnitInterval()
+simplex = Simplex()
+positive_definite = PositiveDefinite()

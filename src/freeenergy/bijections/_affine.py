@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.scipy.linalg import solve_triangular
 
-from .._core import Constraint, parameter, positive
+from .._core import (
+    AbstractContinuous,
+    pack_triangle,
+    parameter,
+    positive,
+    positive_definite,
+    triangle_diagonal,
+    triangle_order,
+    unpack_triangle,
+)
 from ._base import AbstractBijection
 from ._compose import Inverse
 
@@ -38,21 +50,39 @@ class Affine(AbstractBijection):
         return Inverse(Affine(mean, jnp.where(scale > 0, scale, 1)))
 
 
-def _with_diagonal(matrix: Array, diagonal: Array) -> Array:
-    eye = jnp.broadcast_to(jnp.eye(matrix.shape[-1], dtype=bool), matrix.shape)
-    return jnp.where(eye, jnp.broadcast_to(diagonal[..., None], matrix.shape), jnp.tril(matrix))
+@dataclasses.dataclass(frozen=True)
+class PositiveTriangular(AbstractContinuous):
+    """Lower triangular matrices with a positive diagonal; free are the entries up to it, row by row."""
 
+    phrase = "lower triangular matrices with positive diagonal"
+    name = "lower triangular with positive diagonal"
+    shape: tuple[int, ...] | None = None
 
-def _diagonal(matrix: Array) -> Array:
-    return jnp.diagonal(matrix, axis1=-2, axis2=-1)
+    def contains(self, x: np.ndarray) -> np.ndarray:
+        n = x.shape[-1]
+        return np.isfinite(x) & np.where(
+            np.eye(n, dtype=bool), x > 0, (np.tri(n) > 0) | (x == 0)
+        ) | np.isnan(x)
 
+    def closure(self, value: np.ndarray) -> bool:
+        return not np.isnan(value).any()
 
-positive_triangular = Constraint(
-    "lower triangular with positive diagonal",
-    lambda v: _with_diagonal(v, positive.to_free(_diagonal(v))),
-    lambda free: _with_diagonal(free, positive.from_free(_diagonal(free))),
-    lambda v: (jnp.tril(v) == v) & (_diagonal(v)[..., None] > 0),
-)
+    def problem(self, value: np.ndarray, *, closed: bool) -> str | None:
+        return None
+
+    def free_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        return positive_definite.free_shape(shape)
+
+    def to_free(self, value: Array) -> Array:
+        packed, at = pack_triangle(value), triangle_diagonal(value.shape[-1])
+        return packed.at[..., at].set(positive.to_free(packed[..., at]))
+
+    def from_free(self, free: Array) -> Array:
+        at = triangle_diagonal(triangle_order(free.shape[-1]))
+        return unpack_triangle(free.at[..., at].set(positive.from_free(free[..., at])))
+
+    def log_det(self, free: Array) -> Array:
+        return positive.log_det(free[..., triangle_diagonal(triangle_order(free.shape[-1]))])
 
 
 class TriangularAffine(AbstractBijection):
@@ -64,7 +94,7 @@ class TriangularAffine(AbstractBijection):
     """
 
     shift: Array = parameter()
-    lower: Array = parameter(positive_triangular)
+    lower: Array = parameter(PositiveTriangular())
 
     def forward(self, x: Array) -> tuple[Array, Array]:
         return self.shift + jnp.tril(self.lower) @ x, jnp.sum(jnp.log(jnp.diagonal(self.lower)))

@@ -1,6 +1,9 @@
 """Distributions: densities that can be evaluated, sampled and, in exponential families, fitted."""
 
 from .._core import (
+    AbstractContinuous,
+    AbstractElementwise,
+    AbstractFinite,
     AbstractHomogeneous,
     AbstractSpace,
     Binary,
@@ -9,6 +12,7 @@ from .._core import (
     Counts,
     NonNegative,
     Positive,
+    PositiveDefinite,
     Reals,
     Simplex,
     UnitInterval,
@@ -58,10 +62,13 @@ from ._student import MultivariateT
 
 __all__ = [
     "AbstractConjugatePrior",
+    "AbstractContinuous",
     "AbstractCovariance",
     "AbstractDistribution",
+    "AbstractElementwise",
     "AbstractExponentialFamily",
     "AbstractFactorised",
+    "AbstractFinite",
     "AbstractHomogeneous",
     "AbstractIndependent",
     "AbstractJoint",
@@ -101,6 +108,7 @@ __all__ = [
     "NormalInverseWishart",
     "Poisson",
     "Positive",
+    "PositiveDefinite",
     "Product",
     "Reals",
     "Simplex",

@@ -2,26 +2,31 @@
 
     F(q, θ; x) = E_q[e(x, z; θ)] − H[q] = −log p(x; θ) + KL(q ‖ p(z | x; θ))
 
-for a model with e(x, z) = −log p(x, z).  Recognitions ask of the model only what they need:
-`posterior(x)` for `Exact`, `energy(x, z)` for the others.
+for e(x, z) = −log p(x, z).  −F is also known as the evidence lower bound (ELBO).  Nothing here knows a
+model: an energy is a function `energy(x, z)`, and a recognition is given e(x, ·) and x.
 """
 
 from __future__ import annotations
 
 import abc
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jax import Array
 from jax.scipy.linalg import solve_triangular
+from jaxtyping import Array, Float, PyTree
 
 from .._core import categorical_entropy, log_mean_exp, log_probability
 from ..distributions import AbstractDistribution, Diagonal, Gaussian, entropy
 from ._expectation import AbstractExpectation, Pathwise
+from ._minimise import AbstractSearch, Descent, Energy, minimise
+
+JointEnergy = Callable[[Any, Any], Float[Array, ""]]
+"""`energy(x, z)` = −log p(x, z), up to log Z where that is unknown."""
 
 
 class PointMass(AbstractDistribution):
@@ -68,27 +73,39 @@ class AbstractRecognition(eqx.Module):
     expectation: eqx.AbstractVar[AbstractExpectation]
 
     @abc.abstractmethod
-    def __call__(self, model: Any, x: Any) -> AbstractDistribution:
-        """q(z | x)."""
+    def __call__(self, energy: Energy, x: PyTree) -> AbstractDistribution:
+        """q(z | x).
+
+        Args:
+            energy: e(x, ·), a function of z alone.
+            x: the observation.
+        """
 
 
 class Exact(AbstractRecognition):
-    """q = p(z | x; θ), the model's own posterior: the free energy is −log p(x)."""
+    """q = p(z | x; θ), which a model knows: the free energy is −log p(x).
 
-    expectation: AbstractExpectation
+    Attributes:
+        posterior: `posterior(x)` is the distribution of z, such as `model.posterior`.
+        expectation: how to average over it.
+    """
 
-    def __call__(self, model: Any, x: Any) -> AbstractDistribution:
-        return model.posterior(x)
+    posterior: Callable[[Any], AbstractDistribution]
+    expectation: AbstractExpectation = eqx.field(default=Pathwise(), kw_only=True)
+
+    def __call__(self, energy: Energy, x: PyTree) -> AbstractDistribution:
+        return self.posterior(x)
 
 
 class Point(AbstractRecognition):
-    """q = all mass on the z of least energy, found by `search(energy)`."""
+    """q = all mass on the z of least energy (MAP): `minimise(energy, start, search)`."""
 
-    search: Callable[..., Array]
+    start: PyTree
+    search: AbstractSearch
     expectation: AbstractExpectation = eqx.field(default=Pathwise(), kw_only=True)
 
-    def __call__(self, model: Any, x: Any) -> AbstractDistribution:
-        return PointMass(jax.lax.stop_gradient(self.search(lambda z: model.energy(x, z))))
+    def __call__(self, energy: Energy, x: PyTree) -> AbstractDistribution:
+        return PointMass(jax.lax.stop_gradient(minimise(energy, self.start, self.search).point))
 
 
 def _balanced_noise(samples: int, dim: int) -> Array:
@@ -118,27 +135,18 @@ class LocalGaussian(AbstractRecognition):
     learning_rate: float = eqx.field(static=True, default=0.05)
     expectation: AbstractExpectation = eqx.field(default=Pathwise(32), kw_only=True)
 
-    def __call__(self, model: Any, x: Any) -> AbstractDistribution:
+    def __call__(self, energy: Energy, x: PyTree) -> AbstractDistribution:
         noise = _balanced_noise(self.samples, self.dim)
-        schedule = optax.cosine_decay_schedule(self.learning_rate, self.steps)
-        optimiser = optax.adam(schedule)
+        optimiser = optax.adam(optax.cosine_decay_schedule(self.learning_rate, self.steps))
 
         def objective(free: tuple[Array, Array]) -> Array:
             mean, log_scale = free
             draws = mean[None] + jnp.exp(log_scale)[None] * noise
-            return jnp.mean(jax.vmap(lambda z: model.energy(x, z))(draws)) - jnp.sum(log_scale)
-
-        def step(carry: Any, _: None) -> tuple[Any, None]:
-            free, state = carry
-            gradient = jax.grad(objective)(free)
-            # Optax mixes types, which a caller may have forbidden
-            with jax.numpy_dtype_promotion("standard"):
-                updates, state = optimiser.update(gradient, state)
-            return (optax.apply_updates(free, updates), state), None
+            return jnp.mean(jax.vmap(energy)(draws)) - jnp.sum(log_scale)
 
         start = (jnp.zeros(self.dim), jnp.zeros(self.dim))
-        (free, _), _ = jax.lax.scan(step, (start, optimiser.init(start)), None, length=self.steps)
-        mean, log_scale = jax.lax.stop_gradient(free)
+        found = minimise(objective, start, Descent(optimiser, max_steps=self.steps))
+        mean, log_scale = jax.lax.stop_gradient(found.point)
         return Gaussian(mean, Diagonal(jnp.exp(2 * log_scale)))
 
 
@@ -148,53 +156,75 @@ class Amortised(AbstractRecognition):
     network: Callable[[Any], AbstractDistribution]
     expectation: AbstractExpectation = eqx.field(default=Pathwise(), kw_only=True)
 
-    def __call__(self, model: Any, x: Any) -> AbstractDistribution:
+    def __call__(self, energy: Energy, x: PyTree) -> AbstractDistribution:
         return self.network(x)
 
 
-def free_energy(model: Any, recognition: AbstractRecognition, x: Array, *, key: Array) -> Array:
-    """F = E_q[e(x, z)] − H[q] ≥ −log p(x), for one observation.
+def free_energy(
+    energy: JointEnergy, recognition: AbstractRecognition, x: PyTree, *, key: Array
+) -> Float[Array, ""]:
+    """F = E_q[e(x, z)] − H[q] ≥ −log p(x), for one observation; −F is the evidence lower bound (ELBO).
 
     The one objective of the library: EM, the VAE and every other bound lower it, and differ in the
     recognition that gives q.
+
+    Args:
+        energy: e(x, z), such as `model.energy`.
+        recognition: gives q(z | x), and says how to average over it.
+        x: the observation.
+        key: seeds the average.
+
+    >>> from freeenergy.inference import Enumeration
+    >>> halves = Amortised(lambda x: Finite(jnp.array([0.5, 0.5])), expectation=Enumeration(jnp.arange(2)))
+    >>> bound = free_energy(lambda x, z: x * z, halves, jnp.array(2.0), key=jax.random.key(0))
+    >>> round(float(bound), 6)  # 1 − log 2, where −log (1 + e⁻²) = −0.126928
+    0.306853
     """
-    q = recognition(model, x)
-    return recognition.expectation(lambda z: model.energy(x, z), q, key=key) - entropy(q)
+    q = recognition(partial(energy, x), x)
+    return recognition.expectation(partial(energy, x), q, key=key) - entropy(q)
 
 
 def importance_weighted_bound(
-    model: Any, recognition: AbstractRecognition, x: Any, *, samples: int, key: Array
-) -> Array:
-    """log (1/S) Σ_s p(x, z_s) / q(z_s) ≤ log p(x) in expectation; grows with the samples S."""
-    return log_mean_exp(importance_log_weights(model, recognition, x, samples=samples, key=key))
+    energy: JointEnergy, recognition: AbstractRecognition, x: PyTree, *, samples: int, key: Array
+) -> Float[Array, ""]:
+    """log (1/S) Σ_s p(x, z_s) / q(z_s) ≤ log p(x) in expectation; grows with the samples S (IWAE)."""
+    return log_mean_exp(importance_log_weights(energy, recognition, x, samples=samples, key=key))
 
 
 def importance_log_weights(
-    model: Any, recognition: AbstractRecognition, x: Any, *, samples: int, key: Array
-) -> Array:
+    energy: JointEnergy, recognition: AbstractRecognition, x: PyTree, *, samples: int, key: Array
+) -> Float[Array, " samples"]:
     """log p(x, z_s) − log q(z_s) for `samples` draws from q(z | x)."""
-    return importance_draws(model, recognition, x, samples=samples, key=key)[1]
+    return importance_draws(energy, recognition, x, samples=samples, key=key)[1]
 
 
 def importance_draws(
-    model: Any, recognition: AbstractRecognition, x: Any, *, samples: int, key: Array
-) -> tuple[Array, Array]:
+    energy: JointEnergy, recognition: AbstractRecognition, x: PyTree, *, samples: int, key: Array
+) -> tuple[PyTree, Float[Array, " samples"]]:
     """Draws z_s from q(z | x), and the logs of the weights p(x, z_s) / q(z_s) that make them posterior."""
-    q = recognition(model, x)
+    given = partial(energy, x)
+    return weighted_draws(given, recognition(given, x), samples=samples, key=key)
 
-    def draw(k: Array) -> tuple[Array, Array]:
+
+def weighted_draws(
+    energy: Energy, q: AbstractDistribution, *, samples: int, key: Array
+) -> tuple[PyTree, Float[Array, " samples"]]:
+    """Draws z_s from q, and the logs −e(z_s) − log q(z_s) of their importance weights."""
+
+    def draw(k: Array) -> tuple[PyTree, Array]:
         z = q.sample(key=k)
-        energy = model.energy(x, z)
+        value = energy(z)
         # an impossible event has no weight, also where q is too small for a number
-        return z, jnp.where(jnp.isposinf(energy), -jnp.inf, -energy - q.log_prob(z))
+        return z, jnp.where(jnp.isposinf(value), -jnp.inf, -value - q.log_prob(z))
 
     return jax.vmap(draw)(jax.random.split(key, samples))
 
 
 def importance_resample(
-    model: Any, recognition: AbstractRecognition, x: Any, *, samples: int, key: Array
-) -> Array:
+    energy: JointEnergy, recognition: AbstractRecognition, x: PyTree, *, samples: int, key: Array
+) -> PyTree:
     """A draw from about p(z | x): one of `samples` draws from q(z | x), chosen by its weight."""
     propose, choose = jax.random.split(key)
-    draws, log_weights = importance_draws(model, recognition, x, samples=samples, key=propose)
-    return draws[jax.random.categorical(choose, log_weights)]
+    draws, log_weights = importance_draws(energy, recognition, x, samples=samples, key=propose)
+    chosen = jax.random.categorical(choose, log_weights)
+    return jax.tree.map(lambda a: a[chosen], draws)

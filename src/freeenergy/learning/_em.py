@@ -34,7 +34,7 @@ def expect_all(
 
 def _mean_free_energy(model: Any, free: Array, data: Data | Stream) -> Array:
     if isinstance(model, AbstractRegularised):
-        free = free - model.log_prior()
+        free = free + model.parameter_free_energy()
     return free / data.total.astype(free.dtype)
 
 

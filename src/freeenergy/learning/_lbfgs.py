@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import optax
 from jax import Array
 from jax.flatten_util import ravel_pytree
 
@@ -22,14 +21,14 @@ from .._core import (
     on_device,
     unconstrain,
 )
+from ..inference import QuasiNewton, QuasiNewtonState
 from ._em import counting_rows
 from ._objectives import Batch
 
 
 class _State(NamedTuple):
-    free: Any
+    search: QuasiNewtonState
     fixed: Any
-    optimiser: Any
 
 
 # a line search names the objective a dozen times: as a program of its own it is traced once
@@ -93,26 +92,16 @@ class LBFGS(AbstractAlgorithm):
         mask = learnable(model) if self.learnable is None else self.learnable
         # what is fixed stays as it is, to the bit
         free, fixed = unconstrain(eqx.filter(model, mask)), eqx.filter(model, mask, inverse=True)
-        value, gradient = jax.value_and_grad(self._loss(fixed, data))(free)
-        return _State(free, fixed, optax.tree.set(_OPTIMISER.init(free), value=value, grad=gradient))
+        return _State(_SEARCH.init(self._loss(fixed, data), free), fixed)
 
     def step(self, state: _State, data: Data, *, key: Array) -> tuple[_State, Info]:
-        loss = self._loss(state.fixed, data)
-        # the line search has just been here
-        value, gradient = (optax.tree.get(state.optimiser, name) for name in ("value", "grad"))
-        # Optax mixes integer widths, which a caller may have forbidden
-        with jax.numpy_dtype_promotion("standard"):
-            updates, optimiser = _OPTIMISER.update(
-                gradient, state.optimiser, state.free, value=value, grad=gradient, value_fn=loss
-            )
-        new = _State(eqx.apply_updates(state.free, updates), state.fixed, optimiser)
-        slope = optax.tree.norm(optax.tree.get(optimiser, "grad"), ord=jnp.inf)
-        return new, Info(
-            optax.tree.get(optimiser, "value"), slope <= self.tol.astype(slope.dtype), {"gradient": slope}
-        )
+        search = _SEARCH.step(self._loss(state.fixed, data), state.search)
+        slope = search.steepest
+        done = slope <= self.tol.astype(slope.dtype)
+        return _State(search, state.fixed), Info(search.energy, done, {"gradient": slope})
 
     def model(self, state: _State) -> Any:
-        return eqx.combine(compiled_constrain(state.free), state.fixed)
+        return eqx.combine(compiled_constrain(state.search.point), state.fixed)
 
 
-_OPTIMISER = optax.lbfgs()
+_SEARCH = QuasiNewton()

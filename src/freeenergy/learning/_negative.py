@@ -16,7 +16,7 @@ from jax import Array
 
 from .._core import boltzmann, on_device
 from ..inference import run_chain
-from ..models import AbstractEnergy
+from ..models import AbstractUndirected
 from ._objectives import AbstractObjective, Batch
 
 
@@ -24,12 +24,12 @@ class AbstractNegativePhase(eqx.Module):
     """Gives ν: observations to raise the energy of, and their probabilities."""
 
     @abc.abstractmethod
-    def init(self, model: AbstractEnergy, batch: Batch, *, key: Array) -> Any:
+    def init(self, model: AbstractUndirected, batch: Batch, *, key: Array) -> Any:
         """The first state."""
 
     @abc.abstractmethod
     def __call__(
-        self, model: AbstractEnergy, batch: Batch, state: Any, *, key: Array
+        self, model: AbstractUndirected, batch: Batch, state: Any, *, key: Array
     ) -> tuple[Array, Array, Any]:
         """Observations, their weights (with sum one) and the next state."""
 
@@ -43,11 +43,11 @@ class ExactEnumeration(AbstractNegativePhase):
 
     states: Array
 
-    def init(self, model: AbstractEnergy, batch: Batch, *, key: Array) -> Any:
+    def init(self, model: AbstractUndirected, batch: Batch, *, key: Array) -> Any:
         return ()
 
     def __call__(
-        self, model: AbstractEnergy, batch: Batch, state: Any, *, key: Array
+        self, model: AbstractUndirected, batch: Batch, state: Any, *, key: Array
     ) -> tuple[Array, Array, Any]:
         return self.states, boltzmann(jax.vmap(model.free_energy)(self.states))[1], state
 
@@ -57,11 +57,11 @@ class GibbsFromData(AbstractNegativePhase):
 
     k: int = eqx.field(static=True, default=1)
 
-    def init(self, model: AbstractEnergy, batch: Batch, *, key: Array) -> Any:
+    def init(self, model: AbstractUndirected, batch: Batch, *, key: Array) -> Any:
         return ()
 
     def __call__(
-        self, model: AbstractEnergy, batch: Batch, state: Any, *, key: Array
+        self, model: AbstractUndirected, batch: Batch, state: Any, *, key: Array
     ) -> tuple[Array, Array, Any]:
         weight = batch.weight / jnp.maximum(jnp.sum(batch.weight), jnp.finfo(batch.weight.dtype).tiny)
         return _sweep(model, batch.x, self.k, key), weight, state
@@ -76,11 +76,11 @@ class PersistentChains(AbstractNegativePhase):
     chains: int = eqx.field(static=True, default=100)
     k: int = eqx.field(static=True, default=1)
 
-    def init(self, model: AbstractEnergy, batch: Batch, *, key: Array) -> Array:
+    def init(self, model: AbstractUndirected, batch: Batch, *, key: Array) -> Array:
         return jax.vmap(lambda k: model.initial(key=k))(jax.random.split(key, self.chains))
 
     def __call__(
-        self, model: AbstractEnergy, batch: Batch, state: Array, *, key: Array
+        self, model: AbstractUndirected, batch: Batch, state: Array, *, key: Array
     ) -> tuple[Array, Array, Array]:
         state = _sweep(model, state, self.k, key)
         return state, jnp.full(self.chains, 1 / self.chains, state.dtype), state
@@ -93,11 +93,11 @@ class LongChain(AbstractNegativePhase):
     thin: int = eqx.field(static=True, default=10)
     samples: int = eqx.field(static=True, default=100)
 
-    def init(self, model: AbstractEnergy, batch: Batch, *, key: Array) -> Any:
+    def init(self, model: AbstractUndirected, batch: Batch, *, key: Array) -> Any:
         return ()
 
     def __call__(
-        self, model: AbstractEnergy, batch: Batch, state: Any, *, key: Array
+        self, model: AbstractUndirected, batch: Batch, state: Any, *, key: Array
     ) -> tuple[Array, Array, Any]:
         begin, run = jax.random.split(key)
         x = run_chain(
@@ -111,7 +111,7 @@ class LongChain(AbstractNegativePhase):
         return x, jnp.full(self.samples, 1 / self.samples, x.dtype), state
 
 
-def _sweep(model: AbstractEnergy, x: Array, k: int, key: Array) -> Array:
+def _sweep(model: AbstractUndirected, x: Array, k: int, key: Array) -> Array:
     def sweep(states: Array, *, key: Array) -> Array:
         return jax.vmap(lambda s, k: model.gibbs(s, key=k))(states, jax.random.split(key, len(states)))
 
@@ -132,7 +132,7 @@ class Contrastive(AbstractObjective):
     phase: AbstractNegativePhase
     completion: int = eqx.field(static=True, default=0)
 
-    def init(self, model: AbstractEnergy, batch: Batch, *, key: Array) -> Any:
+    def init(self, model: AbstractUndirected, batch: Batch, *, key: Array) -> Any:
         return self.phase.init(model, batch, key=key)
 
     def __call__(self, model: Any, batch: Batch, state: Any, *, key: Array) -> tuple[Array, Any]:

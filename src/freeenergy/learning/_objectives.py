@@ -87,29 +87,32 @@ def score_matching(model: Any, batch: Batch, key: Array) -> Array:
 
 
 class FreeEnergy(eqx.Module):
-    """E_q[e(x, z)] − H[q] with q from `recognition`, or from `model.recognition` when None."""
+    """E_q[e(x, z)] − H[q] with q from `recognition(model)`, or from `model.recognition` when None.
 
-    recognition: AbstractRecognition | None = None
+    Also known as the negative evidence lower bound (ELBO).
+    """
+
+    recognition: Callable[[Any], AbstractRecognition] | None = None
 
     def __call__(self, model: Any, batch: Batch, key: Array) -> Array:
-        recognition = model.recognition if self.recognition is None else self.recognition
+        recognition = model.recognition if self.recognition is None else self.recognition(model)
         keys = jax.random.split(key, batch.weight.shape[0])
-        losses = jax.vmap(lambda x, k: _free_energy(model, recognition, x, key=k))(batch.x, keys)
+        losses = jax.vmap(lambda x, k: _free_energy(model.energy, recognition, x, key=k))(batch.x, keys)
         return batch.mean(losses)
 
 
 class ImportanceWeighted(eqx.Module):
-    """Minus the importance-weighted bound with `samples` draws; one draw is the free energy."""
+    """Minus the importance-weighted bound with `samples` draws (IWAE); one draw is the free energy."""
 
     samples: int = eqx.field(static=True, default=8)
-    recognition: AbstractRecognition | None = None
+    recognition: Callable[[Any], AbstractRecognition] | None = None
 
     def __call__(self, model: Any, batch: Batch, key: Array) -> Array:
-        recognition = model.recognition if self.recognition is None else self.recognition
+        recognition = model.recognition if self.recognition is None else self.recognition(model)
         keys = jax.random.split(key, batch.weight.shape[0])
 
         def loss(x: Array, k: Array) -> Array:
-            return -importance_weighted_bound(model, recognition, x, samples=self.samples, key=k)
+            return -importance_weighted_bound(model.energy, recognition, x, samples=self.samples, key=k)
 
         return batch.mean(jax.vmap(loss)(batch.x, keys))
 

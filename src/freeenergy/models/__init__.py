@@ -2,7 +2,16 @@
 
 from . import _cells as _cells  # registers the models
 from ._autoregression import AutoRegression
-from ._base import AbstractEnergy, AbstractExpectationMaximisation, AbstractRegularised
+from ._base import (
+    AbstractBounded,
+    AbstractEnergy,
+    AbstractExactPosterior,
+    AbstractExpectationMaximisation,
+    AbstractRecognised,
+    AbstractRegularised,
+    AbstractUndirected,
+    AbstractWithPrior,
+)
 from ._bayesian_mixture import BayesianMixture
 from ._clusters import Clusters
 from ._density import Density
@@ -56,17 +65,22 @@ __all__ = [
     "HMM",
     "VAE",
     "AbstractBlock",
+    "AbstractBounded",
     "AbstractCountedTransition",
     "AbstractEmission",
     "AbstractEmissions",
     "AbstractEnergy",
+    "AbstractExactPosterior",
     "AbstractExpectationMaximisation",
     "AbstractFiniteUnits",
+    "AbstractRecognised",
     "AbstractRegularised",
     "AbstractSequenceModel",
     "AbstractSource",
     "AbstractTransition",
+    "AbstractUndirected",
     "AbstractUnits",
+    "AbstractWithPrior",
     "AutoRegression",
     "Autoregressive",
     "BayesianMixture",

@@ -1,8 +1,7 @@
 """What models can do.  An algorithm asks for the smallest of these that serves it.
 
-Every model is a frozen tree of parameters and knows nothing of data sets or fitting.  Besides these
-abstract classes the methods that recognitions use have fixed names: `energy(x, z)` = −log p(x, z)
-(up to log Z for undirected models), `posterior(x)` = p(z | x), `log_prob(x)` where it is exact.
+Every model is a frozen tree of parameters and knows nothing of data sets or fitting.  `posterior` and
+`log_prob` are exact wherever they stand; what is approximate has another name.
 """
 
 from __future__ import annotations
@@ -11,7 +10,11 @@ import abc
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import equinox as eqx
-from jax import Array
+from jaxtyping import Array, Float, PyTree
+
+from .._core import AbstractSpace
+from ..distributions import AbstractDistribution
+from ..inference import AbstractRecognition
 
 Statistics = TypeVar("Statistics")
 
@@ -32,13 +35,19 @@ class AbstractExpectationMaximisation(eqx.Module, Generic[Statistics]):
 
     @abc.abstractmethod
     def expect_prepared(
-        self, prepared: Any, x: Array, weight: Array, *, temperature: Array, incomplete: bool
+        self,
+        prepared: Any,
+        x: PyTree,
+        weight: Float[Array, " rows"],
+        *,
+        temperature: Array,
+        incomplete: bool,
     ) -> tuple[Statistics, Array]:
         """`expect`, given what `prepare` returned."""
 
     def expect(
-        self, x: Array, weight: Array, *, temperature: Array, incomplete: bool
-    ) -> tuple[Statistics, Array]:
+        self, x: PyTree, weight: Float[Array, " rows"], *, temperature: Array, incomplete: bool
+    ) -> tuple[Statistics, Float[Array, ""]]:
         """Weighted sums over rows of the expected statistics, and of the free energy at them.
 
         Args:
@@ -57,18 +66,71 @@ class AbstractExpectationMaximisation(eqx.Module, Generic[Statistics]):
 
 
 class AbstractRegularised(eqx.Module):
+    """A model whose parameters have a free energy of their own: `maximise` heeds it, and EM adds it."""
+
+    @abc.abstractmethod
+    def parameter_free_energy(self) -> Float[Array, ""]:
+        """E_q[−log p(θ)] − H[q] of the parameters.
+
+        −log p(θ) where they are a point (MAP), and KL(q(θ) ‖ p(θ)) where the model is a distribution over
+        them (variational Bayes); zero without a prior.
+        """
+
+
+class AbstractWithPrior(AbstractRegularised):
     """A model with a prior over its own parameters, which `maximise` heeds: EM then finds the MAP."""
 
     @abc.abstractmethod
-    def log_prior(self) -> Array:
+    def log_prior(self) -> Float[Array, ""]:
         """log p(θ), zero without a prior."""
+
+    def parameter_free_energy(self) -> Float[Array, ""]:
+        """−log p(θ)."""
+        return -self.log_prior()
 
 
 class AbstractEnergy(eqx.Module):
-    """An undirected model: p(x) ∝ exp(−F(x)), with a Markov chain that leaves p unchanged."""
+    """A model as an energy: low where an observation x and a hidden cause z fit together."""
 
     @abc.abstractmethod
-    def free_energy(self, x: Array) -> Array:
+    def energy(self, x: PyTree, z: PyTree) -> Float[Array, ""]:
+        """e(x, z) = −log p(x, z), up to log Z in undirected models."""
+
+    @abc.abstractmethod
+    def latent(self, x: PyTree) -> PyTree[AbstractSpace]:
+        """What z can be for this x: a tree of spaces, for `inference.infer`."""
+
+
+class AbstractExactPosterior(AbstractEnergy):
+    """An energy whose hidden cause has a known distribution given the observation."""
+
+    @abc.abstractmethod
+    def posterior(self, x: PyTree) -> AbstractDistribution:
+        """p(z | x) ∝ exp(−e(x, z)), exactly."""
+
+
+class AbstractRecognised(AbstractEnergy):
+    """An energy with a recognition of its own, for `inference.free_energy` and importance sampling."""
+
+    @property
+    @abc.abstractmethod
+    def recognition(self) -> AbstractRecognition:
+        """What makes q(z | x): `recognition(e(x, ·), x)`."""
+
+
+class AbstractBounded(eqx.Module):
+    """A model that knows log p(x) only from below, and so has no `log_prob`."""
+
+    @abc.abstractmethod
+    def bound(self, x: PyTree, *, key: Array) -> Float[Array, ""]:
+        """A number that is at most log p(x), on average over keys (also known as ELBO)."""
+
+
+class AbstractUndirected(AbstractEnergy):
+    """An undirected model: p(x) ∝ exp(−F(x)) with unknown Z, and a Markov chain that leaves p unchanged."""
+
+    @abc.abstractmethod
+    def free_energy(self, x: Array) -> Float[Array, ""]:
         """F(x) = −log Σ_z exp(−e(x, z))."""
 
     @abc.abstractmethod

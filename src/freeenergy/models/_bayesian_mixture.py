@@ -36,7 +36,7 @@ class BayesianMixture(
         E_q[coefficients] = ∇ log Z_k(S_k),     KL(q(θ_k) ‖ p(θ_k)) = S_k · ∇ log Z_k(S_k) − log Z_k(S_k).
 
     EM with the expected coefficients in place of coefficients raises the evidence lower bound, and the
-    bound is what the objective of EM is here: `log_prior` returns −KL(q(π, θ) ‖ p(π, θ)).  As a
+    bound is what the objective of EM is here, with KL(q(π, θ) ‖ p(π, θ)) as `parameter_free_energy`.  As a
     density, the model is the posterior predictive under q, a mixture of Student's t.
 
     Attributes:
@@ -88,12 +88,12 @@ class BayesianMixture(
 
         return jax.value_and_grad(log_evidence)(self.counts)
 
-    def log_prior(self) -> Array:
-        """−KL(q(π, θ) ‖ p(π, θ)): what the bound has besides Σ_n log Σ_k exp E_q[log p(x_n, k)]."""
+    def parameter_free_energy(self) -> Array:
+        """KL(q(π, θ) ‖ p(π, θ)): what the bound has besides Σ_n log Σ_k exp E_q[log p(x_n, k)]."""
         weight_evidence, log_weights = self._expected_log_weights()
         evidence, coefficients = self._expected_coefficients()
-        weights = weight_evidence - jnp.vdot(self.counts, log_weights)
-        return weights + jnp.sum(evidence) - jnp.vdot(self.features, coefficients)
+        weights = jnp.vdot(self.counts, log_weights) - weight_evidence
+        return weights + jnp.vdot(self.features, coefficients) - jnp.sum(evidence)
 
     def prepare(self) -> tuple[Mixture, Array, Array]:
         """exp E_q[log p(x, k)] as a mixture, the logarithms of its weights, and its coefficients.

@@ -9,8 +9,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from .._core import boltzmann, parameter
-from ._base import AbstractExpectationMaximisation
+from .._core import Categories, boltzmann, parameter
+from ..inference import Finite
+from ._base import AbstractExactPosterior, AbstractExpectationMaximisation
 
 
 class ClusterStatistics(NamedTuple):
@@ -26,7 +27,7 @@ def _by_rows(a: Array, b: Array) -> Array:
     return jax.lax.dot_general(a, b, (((1,), (1,)), ((), ())))
 
 
-class Clusters(AbstractExpectationMaximisation[ClusterStatistics]):
+class Clusters(AbstractExpectationMaximisation[ClusterStatistics], AbstractExactPosterior):
     """e(x, z=k) = ‖x − μ_k‖², over the observed coordinates.
 
     Under EM at temperature zero this is k-means; at a positive temperature T its responsibilities are
@@ -56,6 +57,14 @@ class Clusters(AbstractExpectationMaximisation[ClusterStatistics]):
     def energy(self, x: Array, z: Array) -> Array:
         """‖x − μ_z‖²."""
         return self.energies(x)[jnp.asarray(z, int)]
+
+    def latent(self, x: Array) -> Categories:
+        """z, the number of the cluster."""
+        return Categories(len(self.centroids))
+
+    def posterior(self, x: Array) -> Finite:
+        """p(z | x) ∝ exp(−‖x − μ_z‖²), at temperature one."""
+        return Finite(boltzmann(self.energies(x))[1])
 
     def relative_energies(self, x: Array, *, incomplete: bool) -> Array:
         """‖x − μ_k‖² − ‖x‖² of many rows: a row for each k, a column for each row of `x`, by one product.

@@ -8,10 +8,10 @@ from jax import Array
 
 from .._core import buffer
 from ..distributions import AbstractConjugatePrior, AbstractDistribution, AbstractExponentialFamily
-from ._base import AbstractExpectationMaximisation, AbstractRegularised
+from ._base import AbstractExpectationMaximisation, AbstractWithPrior
 
 
-class Density(AbstractExpectationMaximisation[Array], AbstractDistribution, AbstractRegularised):
+class Density(AbstractExpectationMaximisation[Array], AbstractDistribution, AbstractWithPrior):
     """p(x) = family(x): nothing is hidden but the entries that were not observed.
 
     With complete rows one M step is the maximum-likelihood (with a prior: MAP) answer; with

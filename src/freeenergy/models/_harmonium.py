@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from .._core import LOG_2PI, parameter
-from ..distributions import AbstractDistribution, Bernoulli, Diagonal, Gaussian
+from .._core import LOG_2PI, AbstractHomogeneous, parameter
+from ..distributions import AbstractDistribution, AbstractExponentialFamily, Bernoulli, Diagonal, Gaussian
 from ..inference import (
     Sandwich,
     annealed_importance,
@@ -22,7 +22,7 @@ from ..inference import (
     run_chain,
     sandwich,
 )
-from ._base import AbstractEnergy
+from ._base import AbstractExactPosterior, AbstractUndirected
 
 _MOST_STATES = 2**20
 _MOST_STATES_A_ROW = 2**12
@@ -53,7 +53,7 @@ class AbstractUnits(eqx.Module):
         """E[x | η]."""
 
     @abc.abstractmethod
-    def given(self, natural: Array) -> AbstractDistribution:
+    def given(self, natural: Array) -> AbstractExponentialFamily:
         """p(x | η)."""
 
 
@@ -126,7 +126,7 @@ class _Path(NamedTuple):
     start: Callable[[Array], Array]
 
 
-class Harmonium(AbstractEnergy):
+class Harmonium(AbstractUndirected, AbstractExactPosterior):
     """e(x, z) = −T(x)ᵀ W U(z) − bᵀT(x) − cᵀU(z) − log h(x) − log k(z), an exponential-family harmonium.
 
     Given one side, the units of the other are independent, with natural parameters b + W U(z) or
@@ -154,6 +154,12 @@ class Harmonium(AbstractEnergy):
         """e(x, z); exp(−e) is the joint probability up to the factor Z."""
         biases = _linear(self.visible, self.visible.bias, x) + _linear(self.hidden, self.hidden.bias, z)
         return -self.visible.statistics(x) @ self.coupling @ self.hidden.statistics(z) - biases
+
+    def latent(self, x: Array) -> AbstractHomogeneous:
+        """z, the hidden units."""
+        values = self.hidden.given(self.hidden.bias).support
+        assert isinstance(values, AbstractHomogeneous)
+        return values.with_shape(self.hidden.bias.shape)
 
     def _to_hidden(self, x: Array) -> Array:
         return self.visible.statistics(x) @ self.coupling + self.hidden.bias

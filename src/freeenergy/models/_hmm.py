@@ -25,7 +25,7 @@ from ..inference import (
     stationary,
 )
 from ..inference._chain_finite import nan_if_impossible, tempered
-from ._base import AbstractExpectationMaximisation, AbstractRegularised
+from ._base import AbstractExpectationMaximisation, AbstractWithPrior
 from ._emissions import AbstractEmissions, FamilyEmissions, MixtureEmissions
 from ._mixture import Mixture
 from ._series import AbstractSequenceModel, Series
@@ -58,7 +58,7 @@ class HMMStatistics(NamedTuple):
     emissions: Any
 
 
-class HMM(AbstractExpectationMaximisation[HMMStatistics], AbstractSequenceModel, AbstractRegularised):
+class HMM(AbstractExpectationMaximisation[HMMStatistics], AbstractSequenceModel, AbstractWithPrior):
     """A hidden Markov model:  p(x, y) = π(x_1) Π_t A(x_{t−1}, x_t) Π_t p(y_t | x_t).
 
     Rows of A are the states that are left: A[i, j] = p(next = j | now = i).  EM for it is the

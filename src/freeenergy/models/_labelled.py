@@ -6,11 +6,11 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from ._base import AbstractExpectationMaximisation, AbstractRegularised
+from ._base import AbstractExpectationMaximisation, AbstractWithPrior
 from ._mixture import Mixture, MixtureStatistics
 
 
-class Labelled(AbstractExpectationMaximisation[MixtureStatistics], AbstractRegularised):
+class Labelled(AbstractExpectationMaximisation[MixtureStatistics], AbstractWithPrior):
     """p(x, y) = π_y p(x; θ_y) for rows that come with the number y of their component.
 
     The responsibilities of the mixture are one-hot, and its M step is all there is to learn: naive

@@ -10,20 +10,30 @@ import jax.numpy as jnp
 from jax import Array
 from jax.scipy.special import digamma, gammaln, polygamma
 
-from .._core import buffer, parameter, positive
+from .._core import Simplex, buffer, parameter, positive
 from ..distributions import AbstractDistribution, Dirichlet
-from ..inference import Amortised, importance_draws, importance_resample, self_normalised_mean
-from ._base import AbstractExpectationMaximisation, AbstractRegularised
+from ..inference import (
+    Amortised,
+    Damped,
+    Extrapolated,
+    FixedPoint,
+    importance_draws,
+    importance_resample,
+    minimise,
+    self_normalised_mean,
+)
+from ._base import (
+    AbstractBounded,
+    AbstractExpectationMaximisation,
+    AbstractRecognised,
+    AbstractRegularised,
+)
 
 Document = tuple[Array, Array]
 """Numbers of distinct words and how often each occurs; zero is padding, NaN was not observed."""
 
-# far more than it takes to come to rest
-_MOST_STEPS = 10_000
 # during learning γ need not stand still: the bound holds for any
 _MOST_STEPS_LEARNING = 30
-# a step of γ this much shortened has come to rest
-_LEAST_SHARE = 1e-4
 # below this a negative binomial distribution is a Poisson distribution to rounding
 LEAST_EXCESS = 1e-12
 _TOGETHER = 8
@@ -60,7 +70,9 @@ class _Shares(AbstractDistribution):
         return jnp.maximum(drawn, jnp.finfo(drawn.dtype).tiny)
 
 
-class LatentDirichletAllocation(AbstractExpectationMaximisation[Array], AbstractRegularised):
+class LatentDirichletAllocation(
+    AbstractExpectationMaximisation[Array], AbstractRegularised, AbstractRecognised, AbstractBounded
+):
     """φ_k ~ Dirichlet(η); for each document θ ~ Dirichlet(α), for each word z ~ θ, w ~ φ_z.
 
     The posterior is approximated by q(φ) q(θ) q(z).  Conjugacy keeps q(φ_k) a Dirichlet(η + S_k), with
@@ -77,7 +89,7 @@ class LatentDirichletAllocation(AbstractExpectationMaximisation[Array], Abstract
 
         log p(observed words | θ) = Σ_w n_w log Σ_k θ_k φ_kw − (1/ε + n) log(1 − εμs/(1 + εμ))
 
-    but for what `bound` leaves out anyway: the law of n if all words had been observed.
+    but for what `variational_bound` leaves out anyway: the law of n if all words had been observed.
 
     Attributes:
         alpha: α, a number per topic.
@@ -139,51 +151,24 @@ class LatentDirichletAllocation(AbstractExpectationMaximisation[Array], Abstract
         """γ of one document, given exp log φ of its words as (words, topics).
 
         Missing words have a q of their own here, which is how learning counts them.  In long documents
-        with topics that are alike, thousands of updates would be needed: two of them say how far to go
-        (SQUAREM, Varadhan and Roland 2008), and where that lowers the bound, it is taken back.  During
-        `learning` a few plain updates do.
+        with topics that are alike, thousands of updates would be needed, so that they are extrapolated.
+        During `learning` a few plain updates do.
         """
         total = (jnp.nansum if incomplete else jnp.sum)(counts)
         # of so many words a change below rounding cannot be asked for
         rest = tol + 8 * jnp.finfo(total.dtype).eps * total
         start = self.alpha + total / len(self.alpha)
-        none, never = jnp.zeros((), jnp.int32), jnp.asarray(jnp.inf, start.dtype)
 
         def update(gamma: Array) -> Array:
             theta = jnp.exp(expected_log(gamma))
             return self.alpha + theta * (self._responses(factors @ theta, counts, incomplete) @ factors)
 
-        def plain(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-            new = update(state[0])
-            return new, jnp.mean(jnp.abs(new - state[0])), state[2] + 1
-
-        def leap(state: tuple[Array, ...]) -> tuple[Array, ...]:
-            gamma, sure, least, _, i = state
-            once = update(gamma)
-            twice = update(once)
-            first, bend = once - gamma, twice - 2 * once + gamma
-            ratio = jnp.vdot(first, first) / jnp.maximum(jnp.vdot(bend, bend), jnp.finfo(gamma.dtype).tiny)
-            length = jnp.maximum(jnp.sqrt(ratio), 1)
-            far = gamma + 2 * length * first + length**2 * bend
-            far = jnp.where(jnp.all(far > 0), far, twice)
-            value = self._bound(gamma, factors, counts, incomplete)
-            kept = value >= least - 1e-13 * jnp.abs(least)
-            return (
-                jnp.where(kept, far, sure),
-                jnp.where(kept, twice, sure),
-                jnp.where(kept, value, -never),
-                jnp.where(kept, jnp.mean(jnp.abs(first)), never),
-                i + 1,
-            )
-
-        most_steps = _MOST_STEPS_LEARNING if learning else _MOST_STEPS
-
-        def proceed(state: tuple[Array, ...]) -> Array:
-            return (state[-2] > rest) & (state[-1] < most_steps)
+        def energy(gamma: Array) -> Array:
+            return -self._bound(gamma, factors, counts, incomplete)
 
         if learning:
-            return jax.lax.while_loop(proceed, plain, (start, never, none))[0]
-        return jax.lax.while_loop(proceed, leap, (start, start, -never, never, none))[1]
+            return minimise(energy, start, FixedPoint(update, rest, max_steps=_MOST_STEPS_LEARNING)).point
+        return minimise(energy, start, Extrapolated(update, rest, lambda gamma: gamma > 0)).point
 
     def _bound(self, gamma: Array, factors: Array, counts: Array, incomplete: bool = False) -> Array:
         """The bound on log p of the words of one document, in the order they came."""
@@ -208,9 +193,9 @@ class LatentDirichletAllocation(AbstractExpectationMaximisation[Array], Abstract
         known = jnp.where(missing, 0, counts)
         n, mass = jnp.sum(known), jnp.where(missing, 1.0, 0.0) @ factors
 
-        def bound(gamma: Array) -> Array:
+        def energy(gamma: Array) -> Array:
             unseen = jnp.vdot(gamma, mass) / jnp.sum(gamma)
-            return self._bound(gamma, factors, known) + self._log_unseen(n, unseen)
+            return -self._bound(gamma, factors, known) - self._log_unseen(n, unseen)
 
         def update(gamma: Array) -> Array:
             theta = jnp.exp(expected_log(gamma))
@@ -219,33 +204,18 @@ class LatentDirichletAllocation(AbstractExpectationMaximisation[Array], Abstract
             slope = self._rate(n, unseen) * (mass - unseen) / total
             inverse = 1 / polygamma(1, gamma)
             shared = jnp.vdot(inverse, slope) / (1 / polygamma(1, total) - jnp.sum(inverse))
-            return self.alpha + theta * ((known / (factors @ theta)) @ factors) + inverse * (slope + shared)
-
-        def proceed(state: tuple[Array, ...]) -> Array:
-            return (state[3] > tol) & (state[2] > _LEAST_SHARE) & (state[4] < _MOST_STEPS)
-
-        def step(state: tuple[Array, ...]) -> tuple[Array, ...]:
-            gamma, value, share, change, i = state
-            new = jnp.maximum(gamma + share * (update(gamma) - gamma), 0.1 * gamma)
-            higher = bound(new)
-            better = higher >= value
-            moved = jnp.where(better, jnp.mean(jnp.abs(new - gamma)) / share, change)
-            return (
-                jnp.where(better, new, gamma),
-                jnp.where(better, higher, value),
-                jnp.where(better, jnp.minimum(2 * share, 1), share / 2),
-                moved,
-                i + 1,
+            moved = (
+                self.alpha + theta * ((known / (factors @ theta)) @ factors) + inverse * (slope + shared)
             )
+            # γ is positive
+            return jnp.maximum(moved, 0.1 * gamma)
 
         # for a document with nothing observed this is where it ends
         start = self.alpha + n / len(self.alpha)
-        one = jnp.ones((), start.dtype)
-        state = (start, bound(start), one, jnp.inf * one, jnp.zeros((), jnp.int32))
-        gamma, value, *_ = jax.lax.while_loop(proceed, step, state)
-        return gamma, value
+        found = minimise(energy, start, Damped(update, tol))
+        return found.point, -found.energy
 
-    def _judge(self, document: Document, tol: float, incomplete: bool) -> tuple[Array, Array]:
+    def _recognised(self, document: Document, tol: float, incomplete: bool) -> tuple[Array, Array]:
         words, counts = document
         factors = self.topics().T[words]
         if incomplete:
@@ -253,15 +223,25 @@ class LatentDirichletAllocation(AbstractExpectationMaximisation[Array], Abstract
         gamma = self.recognise(factors, counts, tol)
         return gamma, self._bound(gamma, factors, counts)
 
-    def posterior_concentration(
+    def variational_concentration(
         self, document: Document, tol: float = 1e-6, *, incomplete: bool = False
     ) -> Array:
-        """γ of a new document, with the topics at their means."""
-        return self._judge(document, tol, incomplete)[0]
+        """γ of q(θ) for a new document, with the topics at their means."""
+        return self._recognised(document, tol, incomplete)[0]
 
-    def bound(self, document: Document, tol: float = 1e-6, *, incomplete: bool = False) -> Array:
+    def variational_bound(
+        self, document: Document, tol: float = 1e-6, *, incomplete: bool = False
+    ) -> Array:
         """A lower bound on log p(words in their order), with the topics at their means."""
-        return self._judge(document, tol, incomplete)[1]
+        return self._recognised(document, tol, incomplete)[1]
+
+    def bound(self, x: Document, *, key: Array) -> Array:
+        """`variational_bound` of any document; nothing is drawn."""
+        return self.variational_bound(x, incomplete=True)
+
+    def latent(self, x: Document) -> Simplex:
+        """θ, the shares of the topics."""
+        return Simplex(self.alpha.shape)
 
     def energy(self, document: Document, theta: Array) -> Array:
         """−log p(words in their order, θ), with the topics at their means.
@@ -281,20 +261,26 @@ class LatentDirichletAllocation(AbstractExpectationMaximisation[Array], Abstract
         likelihood = jnp.vdot(known, jnp.log(jnp.where(known > 0, seen, 1)))
         return jnp.where(jnp.isneginf(likelihood), jnp.inf, -likelihood - unseen - prior)
 
-    def recognition(self, *, incomplete: bool) -> Amortised:
+    @property
+    def recognition(self) -> Amortised:
         """What makes q(θ) of a document, for importance sampling."""
+        return Amortised(lambda document: self._shares(document, incomplete=True))
 
-        def shares(document: Document) -> _Shares:
-            return _Shares(Dirichlet(self.posterior_concentration(document, incomplete=incomplete)))
+    @property
+    def recognition_complete(self) -> Amortised:
+        """`recognition` of documents without NaN, which is faster."""
+        return Amortised(lambda document: self._shares(document, incomplete=False))
 
-        return Amortised(shares)
+    def _shares(self, document: Document, *, incomplete: bool) -> _Shares:
+        return _Shares(Dirichlet(self.variational_concentration(document, incomplete=incomplete)))
 
     def complete_mean(self, document: Document, *, samples: int, key: Array) -> Array:
         """The counts, each missing one replaced by its mean given the others, by importance sampling."""
         words, counts = document
         factors = self.topics().T[words]
-        recognition = self.recognition(incomplete=True)
-        thetas, log_weights = importance_draws(self, recognition, document, samples=samples, key=key)
+        thetas, log_weights = importance_draws(
+            self.energy, self.recognition, document, samples=samples, key=key
+        )
         means = jax.vmap(lambda seen: seen * self._responses(seen, counts, True))(thetas @ factors.T)
         return jnp.where(jnp.isnan(counts), self_normalised_mean(log_weights, means)[0], counts)
 
@@ -302,8 +288,7 @@ class LatentDirichletAllocation(AbstractExpectationMaximisation[Array], Abstract
         """The counts, the missing ones drawn given the others, with θ by importance resampling."""
         words, counts = document
         share_key, rate_key, count_key = jax.random.split(key, 3)
-        recognition = self.recognition(incomplete=True)
-        theta = importance_resample(self, recognition, document, samples=samples, key=share_key)
+        theta = importance_resample(self.energy, self.recognition, document, samples=samples, key=share_key)
         missing = jnp.isnan(counts)
         n, seen = jnp.nansum(counts), self.topics().T[words] @ theta
         # a Gamma variable of this mean and shape; nearly none of its variance is left where ε is zero
@@ -402,14 +387,11 @@ class LatentDirichletAllocation(AbstractExpectationMaximisation[Array], Abstract
     def maximise(self, statistics: Array) -> LatentDirichletAllocation:
         return dataclasses.replace(self, counts=statistics)
 
-    def log_prior(self) -> Array:
-        """−KL(q(φ) ‖ p(φ))."""
+    def parameter_free_energy(self) -> Array:
+        """KL(q(φ) ‖ p(φ))."""
         after = self.counts + self.eta
         before = jnp.full_like(self.counts, self.eta)
-        divergence = jnp.vdot(self.counts, expected_log(after)) - jnp.sum(
-            log_beta(after) - log_beta(before)
-        )
-        return -divergence
+        return jnp.vdot(self.counts, expected_log(after)) - jnp.sum(log_beta(after) - log_beta(before))
 
     def sample(self, length: Array, *, key: Array) -> tuple[Array, Array]:
         """Topic shares and word counts of a document of `length` words, with the topics at their means."""

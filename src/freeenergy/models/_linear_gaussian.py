@@ -11,7 +11,7 @@ from jax import Array
 from jax.scipy.linalg import cho_solve
 from jax.scipy.special import xlogy
 
-from .._core import LOG_2PI, ROOM, in_blocks, log_det_cholesky, parameter, symmetrise
+from .._core import LOG_2PI, ROOM, Reals, in_blocks, log_det_cholesky, parameter, symmetrise
 from ..distributions import (
     AbstractCovariance,
     AbstractDistribution,
@@ -20,7 +20,8 @@ from ..distributions import (
     Gaussian,
     Spherical,
 )
-from ._base import AbstractExpectationMaximisation
+from ..inference import Exact, Quadratic
+from ._base import AbstractExactPosterior, AbstractExpectationMaximisation, AbstractRecognised
 
 # each incomplete row has a posterior covariance of its own; this many at a time keeps them small
 _INCOMPLETE_BLOCK = 256
@@ -43,7 +44,11 @@ class LinearGaussianStatistics(NamedTuple):
 
 
 class LinearGaussian(
-    AbstractExpectationMaximisation[LinearGaussianStatistics], AbstractDistribution, AbstractPartial
+    AbstractExpectationMaximisation[LinearGaussianStatistics],
+    AbstractDistribution,
+    AbstractPartial,
+    AbstractExactPosterior,
+    AbstractRecognised,
 ):
     """z ~ N(0, I), x = W z + μ + ε, ε ~ N(0, Ψ), so that p(x) = N(x; μ, W Wᵀ + Ψ).
 
@@ -104,6 +109,15 @@ class LinearGaussian(
         residual = jnp.where(observed, x - self.mean - self.loading @ z, 0)
         terms = jnp.where(observed, precision * residual**2 - jnp.log(precision) + LOG_2PI, 0)
         return 0.5 * (jnp.sum(terms) + jnp.vdot(z, z) + self.latent_dim * LOG_2PI)
+
+    def latent(self, x: Array) -> Reals:
+        """z, the factors."""
+        return Reals((self.latent_dim,))
+
+    @property
+    def recognition(self) -> Exact:
+        """q = the posterior, under which a quadratic energy is averaged in closed form."""
+        return Exact(self.posterior, expectation=Quadratic())
 
     def posterior(self, x: Array) -> Gaussian:
         """p(z | x)."""

@@ -12,7 +12,7 @@ from jax import Array
 from .._core import buffer, parameter, simplex
 from ..inference import Filtered, FiniteBeliefs, FiniteStep, filter, sample_paths, smooth
 from ..inference._chain_finite import nan_if_impossible
-from ._base import AbstractExpectationMaximisation, AbstractRegularised
+from ._base import AbstractExpectationMaximisation, AbstractWithPrior
 from ._series import AbstractSequenceModel, Series
 from ._transitions import dirichlet_log_density, dirichlet_mode
 
@@ -25,7 +25,7 @@ class MarkovStatistics(NamedTuple):
 
 
 class MarkovChain(
-    AbstractExpectationMaximisation[MarkovStatistics], AbstractSequenceModel, AbstractRegularised
+    AbstractExpectationMaximisation[MarkovStatistics], AbstractSequenceModel, AbstractWithPrior
 ):
     """A chain of symbols 0 … C−1 in each column:  p(x) = Π_d π_d(x_1d) Π_t A_d(x_{t−1,d}, x_td).
 

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from .._core import boltzmann, buffer, categorical_entropy, in_blocks, parameter, simplex
+from .._core import Categories, boltzmann, buffer, categorical_entropy, in_blocks, parameter, simplex
 from ..distributions import (
     AbstractConjugatePrior,
     AbstractDistribution,
@@ -20,8 +20,13 @@ from ..distributions import (
     component_axes,
     stack_size,
 )
-from ..inference import Finite
-from ._base import AbstractExpectationMaximisation, AbstractRegularised
+from ..inference import Enumeration, Exact, Finite
+from ._base import (
+    AbstractExactPosterior,
+    AbstractExpectationMaximisation,
+    AbstractRecognised,
+    AbstractWithPrior,
+)
 
 # incomplete rows need moments per row and component; this many rows at a time keeps them small
 _INCOMPLETE_BLOCK = 32
@@ -81,7 +86,11 @@ def infer(
 
 
 class Mixture(
-    AbstractExpectationMaximisation[MixtureStatistics], AbstractDistribution, AbstractRegularised
+    AbstractExpectationMaximisation[MixtureStatistics],
+    AbstractDistribution,
+    AbstractWithPrior,
+    AbstractExactPosterior,
+    AbstractRecognised,
 ):
     """p(x) = Σ_k π_k p(x; θ_k), with the number of the component as hidden cause.
 
@@ -138,6 +147,15 @@ class Mixture(
     def energy(self, x: Array, z: Array) -> Array:
         """e(x, z) = −log p(x, z)."""
         return -self.log_joint(x)[jnp.asarray(z, int)]
+
+    def latent(self, x: Array) -> Categories:
+        """z, the number of the component."""
+        return Categories(self.size)
+
+    @property
+    def recognition(self) -> Exact:
+        """q = the responsibilities."""
+        return Exact(self.posterior, expectation=Enumeration(jnp.arange(self.size)))
 
     def log_prob(self, x: Array | Supervised) -> Array:
         """log p(x); of a `Supervised` event minus its free energy, which is log p(x, z) for a known z."""

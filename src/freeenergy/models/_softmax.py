@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import Array
 
-from .._core import boltzmann, parameter
+from .._core import Categories, boltzmann, parameter
 from ..inference import Finite
+from ._base import AbstractExactPosterior
 
 
-class SoftmaxModel(eqx.Module):
+class SoftmaxModel(AbstractExactPosterior):
     """e(x, y) = −w_y·x − b_y for each of finitely many answers y, and p(y | x) ∝ exp(−e(x, y)).
 
     Attributes:
@@ -33,6 +33,10 @@ class SoftmaxModel(eqx.Module):
     def energy(self, x: Array, y: Array) -> Array:
         """e(x, y)."""
         return self.energies(x)[jnp.asarray(y, int)]
+
+    def latent(self, x: Array) -> Categories:
+        """y, the number of the answer."""
+        return Categories(len(self.bias))
 
     def log_prob_of(self, y: Array, x: Array) -> Array:
         """log p(y | x)."""

@@ -12,10 +12,18 @@ import jax.numpy as jnp
 from jax import Array
 from jax.scipy.special import gammaln
 
-from .._core import LOG_2PI, buffer, cholesky, log1p_square, log_det_cholesky, parameter, positive
+from .._core import LOG_2PI, Reals, buffer, cholesky, log1p_square, log_det_cholesky, parameter, positive
 from ..distributions import AbstractDistribution, Full, Gaussian
-from ..inference import Amortised, importance_draws, importance_resample, self_normalised_mean
-from ._base import AbstractExpectationMaximisation
+from ..inference import (
+    Amortised,
+    FixedPoint,
+    ProximalGradient,
+    importance_draws,
+    importance_resample,
+    minimise,
+    self_normalised_mean,
+)
+from ._base import AbstractExpectationMaximisation, AbstractRecognised
 
 _MOST_STEPS = 2000
 # of that of the data: less noise would make the inner problem as hard as a linear programme
@@ -45,12 +53,12 @@ class AbstractSource(eqx.Module):
         """E′(x)/x: the curvature of the parabola that touches E at x and at −x, and is nowhere below it."""
 
     @abc.abstractmethod
-    def slope(self, x: Array) -> Array:
-        """The derivative of the part of E that `proximal` leaves out."""
+    def smooth_energy(self, x: Array) -> Array:
+        """The part of E that `proximal` leaves out."""
 
     @abc.abstractmethod
     def steepest(self) -> float:
-        """The largest change of `slope` per unit of x."""
+        """The largest curvature of `smooth_energy`."""
 
     @abc.abstractmethod
     def proximal(self, v: Array, step: Array) -> Array:
@@ -89,7 +97,7 @@ class LaplaceSource(AbstractSource):
     def parabola(self, x: Array) -> Array:
         return self.alpha / jnp.abs(x)
 
-    def slope(self, x: Array) -> Array:
+    def smooth_energy(self, x: Array) -> Array:
         return jnp.zeros_like(x)
 
     def steepest(self) -> float:
@@ -128,8 +136,8 @@ class CauchySource(AbstractSource):
     def parabola(self, x: Array) -> Array:
         return 2 / (self.beta**2 + x**2)
 
-    def slope(self, x: Array) -> Array:
-        return 2 * x / (self.beta**2 + x**2)
+    def smooth_energy(self, x: Array) -> Array:
+        return self.energy(x)
 
     def steepest(self) -> float:
         return 2 / self.beta**2
@@ -169,8 +177,8 @@ class LogCoshSource(AbstractSource):
     def parabola(self, x: Array) -> Array:
         return self.alpha * jnp.tanh(self.beta * x) / x
 
-    def slope(self, x: Array) -> Array:
-        return self.alpha * jnp.tanh(self.beta * x)
+    def smooth_energy(self, x: Array) -> Array:
+        return self.energy(x)
 
     def steepest(self) -> float:
         return self.alpha * self.beta
@@ -213,7 +221,7 @@ class SparseStatistics(NamedTuple):
     power: Array
 
 
-class SparseCoding(AbstractExpectationMaximisation[SparseStatistics]):
+class SparseCoding(AbstractExpectationMaximisation[SparseStatistics], AbstractRecognised):
     """x_k ~ exp(−E(x_k))/Z independently, y | x ~ N(C x + c, I/λ), with as many sources as one likes.
 
     Given y the mode x⁰ of the sources solves a regularised least-squares problem (for Laplace sources,
@@ -234,7 +242,7 @@ class SparseCoding(AbstractExpectationMaximisation[SparseStatistics]):
         source: the density of a source.
 
     >>> model = SparseCoding(jnp.array([[1.2]]), jnp.zeros(1), jnp.array(40.0), LaplaceSource(1.5))
-    >>> round(float(jnp.exp(model.log_evidence(jnp.array([2.0])))), 10)
+    >>> round(float(jnp.exp(model.laplace_log_evidence(jnp.array([2.0])))), 10)
     0.0523149876
     """
 
@@ -258,26 +266,11 @@ class SparseCoding(AbstractExpectationMaximisation[SparseStatistics]):
     def _mode(self, y: Array, step: Array, tol: float) -> Array:
         c, gap = self._visible(y)
 
-        def descend(x: Array) -> Array:
-            gradient = self.source.slope(x) - self.precision * (c.T @ (gap - c @ x))
-            return self.source.proximal(x - step * gradient, step)
+        def smooth(x: Array) -> Array:
+            return self.precision / 2 * jnp.sum((gap - c @ x) ** 2) + jnp.sum(self.source.smooth_energy(x))
 
-        def proceed(state: tuple[Array, ...]) -> Array:
-            return (state[3] > tol) & (state[4] < _MOST_STEPS)
-
-        def body(state: tuple[Array, ...]) -> tuple[Array, ...]:
-            x, ahead, t, _, i = state
-            new = descend(ahead)
-            later = (1 + jnp.sqrt(1 + 4 * t**2)) / 2
-            # momentum that points uphill is dropped
-            uphill = jnp.vdot(ahead - new, new - x) > 0
-            later = jnp.where(uphill, 1.0, later)
-            push = jnp.where(uphill, 0.0, (t - 1) / later)
-            return new, new + push * (new - x), later, jnp.max(jnp.abs(new - x)), i + 1
-
-        zero, one = jnp.zeros(c.shape[1], c.dtype), jnp.ones((), c.dtype)
-        start = (zero, zero, one, jnp.inf * one, jnp.zeros((), jnp.int32))
-        return jax.lax.while_loop(proceed, body, start)[0]
+        search = ProximalGradient(self.source.proximal, step, tol, max_steps=_MOST_STEPS)
+        return minimise(smooth, jnp.zeros(c.shape[1], c.dtype), search).point
 
     def mode(self, y: Array) -> Array:
         """x⁰ = argmin λ/2 ‖y − c − Cx‖² + Σ E(x_k), by an accelerated proximal gradient."""
@@ -291,6 +284,10 @@ class SparseCoding(AbstractExpectationMaximisation[SparseStatistics]):
         noise = self.precision * jnp.vdot(residual, residual) + seen * (LOG_2PI - jnp.log(self.precision))
         return noise / 2 + jnp.sum(self.source.energy(x) + self.source.log_normaliser())
 
+    def latent(self, y: Array) -> Reals:
+        """x, the sources."""
+        return Reals(self.dictionary.shape[1:])
+
     def _factor(self, y: Array, x: Array) -> Array:
         """The Cholesky factor of P at x."""
         c, _ = self._visible(y)
@@ -299,7 +296,7 @@ class SparseCoding(AbstractExpectationMaximisation[SparseStatistics]):
     def _evidence(self, y: Array, x: Array, factor: Array) -> Array:
         return (len(x) * LOG_2PI - log_det_cholesky(factor)) / 2 - self.energy(y, x)
 
-    def log_evidence(self, y: Array) -> Array:
+    def laplace_log_evidence(self, y: Array) -> Array:
         """log p(y) by Laplace's method."""
         x = self.mode(y)
         return self._evidence(y, x, self._factor(y, x))
@@ -321,21 +318,24 @@ class SparseCoding(AbstractExpectationMaximisation[SparseStatistics]):
 
         def posterior(size: Array) -> tuple[Array, Array]:
             factor = cholesky(gram + jnp.diag(self.source.parabola(size)))[0]
-            return jax.scipy.linalg.cho_solve((factor, True), pull), _inverse(factor)
+            return jax.scipy.linalg.cho_solve((factor, True), pull), factor
 
-        def step(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-            size, _, i = state
-            mean, covariance = posterior(size)
-            new = jnp.sqrt(mean**2 + jnp.diagonal(covariance))
-            return new, jnp.max(jnp.abs(jnp.log(new / size))), i + 1
+        def bound(size: Array) -> Array:
+            """−log ∫ exp(…) with the parabolas, but for what does not depend on ξ."""
+            mean, factor = posterior(size)
+            height = self.source.energy(size) - self.source.parabola(size) * size**2 / 2
+            return jnp.sum(height) + (log_det_cholesky(factor) - jnp.vdot(pull, mean)) / 2
 
-        def proceed(state: tuple[Array, Array, Array]) -> Array:
-            return (state[1] > _PARABOLA_TOL) & (state[2] < _MOST_PARABOLAS)
+        def touching(size: Array) -> Array:
+            mean, factor = posterior(size)
+            return jnp.sqrt(mean**2 + jnp.diagonal(_inverse(factor)))
 
-        one = jnp.ones(c.shape[1], c.dtype)
-        size, *_ = jax.lax.while_loop(proceed, step, (one, jnp.inf * one[0], jnp.zeros((), jnp.int32)))
-        mean, covariance = posterior(size)
-        return _Either(Gaussian(mean, Full(covariance)), self.source)
+        def apart(new: Array, old: Array) -> Array:
+            return jnp.max(jnp.abs(jnp.log(new / old)))
+
+        search = FixedPoint(touching, _PARABOLA_TOL, apart, max_steps=_MOST_PARABOLAS)
+        mean, factor = posterior(minimise(bound, jnp.ones(c.shape[1], c.dtype), search).point)
+        return _Either(Gaussian(mean, Full(_inverse(factor))), self.source)
 
     @property
     def recognition(self) -> Amortised:
@@ -400,7 +400,9 @@ class SparseCoding(AbstractExpectationMaximisation[SparseStatistics]):
         elif key is None:
             raise ValueError("SparseCoding.complete_mean needs a 'key' to draw 'samples'. Got None.")
         else:
-            draws, log_weights = importance_draws(self, self.recognition, y, samples=samples, key=key)
+            draws, log_weights = importance_draws(
+                self.energy, self.recognition, y, samples=samples, key=key
+            )
             x, _ = self_normalised_mean(log_weights, draws)
         return jnp.where(jnp.isnan(y), self.dictionary @ x + self.mean, y)
 
@@ -413,7 +415,7 @@ class SparseCoding(AbstractExpectationMaximisation[SparseStatistics]):
         if samples is None:
             x = self.laplace_posterior(y).sample(key=source_key)
         else:
-            x = importance_resample(self, self.recognition, y, samples=samples, key=source_key)
+            x = importance_resample(self.energy, self.recognition, y, samples=samples, key=source_key)
         noise = jax.random.normal(noise_key, y.shape) / jnp.sqrt(self.precision)
         return jnp.where(jnp.isnan(y), self.dictionary @ x + self.mean + noise, y)
 

@@ -4,22 +4,50 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import math
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
-from .._core import Constraint, buffer, parameter, positive, unit_interval
+from .._core import AbstractElementwise, buffer, parameter, positive, unit_interval
 from ..distributions import Full
 from ..inference import GaussianBelief
 from ._series import AbstractSequenceModel, Series
 from ._state_space import LinearGaussianSSM
 
-correlation = Constraint(
-    "in the open interval (−1, 1)", jnp.arctanh, jnp.tanh, lambda value: jnp.abs(value) < 1
-)
+
+@dataclasses.dataclass(frozen=True)
+class Correlation(AbstractElementwise):
+    """Numbers strictly between −1 and 1:  v = tanh u for a free u."""
+
+    phrase = "numbers strictly between −1 and 1"
+    name = "in the open interval (−1, 1)"
+    shape: tuple[int, ...] | None = None
+
+    def contains(self, x: np.ndarray) -> np.ndarray:
+        return ~(np.abs(x) >= 1)
+
+    def closure(self, value: np.ndarray) -> bool:
+        return bool((np.abs(value) <= 1).all())
+
+    def problem(self, value: np.ndarray, *, closed: bool) -> str | None:
+        return None
+
+    def to_free(self, value: Array) -> Array:
+        return jnp.arctanh(value)
+
+    def from_free(self, free: Array) -> Array:
+        return jnp.tanh(free)
+
+    def log_slope(self, free: Array) -> Array:
+        return math.log(4) - jax.nn.softplus(2 * free) - jax.nn.softplus(-2 * free)
+
+
+correlation = Correlation()
 
 
 class AbstractBlock(eqx.Module):

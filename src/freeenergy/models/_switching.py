@@ -155,8 +155,8 @@ class SwitchingLinearSystem(AbstractSequenceModel):
         impossible = jnp.cumsum(jnp.isneginf(logs)) > 0
         return jnp.where(impossible, jnp.where(series.real, -jnp.inf, 0.0), logs)
 
-    def log_prob(self, series: Series) -> Array:
-        """The approximate log p(y)."""
+    def estimated_log_prob(self, series: Series) -> Array:
+        """log p(y) as Kim's filter has it: not exact."""
         return jnp.sum(self.step_log_prob(series))
 
     def sample(self, length: int, *, key: Array, inputs: Array | None = None) -> Array:

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from .._core import LOG_2PI, parameter, positive
+from .._core import LOG_2PI, Reals, parameter, positive
 from ..distributions import AbstractDistribution, Bernoulli, Diagonal, Gaussian
 from ..inference import (
     AbstractExpectation,
@@ -24,6 +24,7 @@ from ..inference import (
     self_normalised_mean,
 )
 from ..nn import mlp
+from ._base import AbstractBounded, AbstractRecognised
 
 
 class AbstractEmission(eqx.Module):
@@ -154,7 +155,7 @@ class GaussianEncoder(eqx.Module):
         return Gaussian(mean, Diagonal(jnp.exp(jnp.clip(log_variance, -_WIDEST, _WIDEST))))
 
 
-class VAE(eqx.Module):
+class VAE(AbstractRecognised, AbstractBounded):
     """z ~ prior, x ~ emission(decoder(z)):  e(x, z) = −log p(z) − log p(x | z).
 
     log p(x) has no closed form, so there is no `log_prob`: there is a `bound`, and the importance
@@ -187,13 +188,17 @@ class VAE(eqx.Module):
         """e(x, z) = −log p(x, z); entries of `x` that are NaN are marginalised."""
         return -self.prior.log_prob(z) - self.emission.log_prob(self.decoder(z), x)
 
+    def latent(self, x: Array) -> Reals:
+        """z, the code."""
+        return Reals(jax.eval_shape(lambda: self.prior.sample(key=jax.random.key(0))).shape)
+
     def recognise(self, x: Array) -> AbstractDistribution:
         """q(z | x)."""
         return self.encoder(x)
 
     def bound(self, x: Array, *, key: Array) -> Array:
         """An unbiased estimate of −F ≤ log p(x)."""
-        return -free_energy(self, self.recognition, x, key=key)
+        return -free_energy(self.energy, self.recognition, x, key=key)
 
     def reconstruct(self, z: Array) -> Array:
         """E[x | z]."""
@@ -206,14 +211,14 @@ class VAE(eqx.Module):
 
     def complete_mean(self, x: Array, *, samples: int, key: Array) -> Array:
         """`x` with each NaN replaced by its mean given what is observed, by importance sampling."""
-        codes, log_weights = importance_draws(self, self.recognition, x, samples=samples, key=key)
+        codes, log_weights = importance_draws(self.energy, self.recognition, x, samples=samples, key=key)
         mean, _ = self_normalised_mean(log_weights, jax.vmap(self.reconstruct)(codes))
         return jnp.where(jnp.isnan(x), mean, x)
 
     def complete_sample(self, x: Array, *, samples: int, key: Array) -> Array:
         """`x` with the NaN entries drawn given the observed ones, by importance resampling."""
         latent, emit = jax.random.split(key)
-        z = importance_resample(self, self.recognition, x, samples=samples, key=latent)
+        z = importance_resample(self.energy, self.recognition, x, samples=samples, key=latent)
         return jnp.where(jnp.isnan(x), self.emission.sample(self.decoder(z), key=emit), x)
 
 

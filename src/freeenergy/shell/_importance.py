@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -22,10 +23,15 @@ def rows_at_once(samples: int, width: int = 1) -> int:
 
 
 def importance_evidence(
-    model: Any, recognition: AbstractRecognition, row: Any, samples: int, seed: Array, row_seed: Array
+    energy: Callable[[Any, Any], Array],
+    recognition: AbstractRecognition,
+    row: Any,
+    samples: int,
+    seed: Array,
+    row_seed: Array,
 ) -> ImportanceEstimate:
     """The log of the mean weight of `samples` draws, with how well it is known."""
-    weights = importance_log_weights(model, recognition, row, samples=samples, key=seeded(seed, row_seed))
+    weights = importance_log_weights(energy, recognition, row, samples=samples, key=seeded(seed, row_seed))
     return importance_estimate(weights)
 
 
@@ -42,7 +48,7 @@ def complete_sample(pair: tuple[Any, Array], model: Any, samples: int) -> Array:
 
 
 def _importance(pair: tuple[Array, Array], model: Any, samples: int, seed: Array) -> ImportanceEstimate:
-    return importance_evidence(model, model.recognition, pair[0], samples, seed, pair[1])
+    return importance_evidence(model.energy, model.recognition, pair[0], samples, seed, pair[1])
 
 
 def importance_bound(

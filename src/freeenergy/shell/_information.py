@@ -48,7 +48,7 @@ def _curvature_of_prior(model: Any, mask: Any) -> tuple[Array, Array]:
     at, build = _coordinates(model, mask)
 
     def total(free: Array) -> Array:
-        return build(free).log_prior()
+        return -build(free).parameter_free_energy()
 
     return jax.grad(total)(at), jax.hessian(total)(at)
 

@@ -198,7 +198,7 @@ class StructuralTimeSeries(AbstractStateSpace):
         wrong = inadmissible(eqx.filter(structure, moving))
         if wrong is not None:
             raise ValueError(
-                f"The numbers in the 'blocks' parameter of StructuralTimeSeries must be {wrong[0]}. "
+                f"The numbers in the 'blocks' parameter of StructuralTimeSeries must be {wrong[0].name}. "
                 f"Got {np.asarray(wrong[1]).tolist()!r} instead."
             )
         if not any(jax.tree.leaves(moving)):

@@ -14,7 +14,7 @@ from jax import Array
 from ... import models
 from ..._core import AbstractAlgorithm, Data, Fit, Kind, on_device
 from ...distributions import Diagonal
-from ...learning import LBFGS, Batch, negative_log_likelihood
+from ...learning import LBFGS, Batch
 from ...models import Series
 from ...shell._sequence import LEAST_VARIANCE, Sequences
 from ...shell._validation import check_instance, check_int, check_real
@@ -33,7 +33,7 @@ def _bounded(model: models.SwitchingLinearSystem) -> models.SwitchingLinearSyste
 
 
 def _bounded_objective(model: models.SwitchingLinearSystem, batch: Batch, key: Array) -> Array:
-    return negative_log_likelihood(_bounded(model), batch, key)
+    return batch.mean(-jax.vmap(_bounded(model).estimated_log_prob)(batch.x))
 
 
 class SwitchingLinearSystem(AbstractStateSpace):

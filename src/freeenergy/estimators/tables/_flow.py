@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -20,6 +19,7 @@ from ..._core import (
     Evidence,
     Fit,
     Kind,
+    Reals,
     buffer,
     fold_key,
     key_of,
@@ -30,14 +30,10 @@ from ..._core import (
 )
 from ...bijections import AbstractTransformer, Spline
 from ...distributions import AbstractDistribution, Full, Transformed
-from ...inference import (
-    AbstractExpectation,
-    AbstractRecognition,
-    Pathwise,
-)
+from ...inference import Amortised, importance_draws
 from ...learning import Gradient, ImportanceWeighted, fit, negative_log_likelihood
+from ...models import AbstractRecognised, coupling_flow
 from ...models import Mixture as MixtureModel
-from ...models import coupling_flow
 from ...shell._base import AbstractDensity, draw_rows
 from ...shell._importance import importance_bound
 from ...shell._networks import adam, cast, check_networks, seeded, split_rows
@@ -52,46 +48,48 @@ _PROPOSAL_DRAWS = 3000
 _ROWS_AT_ONCE = 1024
 
 
+def _put_in(x: Array, z: Array) -> Array:
+    """`x` with its NaN entries taken from the first entries of `z`, in their order."""
+    missing = jnp.isnan(x)
+    return jnp.where(missing, z[jnp.cumsum(missing) - 1], x)
+
+
 class _Missing(AbstractDistribution):
-    """The missing entries of `x` given the observed ones, under a mixture."""
+    """The missing entries of `x` given the observed ones, under a mixture.
+
+    As many entries as `x` has are drawn, those that are missing in `x` first: the others do not count.
+    """
 
     mixture: MixtureModel
     x: Array
 
-    def log_prob(self, x: Array) -> Array:
-        return self.mixture.log_prob(jnp.where(jnp.isnan(self.x), x, self.x)) - self.mixture.log_prob(
-            self.x
-        )
+    def log_prob(self, z: Array) -> Array:
+        return self.mixture.log_prob(_put_in(self.x, z)) - self.mixture.log_prob(self.x)
 
     def sample(self, *, key: Array) -> Array:
-        return self.mixture.complete_sample(self.x, key=key)
+        return self.mixture.complete_sample(self.x, key=key)[jnp.argsort(~jnp.isnan(self.x), stable=True)]
 
 
-class _FromMixture(AbstractRecognition):
-    """Recognition of missing entries by a mixture that covers the same rows."""
-
-    mixture: MixtureModel
-    expectation: AbstractExpectation = eqx.field(default=Pathwise(), kw_only=True)
-
-    def __call__(self, model: Any, x: Array) -> AbstractDistribution:
-        return _Missing(self.mixture, x)
-
-
-class FlowWithMissing(eqx.Module):
+class FlowWithMissing(AbstractRecognised):
     """A flow in which the missing entries of x are the hidden cause: e(x, z) = −log p(x with z put in)."""
 
     flow: Transformed
     proposal: MixtureModel | None = buffer(default=None)
 
     def energy(self, x: Array, z: Array) -> Array:
-        """−log p of `x` with its NaN entries taken from `z`."""
-        return -self.flow.log_prob(jnp.where(jnp.isnan(x), z, x))
+        """−log p of `x` with its NaN entries taken from `z`, the first of them from the first."""
+        return -self.flow.log_prob(_put_in(x, z))
+
+    def latent(self, x: np.ndarray) -> Reals:
+        """The missing entries of a row that is there, and not traced."""
+        return Reals((int(np.isnan(x).sum()),))
 
     @property
-    def recognition(self) -> AbstractRecognition:
-        """Draws missing entries from the proposal."""
-        assert self.proposal is not None
-        return _FromMixture(self.proposal)
+    def recognition(self) -> Amortised:
+        """Draws missing entries from the proposal, a mixture that covers the same rows."""
+        proposal = self.proposal
+        assert proposal is not None
+        return Amortised(lambda x: _Missing(proposal, x))
 
     def log_prob(self, x: Array) -> Array:
         """log p(x) of a complete row."""
@@ -108,10 +106,10 @@ def _log_prob(row: Array, model: FlowWithMissing) -> Array:
 
 def _completions(row: Array, model: FlowWithMissing, key: Array) -> tuple[Array, Array]:
     """Completed rows and their importance weights."""
-    q = model.recognition(model, row)
-    draws = jax.vmap(lambda k: q.sample(key=k))(jax.random.split(key, _IMPORTANCE_SAMPLES))
-    weights = jax.vmap(lambda z: -model.energy(row, z) - q.log_prob(z))(draws)
-    return draws, weights
+    draws, weights = importance_draws(
+        model.energy, model.recognition, row, samples=_IMPORTANCE_SAMPLES, key=key
+    )
+    return jax.vmap(lambda z: _put_in(row, z))(draws), weights
 
 
 def _complete_mean(pair: tuple[Array, Array], model: FlowWithMissing, seed: Array) -> Array:

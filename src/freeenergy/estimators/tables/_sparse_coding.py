@@ -33,7 +33,7 @@ _START_PRECISION = 10.0
 
 
 def _log_evidence(row: Array, model: SparseCodingModel) -> Array:
-    return model.log_evidence(row)
+    return model.laplace_log_evidence(row)
 
 
 def _mode(row: Array, model: SparseCodingModel) -> Array:

@@ -114,11 +114,11 @@ def _log_rest(X: Any, law: LengthLaw) -> np.ndarray:
 
 
 def _concentration(document: Document, model: LatentDirichletAllocationModel, incomplete: bool) -> Array:
-    return model.posterior_concentration(document, incomplete=incomplete)
+    return model.variational_concentration(document, incomplete=incomplete)
 
 
 def _bound(document: Document, model: LatentDirichletAllocationModel, incomplete: bool) -> Array:
-    return model.bound(document, incomplete=incomplete)
+    return model.variational_bound(document, incomplete=incomplete)
 
 
 def _importance(
@@ -129,9 +129,8 @@ def _importance(
     seed: Array,
 ) -> ImportanceEstimate:
     document, row_seed = pair
-    return importance_evidence(
-        model, model.recognition(incomplete=incomplete), document, samples, seed, row_seed
-    )
+    recognition = model.recognition if incomplete else model.recognition_complete
+    return importance_evidence(model.energy, recognition, document, samples, seed, row_seed)
 
 
 def _draw(pair: tuple[Array, Array], model: LatentDirichletAllocationModel) -> Array:

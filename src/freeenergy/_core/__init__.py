@@ -18,7 +18,7 @@ from ._cells import CellError, cells_of
 from ._checkpoints import Checkpoint
 from ._compilation import count_compilations, programs
 from ._files import LARGEST_HEADER, DamagedError, read_sealed, sealed, write_whole
-from ._loop import AbstractAlgorithm, Info, Outcome, iterate
+from ._loop import AbstractAlgorithm, Info, iterate
 from ._numerics import (
     LOG_2PI,
     ROOM,
@@ -64,7 +64,17 @@ from ._random import (
     uniform,
     uniform_on_host,
 )
-from ._records import Evidence, Fit, Kind
+from ._records import Evidence, Fit, Kind, Status
+from ._sources import (
+    AbstractBatches,
+    AbstractSource,
+    AbstractSums,
+    Visit,
+    counting_rows,
+    shuffled,
+    take_batch,
+    take_block,
+)
 from ._spaces import (
     AbstractHomogeneous,
     AbstractSpace,
@@ -88,9 +98,12 @@ __all__ = [
     "OBJECTIVES",
     "ROOM",
     "AbstractAlgorithm",
+    "AbstractBatches",
     "AbstractHomogeneous",
     "AbstractProgress",
+    "AbstractSource",
     "AbstractSpace",
+    "AbstractSums",
     "Binary",
     "Blocks",
     "Categories",
@@ -105,12 +118,13 @@ __all__ = [
     "Info",
     "Kind",
     "NonNegative",
-    "Outcome",
     "Positive",
     "Reals",
     "Simplex",
+    "Status",
     "Stream",
     "UnitInterval",
+    "Visit",
     "boltzmann",
     "broken_constraints",
     "bucket",
@@ -122,6 +136,7 @@ __all__ = [
     "compiled_constrain",
     "constrain",
     "count_compilations",
+    "counting_rows",
     "fold_key",
     "freeze",
     "generator",
@@ -156,6 +171,7 @@ __all__ = [
     "refuse_outside",
     "row_hashes",
     "sealed",
+    "shuffled",
     "silent",
     "simplex",
     "split_key",
@@ -163,6 +179,8 @@ __all__ = [
     "streaming",
     "sum_over_blocks",
     "symmetrise",
+    "take_batch",
+    "take_block",
     "unconstrain",
     "uniform",
     "uniform_on_host",

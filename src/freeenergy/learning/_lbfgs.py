@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -12,17 +12,8 @@ import optax
 from jax import Array
 from jax.flatten_util import ravel_pytree
 
-from .._core import (
-    AbstractAlgorithm,
-    Data,
-    Info,
-    compiled_constrain,
-    constrain,
-    learnable,
-    on_device,
-    unconstrain,
-)
-from ._em import counting_rows
+from .._core import AbstractAlgorithm, AbstractSource, Data, Info, counting_rows, on_device
+from ._free import finished, joined, split
 from ._objectives import Batch
 
 
@@ -35,7 +26,7 @@ class _State(NamedTuple):
 # a line search names the objective a dozen times: as a program of its own it is traced once
 @eqx.filter_jit
 def _value(objective: Callable[..., Array], free: Any, fixed: Any, batch: Batch) -> Array:
-    return objective(eqx.combine(constrain(free), fixed), batch, jax.random.key(0))
+    return objective(joined(free, fixed), batch, jax.random.key(0))
 
 
 # reverse mode keeps what happened at every step of a recursion and goes through it again; for few
@@ -76,6 +67,7 @@ class LBFGS(AbstractAlgorithm):
             handful of parameters and a long recursion.
     """
 
+    needs: ClassVar[type[AbstractSource]] = Data
     objective: Callable[[Any, Batch, Array], Array]
     tol: Array = eqx.field(converter=on_device, default=1e-5)
     learnable: Any = None
@@ -90,9 +82,7 @@ class LBFGS(AbstractAlgorithm):
         return lambda free: _value(self.objective, free, fixed, batch)
 
     def init(self, model: Any, data: Data, *, key: Array) -> _State:
-        mask = learnable(model) if self.learnable is None else self.learnable
-        # what is fixed stays as it is, to the bit
-        free, fixed = unconstrain(eqx.filter(model, mask)), eqx.filter(model, mask, inverse=True)
+        free, fixed = split(model, self.learnable)
         value, gradient = jax.value_and_grad(self._loss(fixed, data))(free)
         return _State(free, fixed, optax.tree.set(_OPTIMISER.init(free), value=value, grad=gradient))
 
@@ -107,12 +97,11 @@ class LBFGS(AbstractAlgorithm):
             )
         new = _State(eqx.apply_updates(state.free, updates), state.fixed, optimiser)
         slope = optax.tree.norm(optax.tree.get(optimiser, "grad"), ord=jnp.inf)
-        return new, Info(
-            optax.tree.get(optimiser, "value"), slope <= self.tol.astype(slope.dtype), {"gradient": slope}
-        )
+        done = slope <= self.tol.astype(slope.dtype)
+        return new, Info(done, optax.tree.get(optimiser, "value"), {"gradient": slope})
 
     def model(self, state: _State) -> Any:
-        return eqx.combine(compiled_constrain(state.free), state.fixed)
+        return finished(state.free, state.fixed)
 
 
 _OPTIMISER = optax.lbfgs()

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import Any, ClassVar
 
 import jax.numpy as jnp
 import numpy as np
@@ -11,6 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import freeenergy as fe
 from freeenergy import AbstractAlgorithm, Info
+from freeenergy.learning import AbstractSource
 
 from ._race import Outcome, Workload, race
 
@@ -34,11 +35,13 @@ def sample(series: int, length: int = LENGTH, states: int = STATES, seed: int = 
 class Stay(AbstractAlgorithm):
     """No learning at all: what is fitted is where the fit would begin."""
 
+    needs: ClassVar[type[AbstractSource]] = AbstractSource
+
     def init(self, model: Any, data: Any, *, key: Array) -> Any:
         return model
 
     def step(self, state: Any, data: Any, *, key: Array) -> tuple[Any, Info]:
-        return state, Info(jnp.zeros(()), jnp.ones((), bool), {})
+        return state, Info(jnp.ones((), bool))
 
     def model(self, state: Any) -> Any:
         return state

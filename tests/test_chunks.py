@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+import optax
 import pandas as pd
 import polars as pl
 import pytest
 
 import freeenergy as fe
-from freeenergy.estimators import _base
+from freeenergy._core import streaming
+from freeenergy.distributions import Diagonal
+from freeenergy.learning import LBFGS, Gradient, fit, negative_log_likelihood
+from freeenergy.shell import _base
 
 
 @pytest.fixture
@@ -33,7 +39,6 @@ def test_gaussian_of_chunks_has_the_moments_of_all_rows(small_sample):
     np.testing.assert_allclose(model.history_["objective"][-1], -model.score(X), rtol=1e-9)
 
 
-@pytest.mark.slow
 @pytest.mark.slow
 def test_mixture_of_chunks_ends_where_one_from_memory_ends(small_sample):
     X = _rows()
@@ -112,13 +117,43 @@ def test_what_chunks_cannot_be(make, sentence):
 
 
 def test_a_learner_that_needs_rows_is_refused():
-    import optax
-
-    from freeenergy.learning import Gradient, negative_log_likelihood
-
-    learner = Gradient(optax.adam(1e-2), negative_log_likelihood)
-    with pytest.raises(ValueError, match="learned by learners that sum over all of them"):
+    learner = LBFGS(negative_log_likelihood)
+    sentence = r"^The learner LBFGS needs rows in memory\. Got rows that are read in chunks instead\.$"
+    with pytest.raises(ValueError, match=sentence):
         fe.GaussianDensity(learner=learner, max_iter=1).fit(fe.Chunks(_rows(), rows=300))
+
+
+def test_an_epoch_of_batches_sees_every_row_of_every_chunk_once():
+    rows, seen = _rows(900), []
+
+    def read(i):
+        seen.append(i)
+        return rows[300 * i : 300 * (i + 1)]
+
+    def shift(model, batch, key):
+        return batch.mean(batch.x @ model)
+
+    learner, start = Gradient(optax.sgd(1.0), shift, batch_size=100), jnp.zeros(rows.shape[1])
+    with streaming(read, [300, 300, 300], rows.shape[1], incomplete=False) as stream:
+        result = fit(start, learner, stream, key=jax.random.key(0), max_iter=4)
+    # the slope of a batch is its mean: nine batches an epoch are nine times the mean, in whatever order
+    np.testing.assert_allclose(result.model, -36 * rows.mean(axis=0), rtol=1e-10)
+    # every chunk in turn, from a random one on
+    turns = np.array(seen).reshape(4, 3)
+    assert (np.diff(turns, axis=1) % 3 == 1).all()
+    assert len(set(turns[:, 0])) > 1
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_gradient_steps_on_chunks_end_at_the_moments_of_all_rows(small_sample):
+    X = np.random.default_rng(1).permutation(_rows())
+    slower = optax.sgd(optax.exponential_decay(0.2, 10, 0.9))
+    learner = Gradient(slower, negative_log_likelihood, batch_size=100)
+    model = fe.GaussianDensity(Diagonal(), learner=learner, max_iter=40, random_state=0)
+    model.fit(fe.Chunks(X, rows=300))
+    spread = X.std(axis=0)
+    np.testing.assert_allclose(model.mean_, X.mean(axis=0), atol=0.01 * spread.max())
+    np.testing.assert_allclose(np.diag(model.covariance_), spread**2, rtol=0.02)
 
 
 @pytest.mark.parametrize(

@@ -67,6 +67,9 @@ from ._core import (
     Kind as Kind,
 )
 from ._core import (
+    Status as Status,
+)
+from ._core import (
     buffer as buffer,
 )
 from ._core import (

@@ -1078,7 +1078,7 @@ def test_an_epoch_sees_every_row_once_and_batches_have_the_variance_of_draws_wit
     np.testing.assert_allclose(one.count, 1 / size, rtol=1e-12)
     many = fit(start, learner, data, key=KEY, max_iter=epochs)
     np.testing.assert_allclose(many.model.count, epochs / size, rtol=1e-10)
-    total, batches = np.asarray(many.state.objective)
+    total, batches = np.asarray(many.state.play.objective[0])
     assert batches == epochs * n / size
     expected = values.var() / size * (n - size) / (n - 1)
     assert total / batches == pytest.approx(expected, rel=0.2)

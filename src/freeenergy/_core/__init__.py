@@ -18,7 +18,7 @@ from ._cells import CellError, cells_of
 from ._checkpoints import Checkpoint
 from ._compilation import count_compilations, programs
 from ._files import LARGEST_HEADER, DamagedError, read_sealed, sealed, write_whole
-from ._loop import AbstractAlgorithm, Info, Outcome, iterate
+from ._loop import AbstractAlgorithm, Info, iterate
 from ._numerics import (
     LOG_2PI,
     ROOM,
@@ -61,7 +61,17 @@ from ._random import (
     uniform,
     uniform_on_host,
 )
-from ._records import Evidence, Fit, Kind
+from ._records import Evidence, Fit, Kind, Status
+from ._sources import (
+    AbstractBatches,
+    AbstractSource,
+    AbstractSums,
+    Visit,
+    counting_rows,
+    shuffled,
+    take_batch,
+    take_block,
+)
 from ._spaces import (
     AbstractContinuous,
     AbstractElementwise,
@@ -102,9 +112,12 @@ __all__ = [
     "AbstractContinuous",
     "AbstractElementwise",
     "AbstractFinite",
+    "AbstractBatches",
     "AbstractHomogeneous",
     "AbstractProgress",
+    "AbstractSource",
     "AbstractSpace",
+    "AbstractSums",
     "Binary",
     "Blocks",
     "Categories",
@@ -119,13 +132,14 @@ __all__ = [
     "Info",
     "Kind",
     "NonNegative",
-    "Outcome",
     "Positive",
     "PositiveDefinite",
     "Reals",
     "Simplex",
+    "Status",
     "Stream",
     "UnitInterval",
+    "Visit",
     "boltzmann",
     "broken_constraints",
     "bucket",
@@ -139,6 +153,7 @@ __all__ = [
     "count_compilations",
     "count_states",
     "enumerate_states",
+    "counting_rows",
     "fold_key",
     "free_size",
     "free_vector",
@@ -178,6 +193,7 @@ __all__ = [
     "refuse_outside",
     "row_hashes",
     "sealed",
+    "shuffled",
     "silent",
     "simplex",
     "split_key",
@@ -190,6 +206,8 @@ __all__ = [
     "to_free",
     "triangle_diagonal",
     "triangle_order",
+    "take_batch",
+    "take_block",
     "unconstrain",
     "uniform",
     "uniform_on_host",

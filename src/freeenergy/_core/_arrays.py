@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -14,6 +14,15 @@ from jax import Array
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from ._compilation import programs
+from ._sources import (
+    AbstractBatches,
+    AbstractSource,
+    AbstractSums,
+    Visit,
+    shuffled,
+    sum_of_blocks,
+    visit_batches,
+)
 
 _SMALLEST = 16
 _FEW = 512
@@ -23,6 +32,8 @@ _WORTH_SPREADING = 8192
 _BLOCKS_AT_ONCE = 16
 # these stay in the cache
 _PREPARED_AT_ONCE = 4096
+# a row counts for at most so many on average when passes are counted
+_MOST_COPIES = 1000
 
 
 def bucket(rows: int) -> int:
@@ -89,8 +100,8 @@ def on_device(value: Any, dtype: Any = None) -> Array:
     return jax.device_put(np.array(value, dtype))
 
 
-class Data(eqx.Module):
-    """Rows for learning: arrays of one leading length, and a weight for each row.
+class Data(AbstractSums, AbstractBatches):
+    """Rows in memory: arrays of one leading length, and a weight for each row.
 
     Attributes:
         x: an array, or a tree of arrays, with a row per observation.
@@ -100,6 +111,7 @@ class Data(eqx.Module):
         mesh: the devices that hold a part of the rows each, if there is more than one.
     """
 
+    words: ClassVar[str] = "rows in memory"
     x: Any
     weight: Array
     rows: Array
@@ -160,6 +172,14 @@ class Data(eqx.Module):
         """The sum of the weights."""
         return jnp.sum(self.weight)
 
+    @property
+    def devices(self) -> Mesh | None:
+        return self.mesh
+
+    @property
+    def missing(self) -> bool:
+        return self.incomplete
+
     def spread(self, least: int = _WORTH_SPREADING) -> Data:
         """The same rows divided among all devices, where there are several and at least `least` rows.
 
@@ -171,6 +191,58 @@ class Data(eqx.Module):
         # from the host, where parts of an array need no program to be cut
         x, weight = _divided(jax.tree.map(np.asarray, (self.x, self.weight)), mesh)
         return Data(x, weight, self.rows, self.incomplete, mesh)
+
+    def placed(self, needs: type[AbstractSource]) -> Data:
+        return self.spread() if needs is AbstractSums else self
+
+    def division(self) -> Any:
+        split, same = PartitionSpec("rows"), PartitionSpec()
+        parts = jax.tree.map(lambda _: split, self.x)
+        return eqx.tree_at(lambda d: (d.x, d.weight), jax.tree.map(lambda _: same, self), (parts, split))
+
+    def sum_here(self, function: Callable[[Any, Array], Any], block: int) -> Any:
+        rows = self.rows
+        if self.mesh is not None:
+            first = jax.lax.axis_index("rows") * self.size
+            rows = jnp.clip(rows - first.astype(rows.dtype), 0, self.size)
+        return sum_of_blocks(function, self.x, self.weight, rows, block)
+
+    def first_batch(self, size: int | None, *, key: Array) -> tuple[Any, Array]:
+        return jax.tree.map(lambda a: a[:size], self.x), self.weight[:size]
+
+    def epoch(self, visit: Visit, carry: Any, size: int | None, *, key: Array) -> tuple[Any, Array]:
+        """Visits every row once, or so often that a weight of two counts as two rows.
+
+        There are as many passes over the rows as bring the number of batches nearest to total weight /
+        size, one at least, where a mean weight above 1,000 counts as 1,000.
+        """
+        length = self.size if size is None else min(size, self.size)
+        rows = self.rows.astype(self.weight.dtype)
+        mean_weight = jnp.sum(self.weight) / rows
+        batches = (self.rows + length - 1) // length
+        passes = jnp.ones((), jnp.int32)
+        if size is not None:
+            steps = rows * jnp.minimum(mean_weight, _MOST_COPIES) / size
+            passes = jnp.maximum(jnp.round(steps / batches.astype(steps.dtype)).astype(jnp.int32), 1)
+
+        def one_pass(number: Array, carry: Any) -> Any:
+            order, inner = carry
+            inner = visit_batches(
+                visit,
+                inner,
+                self.x,
+                self.weight,
+                self.rows,
+                order=order,
+                size=length,
+                mean_weight=mean_weight,
+                first=number * batches,
+            )
+            return shuffled(self.rows, self.size, jax.random.fold_in(key, number)), inner
+
+        start = (shuffled(self.rows, self.size, key), carry)
+        _, carry = jax.lax.fori_loop(0, passes, one_pass, start)
+        return carry, rows * passes.astype(rows.dtype)
 
 
 def map_rows(function: Callable[..., Any], rows: Any, *args: Any, block: int = 4096) -> Any:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -15,7 +16,17 @@ from safetensors import SafetensorError, safe_open
 
 from ._files import DamagedError, read_sealed, sealed, write_whole
 
-_FORMAT = "freeenergy-checkpoint-2"
+_FORMAT = "freeenergy-checkpoint-3"
+
+
+class Saved(NamedTuple):
+    """What a checkpoint holds: the state after `n_iter` iterations, and what was recorded of them."""
+
+    state: Any
+    n_iter: int
+    done: bool
+    history: dict[str, np.ndarray]
+    trace: Any
 
 
 @dataclasses.dataclass
@@ -36,25 +47,36 @@ class Checkpoint:
     identity: str = ""
     _last: float = dataclasses.field(default=-np.inf, repr=False)
 
-    def maybe_save(self, state: Any, n_iter: int, history: dict[str, np.ndarray], done: bool) -> None:
-        """Saves if there was no time before, or if `interval` seconds have passed since."""
-        if time.monotonic() - self._last >= self.interval:
-            self.save(state, n_iter, history, done)
+    @property
+    def due(self) -> bool:
+        """Whether there was no write yet, or `interval` seconds have passed since the last."""
+        return time.monotonic() - self._last >= self.interval
 
-    def save(self, state: Any, n_iter: int, history: dict[str, np.ndarray], done: bool) -> None:
+    def save(self, saved: Saved) -> None:
         """Writes the file; a kill in the middle leaves the former one."""
-        arrays = jax.tree.leaves(eqx.filter(state, eqx.is_array))
+        arrays = jax.tree.leaves(eqx.filter(saved.state, eqx.is_array))
         tensors = {f"state.{i}": _as_numpy(leaf) for i, leaf in enumerate(arrays)}
-        tensors |= {f"history.{name}": np.array(values) for name, values in history.items()}
-        header = {"format": _FORMAT, "identity": self.identity, "n_iter": n_iter, "done": done}
+        tensors |= {f"trace.{i}": _as_numpy(leaf) for i, leaf in enumerate(jax.tree.leaves(saved.trace))}
+        tensors |= {f"history.{name}": np.array(values) for name, values in saved.history.items()}
+        header = {
+            "format": _FORMAT,
+            "identity": self.identity,
+            "n_iter": saved.n_iter,
+            "done": saved.done,
+        }
         write_whole(self.path, sealed(tensors, header))
         self._last = time.monotonic()
 
-    def resume(self, state: Any) -> tuple[Any, int, dict[str, np.ndarray], bool]:
-        """The saved state in the shape of `state`, or `state` itself when there is no file."""
+    def resume(self, state: Any, trace: Callable[[], Any] = lambda: None) -> Saved:
+        """What the file holds, or the beginning when there is no file.
+
+        Args:
+            state: the first state; the saved one has its shapes.
+            trace: gives what is kept of an iteration, as arrays or their shapes.
+        """
         path = Path(self.path)
         if not path.exists():
-            return state, 0, {}, False
+            return Saved(state, 0, False, {}, None)
         another = ValueError(
             f"The checkpoint '{path}' belongs to another fit. Remove it or name another file."
         )
@@ -79,16 +101,33 @@ class Checkpoint:
             raise ValueError(f"The checkpoint '{path}' cannot be read ({error}). Remove it.") from None
         arrays, static = eqx.partition(state, eqx.is_array)
         leaves, structure = jax.tree.flatten(arrays)
-        blank = {f"state.{i}": _as_numpy(leaf) for i, leaf in enumerate(leaves)}
-        history = {k.removeprefix("history."): v for k, v in tensors.items() if k.startswith("history.")}
-        saved = {name: values for name, values in tensors.items() if name.startswith("state.")}
-        alike = {name: (values.shape, values.dtype) for name, values in saved.items()}
-        if alike != {name: (values.shape, values.dtype) for name, values in blank.items()}:
+        saved = _named(tensors, "state.")
+        blank = {str(i): _as_numpy(leaf) for i, leaf in enumerate(leaves)}
+        if _kinds(saved) != _kinds(blank):
             raise another
-        arrays = jax.tree.unflatten(
-            structure, [_like(saved[name], leaf) for name, leaf in zip(blank, leaves, strict=True)]
+        restored = [_like(saved[name], leaf) for name, leaf in zip(blank, leaves, strict=True)]
+        kept = _named(tensors, "trace.")
+        # what is traced is found out only where there is something of it
+        steps, stacked = jax.tree.flatten(trace() if kept else None)
+        if {name: (shape[1:], kind) for name, (shape, kind) in _kinds(kept).items()} != _kinds(
+            {str(i): leaf for i, leaf in enumerate(steps)}
+        ):
+            raise another
+        return Saved(
+            eqx.combine(jax.tree.unflatten(structure, restored), static),
+            header["n_iter"],
+            header["done"],
+            _named(tensors, "history."),
+            jax.tree.unflatten(stacked, [kept[str(i)] for i in range(len(steps))]),
         )
-        return eqx.combine(arrays, static), header["n_iter"], history, header["done"]
+
+
+def _named(tensors: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+    return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
+
+
+def _kinds(arrays: dict[str, Any]) -> dict[str, tuple[tuple[int, ...], Any]]:
+    return {name: (tuple(array.shape), array.dtype) for name, array in arrays.items()}
 
 
 def _is_key(leaf: Any) -> bool:

@@ -1,10 +1,10 @@
 """The one iteration loop.
 
 An algorithm is two pure functions, `init` and `step`; the loop owns everything else: the
-iteration count, the stop, the guard against non-finite objectives, history, progress,
+iteration count, the stop, the guard against non-finite numbers, history, trace, progress,
 checkpoints and interruption.  Steps run on the device in chunks, so that a short fit costs a
-handful of dispatches; the length of a chunk adapts to the time a step takes, so that a long fit
-reports and can be interrupted about four times a second.
+handful of dispatches; the first is one step long, and then the length adapts to the time that a
+step takes, so that a long fit reports and can be interrupted about four times a second.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -23,26 +23,46 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ._checkpoints import Checkpoint
+from ._checkpoints import Checkpoint, Saved
 from ._compilation import programs
 from ._progress import AbstractProgress, silent
 from ._random import split_key
+from ._records import Fit, Status
+from ._sources import AbstractSource
 
 _CHUNK = 64
-_FIRST_CHUNK = 8
 _SECONDS_PER_CHUNK = 0.25
 
 
 class Info(NamedTuple):
-    """What a step tells: the objective (lower is better), whether it is done, what to record."""
+    """What a step tells.
 
-    objective: Array
+    Attributes:
+        done: whether the criterion of the algorithm is met.
+        objective: what is lowered, if one thing is.
+        metrics: further numbers, for the history and for the progress.
+        trace: a tree of arrays that is kept of every step, such as the states of Markov chains.
+    """
+
     done: Array
-    metrics: dict[str, Array]
+    objective: Array | None = None
+    metrics: dict[str, Array] | None = None
+    trace: Any = None
 
 
 class AbstractAlgorithm(eqx.Module):
-    """An iteration: `init` makes a state, `step` advances it.  Both are compiled."""
+    """An iteration: `init` makes a state, `step` advances it.  Both are compiled.
+
+    Attributes:
+        validates: whether the data may be a pair, with rows that are held out to judge by.
+    """
+
+    validates: ClassVar[bool] = False
+
+    @property
+    @abc.abstractmethod
+    def needs(self) -> type[AbstractSource]:
+        """How the data of `learning.fit` are read: the class that their source has to be of."""
 
     @abc.abstractmethod
     def init(self, model: Any, data: Any, *, key: Array) -> Any:
@@ -57,15 +77,11 @@ class AbstractAlgorithm(eqx.Module):
         """The model that `state` stands for."""
 
 
-class Outcome(NamedTuple):
-    """What `iterate` returns."""
+class _Records(NamedTuple):
+    """Numbers and trees of arrays of several steps, along the first axis."""
 
-    state: Any
-    history: dict[str, np.ndarray]
-    n_iter: int
-    converged: bool
-    interrupted: bool
-    reason: str
+    history: dict[str, Any]
+    trace: Any
 
 
 class _Carry(NamedTuple):
@@ -73,7 +89,22 @@ class _Carry(NamedTuple):
     count: Array
     done: Array
     finite: Array
-    records: dict[str, Array]
+    records: _Records
+
+
+def _recorded(info: Info) -> _Records:
+    first = {} if info.objective is None else {"objective": info.objective}
+    return _Records(first | (info.metrics or {}), info.trace)
+
+
+def _is_finite(info: Info) -> Array:
+    """Whether the objective is finite, or all metrics where there is no objective."""
+    if info.objective is not None:
+        return jnp.isfinite(info.objective)
+    finite = jnp.ones((), bool)
+    for value in (info.metrics or {}).values():
+        finite &= jnp.isfinite(value)
+    return finite
 
 
 @eqx.filter_jit
@@ -84,7 +115,7 @@ def _init(algorithm: AbstractAlgorithm, model: Any, data: Any, key: Array) -> An
 @eqx.filter_jit
 def _advance(
     algorithm: AbstractAlgorithm, state: Any, data: Any, key: Array, start: Any, steps: Any
-) -> tuple[Any, Array, Array, Array, dict[str, Array]]:
+) -> tuple[Any, Array, Array, Array, _Records]:
     """Runs up to `steps` (at most `_CHUNK`) iterations; stops early when done or non-finite."""
     arrays, static = eqx.partition(state, eqx.is_array)
 
@@ -93,20 +124,20 @@ def _advance(
         new, info = algorithm.step(eqx.combine(arrays, static), data, key=step_key)
         return eqx.filter(new, eqx.is_array), info
 
-    shapes = jax.eval_shape(one, arrays, start)[1]
-    names = {"objective": shapes.objective, **shapes.metrics}
-    records = {name: jnp.zeros((_CHUNK,), s.dtype) for name, s in names.items()}
+    told = _recorded(jax.eval_shape(one, arrays, start)[1])
+    records = jax.tree.map(lambda s: jnp.zeros((_CHUNK, *s.shape), s.dtype), told)
 
     def proceed(carry: _Carry) -> Array:
         return (carry.count < steps) & ~carry.done & carry.finite
 
     def body(carry: _Carry) -> _Carry:
         new, info = one(carry.state, start + carry.count)
-        finite = jnp.isfinite(info.objective)
+        finite = _is_finite(info)
         # a non-finite step is not taken: the last good state stays
         kept = jax.tree.map(lambda a, b: jnp.where(finite, a, b), new, carry.state)
-        values = {"objective": info.objective, **info.metrics}
-        written = {k: carry.records[k].at[carry.count].set(values[k]) for k in carry.records}
+        written = jax.tree.map(
+            lambda rows, new: rows.at[carry.count].set(new), carry.records, _recorded(info)
+        )
         count = carry.count + finite.astype(carry.count.dtype)
         return _Carry(kept, count, info.done & finite, finite, written)
 
@@ -149,7 +180,7 @@ def iterate(
     max_iter: int,
     progress: Callable[[int], AbstractProgress] = silent,
     checkpoint: Checkpoint | None = None,
-) -> Outcome:
+) -> Fit:
     """Drives `algorithm` from `model` until it is done, fails or reaches `max_iter`.
 
     The iteration number is folded into `key`, so that a resumed run draws the same numbers as an
@@ -158,14 +189,22 @@ def iterate(
     programs.make_room()
     init_key, loop_key = split_key(key)
     state = _init(algorithm, model, data, init_key)
-    n_iter, history = 0, dict[str, np.ndarray]()
+    n_iter, parts = 0, list[_Records]()
     done, finite, interrupted = False, True, False
     if checkpoint is not None:
-        state, n_iter, history, done = checkpoint.resume(state)
-    length = _FIRST_CHUNK
+        state, n_iter, done, *recorded = checkpoint.resume(
+            state, lambda: eqx.filter_eval_shape(algorithm.step, state, data, key=loop_key)[1].trace
+        )
+        parts = [_Records(*recorded)]
+
+    def save() -> None:
+        if checkpoint is not None:
+            checkpoint.save(Saved(state, n_iter, done, *_joined(parts)))
+
+    length = 1
     with progress(max_iter) as bar, _waiting_for_ctrl_c() as pressed:
         try:
-            bar.update(n_iter, _last(history))
+            bar.update(n_iter, _last(parts))
             while n_iter < max_iter and not done and finite:
                 if pressed.is_set():
                     raise KeyboardInterrupt
@@ -176,39 +215,41 @@ def iterate(
                 count, ended, good, records = fetched
                 seconds = max(time.perf_counter() - started, 1e-6)
                 length = int(np.clip(_SECONDS_PER_CHUNK * steps / seconds, 1, _CHUNK))
-                parts = {name: _extended(history.get(name), part[:count]) for name, part in records.items()}
+                longer = [*parts, jax.tree.map(lambda rows, n=count: rows[:n], records)]
                 total, ended, good = n_iter + int(count), bool(ended), bool(good)
                 # no call here: Ctrl-C finds all of the chunk or nothing of it
-                state, history, n_iter, done, finite = new, parts, total, ended, good
-                bar.update(n_iter, _last(history))
-                if checkpoint is not None:
-                    checkpoint.maybe_save(state, n_iter, history, done)
+                state, parts, n_iter, done, finite = new, longer, total, ended, good
+                bar.update(n_iter, _last(parts))
+                if checkpoint is not None and checkpoint.due:
+                    save()
         except KeyboardInterrupt:
             interrupted = True
-        if checkpoint is not None:
-            checkpoint.save(state, n_iter, history, done)
+        save()
     # pressed in the last chunk, it is for whoever called
     interrupted = interrupted or pressed.is_set()
-    reason = _reason(done, finite, interrupted, n_iter)
-    return Outcome(state, history, n_iter, done, interrupted, reason)
+    history, trace = _joined(parts)
+    status = _status(done, finite, interrupted)
+    return Fit(algorithm.model(state), history, n_iter, status, state, trace)
 
 
-def _extended(past: np.ndarray | None, part: np.ndarray) -> np.ndarray:
-    return part if past is None else np.concatenate([past, part])
+def _joined(parts: list[_Records]) -> _Records:
+    """The records of chunks that followed each other."""
+    # of a fit that goes on from a file without a step, nothing is known but the names
+    full = [part for part in parts if part.history or part.trace is not None]
+    if not full:
+        return _Records({}, None)
+    return jax.tree.map(lambda *rows: np.concatenate(rows), *full)
 
 
-def _last(history: dict[str, np.ndarray]) -> dict[str, float]:
-    return {name: float(values[-1]) for name, values in history.items() if len(values)}
+def _last(parts: list[_Records]) -> dict[str, float]:
+    """The numbers of the last step that was taken."""
+    history = next((p.history for p in reversed(parts) if any(map(len, p.history.values()))), {})
+    return {name: float(values[-1]) for name, values in history.items()}
 
 
-def _reason(done: bool, finite: bool, interrupted: bool, n_iter: int) -> str:
+def _status(done: bool, finite: bool, interrupted: bool) -> Status:
     if interrupted:
-        return f"interrupted after {n_iter} iterations"
+        return Status.INTERRUPTED
     if not finite:
-        return (
-            f"the objective became non-finite at iteration {n_iter + 1}; the last good model is "
-            "kept. Try a smaller learning rate, stronger regularisation or rescaled data"
-        )
-    if done:
-        return f"converged after {n_iter} iterations"
-    return f"reached the limit of {n_iter} iterations; raise 'max_iter' or loosen 'tol'"
+        return Status.NON_FINITE
+    return Status.CONVERGED if done else Status.LIMIT

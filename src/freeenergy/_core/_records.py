@@ -114,25 +114,71 @@ class Evidence:
         return -self.nats / math.log(2)
 
 
+class Status(enum.Enum):
+    """Why a fit stopped."""
+
+    CONVERGED = "converged"
+    LIMIT = "limit"
+    NON_FINITE = "non-finite"
+    INTERRUPTED = "interrupted"
+    UNBOUNDED = "unbounded"
+
+
 @dataclasses.dataclass(frozen=True)
 class Fit(Generic[Model]):
     """The result of `learning.fit`.
 
     Attributes:
-        model: the fitted model (the last good one if the objective became non-finite).
-        history: one array per recorded quantity, an entry per iteration; `history["objective"]`
-            is what the learner lowers.
+        model: the fitted model (the last good one if a number became non-finite).
+        history: one array per recorded number, an entry per iteration; `history["objective"]` is what the
+            learner lowers, if it lowers one thing.
         n_iter: iterations done.
-        converged: whether the learner's own criterion was met.
-        reason: a sentence on why the loop stopped.
-        interrupted: whether Ctrl-C stopped it.
+        status: why it stopped.
         state: the learner's own last state, such as its Markov chains.
+        trace: what the learner keeps of every iteration, a tree of arrays stacked along the first axis.
+        note: says more of why it stopped than `reason` would.
+
+    >>> found = Fit(None, {}, 12, Status.CONVERGED)
+    >>> found.converged, found.reason
+    (True, 'converged after 12 iterations')
     """
 
     model: Model
     history: dict[str, np.ndarray]
     n_iter: int
-    converged: bool
-    reason: str
-    interrupted: bool = False
+    status: Status
     state: Any = dataclasses.field(default=None, repr=False)
+    trace: Any = dataclasses.field(default=None, repr=False)
+    note: str = ""
+
+    @property
+    def converged(self) -> bool:
+        """Whether the learner's own criterion was met."""
+        return self.status is Status.CONVERGED
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether Ctrl-C stopped it."""
+        return self.status is Status.INTERRUPTED
+
+    @property
+    def reason(self) -> str:
+        """A sentence on why it stopped."""
+        return self.note or self._usual_reason()
+
+    def _usual_reason(self) -> str:
+        match self.status:
+            case Status.CONVERGED:
+                return f"converged after {self.n_iter} iterations"
+            case Status.LIMIT:
+                return f"reached the limit of {self.n_iter} iterations; raise 'max_iter' or loosen 'tol'"
+            case Status.NON_FINITE:
+                what = "the objective" if "objective" in self.history else "a metric"
+                return (
+                    f"{what} became non-finite at iteration {self.n_iter + 1}; the last good model is "
+                    "kept. Try a smaller learning rate, stronger regularisation or rescaled data"
+                )
+            case Status.INTERRUPTED:
+                return f"interrupted after {self.n_iter} iterations"
+            case Status.UNBOUNDED:
+                return f"the parameters grow without bound; stopped after {self.n_iter} iterations"

@@ -1,8 +1,10 @@
-"""Learning: one loop, learners and objectives."""
+"""Learning: one loop, learners, objectives and sources of rows."""
 
+from .._core import AbstractBatches, AbstractSource, AbstractSums
 from ._em import EM, AbstractSweep, AllRows, ClosedForm, Incremental, Stepwise, expect_all
 from ._fit import fit
-from ._gradient import Gradient, Optimiser, decay_weights
+from ._free import only
+from ._gradient import Gradient
 from ._lbfgs import LBFGS
 from ._negative import (
     AbstractAnswerPhase,
@@ -27,7 +29,10 @@ from ._objectives import (
     negative_log_likelihood,
     score_matching,
 )
+from ._optimiser import Optimiser, decay_weights
+from ._players import Game, Player
 from ._relative import RelativeNewton
+from ._simulator import Simulator
 from ._topics import CollapsedGibbs
 
 __all__ = [
@@ -35,8 +40,11 @@ __all__ = [
     "LBFGS",
     "MAP",
     "AbstractAnswerPhase",
+    "AbstractBatches",
     "AbstractNegativePhase",
     "AbstractObjective",
+    "AbstractSource",
+    "AbstractSums",
     "AbstractSweep",
     "AllRows",
     "Argmin",
@@ -49,6 +57,7 @@ __all__ = [
     "ExactEnumeration",
     "FreeEnergy",
     "FreshNoise",
+    "Game",
     "GibbsFromData",
     "Gradient",
     "ImportanceWeighted",
@@ -57,11 +66,14 @@ __all__ = [
     "Margin",
     "Optimiser",
     "PersistentChains",
+    "Player",
     "RelativeNewton",
+    "Simulator",
     "Stepwise",
     "decay_weights",
     "expect_all",
     "fit",
     "negative_log_likelihood",
+    "only",
     "score_matching",
 ]

@@ -4,19 +4,29 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import Array
 
-from .._core import AbstractAlgorithm, Data, Info, Stream, on_device, sum_over_blocks
+from .._core import (
+    AbstractAlgorithm,
+    AbstractSource,
+    AbstractSums,
+    Data,
+    Info,
+    on_device,
+    shuffled,
+    sum_over_blocks,
+    take_batch,
+)
 from ..models import AbstractExpectationMaximisation, AbstractRegularised
 
 
 def expect_all(
-    model: AbstractExpectationMaximisation, data: Data | Stream, temperature: Array
+    model: AbstractExpectationMaximisation, data: AbstractSums, temperature: Array
 ) -> tuple[Any, Array]:
     """Expected statistics and mean free energy of all rows, in blocks of bounded memory.
 
@@ -24,7 +34,7 @@ def expect_all(
     """
 
     def block(x: Any, w: Array, model: Any, prepared: Any, temperature: Array) -> tuple[Any, Array]:
-        return model.expect_prepared(prepared, x, w, temperature=temperature, incomplete=data.incomplete)
+        return model.expect_prepared(prepared, x, w, temperature=temperature, incomplete=data.missing)
 
     statistics, free = sum_over_blocks(
         block, data, model, model.prepare(), temperature, block=model.rows_at_once
@@ -32,7 +42,7 @@ def expect_all(
     return statistics, _mean_free_energy(model, free, data)
 
 
-def _mean_free_energy(model: Any, free: Array, data: Data | Stream) -> Array:
+def _mean_free_energy(model: Any, free: Array, data: AbstractSums) -> Array:
     if isinstance(model, AbstractRegularised):
         free = free + model.parameter_free_energy()
     return free / data.total.astype(free.dtype)
@@ -45,15 +55,21 @@ def _keep_frozen(new: Any, old: Any, learnable: Any) -> Any:
 
 
 class AbstractSweep(eqx.Module):
-    """One pass over the data: which rows are seen between two M steps."""
+    """One pass over the data: which rows are seen between two M steps.
+
+    Attributes:
+        needs: how it reads them.
+    """
+
+    needs: eqx.AbstractClassVar[type[AbstractSource]]
 
     @abc.abstractmethod
-    def init(self, model: Any, data: Data, temperature: Array) -> tuple[Any, Array]:
+    def init(self, model: Any, data: Any, temperature: Array) -> tuple[Any, Array]:
         """The state that is kept between passes, and the mean free energy at `model`."""
 
     @abc.abstractmethod
     def __call__(
-        self, model: Any, state: Any, data: Data, temperature: Array, maximise: Callable, *, key: Array
+        self, model: Any, state: Any, data: Any, temperature: Array, maximise: Callable, *, key: Array
     ) -> tuple[Any, Any, Array]:
         """The model after a pass, the state, and the mean free energy."""
 
@@ -61,11 +77,20 @@ class AbstractSweep(eqx.Module):
 class AllRows(AbstractSweep):
     """All rows, then one M step: the free energy never rises."""
 
-    def init(self, model: Any, data: Data, temperature: Array) -> tuple[Any, Array]:
+    needs: ClassVar[type[AbstractSource]] = AbstractSums
+
+    def init(self, model: Any, data: AbstractSums, temperature: Array) -> tuple[Any, Array]:
         return expect_all(model, data, temperature)
 
     def __call__(
-        self, model: Any, state: Any, data: Data, temperature: Array, maximise: Callable, *, key: Array
+        self,
+        model: Any,
+        state: Any,
+        data: AbstractSums,
+        temperature: Array,
+        maximise: Callable,
+        *,
+        key: Array,
     ) -> tuple[Any, Any, Array]:
         model = maximise(model, state)
         statistics, free = expect_all(model, data, temperature)
@@ -80,6 +105,7 @@ class Stepwise(AbstractSweep):
     It needs few passes over many rows; the free energy falls on average, not at every step.
     """
 
+    needs: ClassVar[type[AbstractSource]] = Data
     batch_size: int = eqx.field(static=True, default=1024)
     decay: float = eqx.field(static=True, default=0.7)
 
@@ -92,12 +118,12 @@ class Stepwise(AbstractSweep):
     ) -> tuple[Any, Any, Array]:
         total = data.total
         size = min(self.batch_size, data.size)
-        order = real_rows_shuffled(data, key)
+        order = shuffled(data.rows, data.size, key)
         arrays, static = eqx.partition(model, eqx.is_array)
 
         def body(i: Array, carry: Any) -> Any:
             arrays, statistics, count = carry
-            x, w = take_batch(data, order, i, size)
+            x, w = take_batch(data.x, data.weight, data.rows, order, i, size)
             current = eqx.combine(arrays, static)
             new, _ = current.expect(x, w, temperature=temperature, incomplete=data.incomplete)
             gamma = (count.astype(w.dtype) + 2) ** (-self.decay)
@@ -120,6 +146,7 @@ class Incremental(AbstractSweep):
     memory for statistics.
     """
 
+    needs: ClassVar[type[AbstractSource]] = Data
     parts: int = eqx.field(static=True, default=8)
 
     def _split(self, data: Data) -> tuple[Any, Array]:
@@ -164,38 +191,6 @@ class Incremental(AbstractSweep):
         return model, statistics, expect_all(model, data, temperature)[1]
 
 
-def real_rows_shuffled(data: Data, key: Array) -> Array:
-    """A random order of the row numbers with the padding last."""
-    u = jax.random.uniform(key, (data.size,))
-    return jnp.argsort(jnp.where(jnp.arange(data.size, dtype=data.rows.dtype) < data.rows, u, 2.0))
-
-
-def take_batch(data: Data, order: Array, i: Array, size: int) -> tuple[Any, Array]:
-    """Rows `order[i·size : (i+1)·size]`; what would be past the real rows has weight zero.
-
-    Rows that do not count are copies of one that does, as in `counting_rows`.
-    """
-    at = jnp.minimum(i * size, data.size - size)
-    index = jax.lax.dynamic_slice_in_dim(order, at, size)
-    place = at + jnp.arange(size, dtype=at.dtype)
-    fresh = (place >= i * size) & (place < data.rows)
-    weight = jnp.where(fresh, data.weight[index], 0)
-    index = index[counting_rows(weight)]
-    return jax.tree.map(lambda a: a[index], data.x), weight
-
-
-def counting_rows(weight: Array) -> Array:
-    """The number of each row, and for one of weight zero that of a row which counts.
-
-    A row that does not count may be impossible, as padding is for some families.  Its loss is left out of
-    a sum, but zero times its slope is no number.
-
-    >>> counting_rows(jnp.array([0.0, 2.0, 0.0, 1.0])).tolist()
-    [1, 1, 1, 3]
-    """
-    return jnp.where(weight > 0, jnp.arange(len(weight)), jnp.argmax(weight > 0))
-
-
 class _State(NamedTuple):
     model: Any
     sweep: Any
@@ -225,6 +220,11 @@ class EM(AbstractAlgorithm):
     sweep: AbstractSweep = AllRows()
     learnable: Any = None
 
+    @property
+    def needs(self) -> type[AbstractSource]:
+        """How its sweep reads the rows."""
+        return self.sweep.needs
+
     def _temperature(self, iteration: Array) -> Array:
         if callable(self.temperature):
             return jnp.asarray(self.temperature(iteration), float)
@@ -233,12 +233,12 @@ class EM(AbstractAlgorithm):
     def _maximise(self, model: Any, statistics: Any) -> Any:
         return _keep_frozen(model.maximise(statistics), model, self.learnable)
 
-    def init(self, model: Any, data: Data, *, key: Array) -> _State:
+    def init(self, model: Any, data: AbstractSums, *, key: Array) -> _State:
         start = jnp.zeros((), jnp.int32)
         sweep, free = self.sweep.init(model, data, self._temperature(start))
         return _State(model, sweep, free, start)
 
-    def step(self, state: _State, data: Data, *, key: Array) -> tuple[_State, Info]:
+    def step(self, state: _State, data: AbstractSums, *, key: Array) -> tuple[_State, Info]:
         temperature = self._temperature(state.iteration + 1)
         model, sweep, free = self.sweep(
             state.model, state.sweep, data, temperature, self._maximise, key=key
@@ -247,7 +247,7 @@ class EM(AbstractAlgorithm):
         # at a new temperature the free energies are not comparable
         done = settled & (state.objective - free <= self.tol.astype(free.dtype))
         new = _State(model, sweep, free, state.iteration + 1)
-        return new, Info(free, done, {})
+        return new, Info(done, free)
 
     def model(self, state: _State) -> Any:
         return state.model
@@ -256,14 +256,16 @@ class EM(AbstractAlgorithm):
 class ClosedForm(AbstractAlgorithm):
     """One M step: the answer at once, where nothing is hidden and nothing is missing."""
 
-    def init(self, model: Any, data: Data, *, key: Array) -> Any:
+    needs: ClassVar[type[AbstractSource]] = AbstractSums
+
+    def init(self, model: Any, data: AbstractSums, *, key: Array) -> Any:
         return model
 
-    def step(self, state: Any, data: Data, *, key: Array) -> tuple[Any, Info]:
+    def step(self, state: Any, data: AbstractSums, *, key: Array) -> tuple[Any, Info]:
         one = jnp.ones(())
         statistics, _ = expect_all(state, data, one)
         model = state.maximise(statistics)
-        return model, Info(expect_all(model, data, one)[1], jnp.ones((), bool), {})
+        return model, Info(jnp.ones((), bool), expect_all(model, data, one)[1])
 
     def model(self, state: Any) -> Any:
         return state

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -10,18 +11,15 @@ from jax import Array
 from .._core import (
     AbstractAlgorithm,
     AbstractProgress,
+    AbstractSource,
     Checkpoint,
     Data,
     Fit,
-    Stream,
     iterate,
     on_all,
     on_one,
     silent,
 )
-from ._em import EM, AllRows, ClosedForm
-from ._gradient import Gradient
-from ._relative import RelativeNewton
 
 Model = TypeVar("Model")
 
@@ -43,7 +41,8 @@ def fit(
     Args:
         model: the model to start from; it is not changed.
         learner: `EM(…)`, `Gradient(…)`, `ClosedForm()` or any `AbstractAlgorithm`.
-        data: an array with a row per observation (or a tree of such arrays, or `Data`, or a `Stream`).
+        data: an array with a row per observation (or a tree of such arrays), or a source of rows such as
+            `Data` or `Simulator`.
         key: seeds whatever is random.
         weight: a non-negative number per row.
         validation: rows held out for early stopping, as `data`.
@@ -54,49 +53,30 @@ def fit(
     Returns:
         The fitted model with its history.
     """
-    if isinstance(data, Data | Stream) and weight is not None:
+    if isinstance(data, AbstractSource) and weight is not None:
         raise ValueError("The 'weight' of fit must be None for Data, which has its own. Got both.")
-    if isinstance(data, Stream):
-        check_sums_rows(learner)
-    if validation is not None and not isinstance(learner, Gradient):
+    if validation is not None and not learner.validates:
         raise ValueError(
             "The 'validation' rows of fit are for early stopping by Gradient. "
             f"Got the learner {type(learner).__name__} instead."
         )
-    rows = data if isinstance(data, Data | Stream) else Data.of(data, weight)
-    if _sums_rows(learner):
-        rows = rows.spread() if isinstance(rows, Data) else rows
-        # what an earlier fit brought to one device is given to all
-        model = on_all(rows.mesh, model)
+    source = data if isinstance(data, AbstractSource) else Data.of(data, weight)
+    check_source(learner, type(source))
+    rows = source.placed(learner.needs)
+    # what an earlier fit brought to one device is given to all
+    model = on_all(rows.devices, model)
     if validation is not None:
-        held = validation if isinstance(validation, Data) else Data.of(validation)
-        rows = (rows, held)
-    outcome = iterate(
+        rows = (rows, validation if isinstance(validation, Data) else Data.of(validation))
+    result = iterate(
         learner, model, rows, key=key, max_iter=max_iter, progress=progress, checkpoint=checkpoint
     )
     # what was learned on several devices is brought to one
-    return Fit(
-        on_one(learner.model(outcome.state)),
-        outcome.history,
-        outcome.n_iter,
-        outcome.converged,
-        outcome.reason,
-        outcome.interrupted,
-        outcome.state,
-    )
+    return dataclasses.replace(result, model=on_one(result.model))
 
 
-def _sums_rows(learner: AbstractAlgorithm) -> bool:
-    """Whether all that the learner does with rows is to sum over them."""
-    return isinstance(learner, ClosedForm | RelativeNewton) or (
-        isinstance(learner, EM) and isinstance(learner.sweep, AllRows)
-    )
-
-
-def check_sums_rows(learner: AbstractAlgorithm) -> None:
-    """Refuses a learner that needs its rows in memory."""
-    if not _sums_rows(learner):
+def check_source(learner: AbstractAlgorithm, source: type[AbstractSource]) -> None:
+    """Refuses a learner that cannot read its rows from such a source."""
+    if not issubclass(source, learner.needs):
         raise ValueError(
-            "Rows that are read in chunks are learned by learners that sum over all of them, such as EM(). "
-            f"Got the learner {type(learner).__name__} instead."
+            f"The learner {type(learner).__name__} needs {learner.needs.words}. Got {source.words} instead."
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -11,61 +11,26 @@ import jax.numpy as jnp
 from jax import Array
 from jax.flatten_util import ravel_pytree
 
-from .._core import (
-    AbstractAlgorithm,
-    Data,
-    Info,
-    compiled_constrain,
-    constrain,
-    learnable,
-    on_device,
-    unconstrain,
-)
-from ..inference import QuasiNewton, QuasiNewtonState
-from ._em import counting_rows
+from .._core import AbstractAlgorithm, AbstractSource, Data, Info, counting_rows, on_device
+from ..inference import LBFGSState, begin_lbfgs
+from ._free import finished, joined, split
 from ._objectives import Batch
+
+# where rounding lets no step lower the objective, a slope of this part of it counts as zero
+_ROUNDING = 1e-6
 
 
 class _State(NamedTuple):
-    search: QuasiNewtonState
+    search: LBFGSState
+    like: Any
     fixed: Any
-
-
-# a line search names the objective a dozen times: as a program of its own it is traced once
-@eqx.filter_jit
-def _value(objective: Callable[..., Array], free: Any, fixed: Any, batch: Batch) -> Array:
-    return objective(eqx.combine(constrain(free), fixed), batch, jax.random.key(0))
-
-
-# reverse mode keeps what happened at every step of a recursion and goes through it again; for few
-# parameters it is faster to carry their slopes along
-@eqx.filter_custom_vjp
-def _value_forward(free: Any, objective: Callable[..., Array], fixed: Any, batch: Batch) -> Array:
-    return _value(objective, free, fixed, batch)
-
-
-@_value_forward.def_fwd
-def _(
-    perturbed: Any, free: Any, objective: Callable[..., Array], fixed: Any, batch: Batch
-) -> tuple[Array, Any]:
-    flat, whole = ravel_pytree(free)
-
-    def along(direction: Array) -> tuple[Array, Array]:
-        return jax.jvp(lambda x: _value(objective, whole(x), fixed, batch), (flat,), (direction,))
-
-    value, slopes = jax.vmap(along, out_axes=(None, 0))(jnp.eye(flat.size, dtype=flat.dtype))
-    return value, whole(slopes)
-
-
-@_value_forward.def_bwd
-def _(slopes: Any, change: Array, *_: Any) -> Any:
-    return jax.tree.map(lambda slope: change * slope, slopes)
 
 
 class LBFGS(AbstractAlgorithm):
     """L-BFGS with a line search on the unconstrained parameters, for an objective without noise.
 
-    Stops when no entry of the gradient of the mean objective is larger than `tol`.
+    Stops when no entry of the gradient of the mean objective is larger than `tol`, or when rounding leaves
+    nothing to gain.
 
     Attributes:
         objective: `(model, batch, key) → scalar`, smooth and the same for every key.
@@ -75,33 +40,51 @@ class LBFGS(AbstractAlgorithm):
             handful of parameters and a long recursion.
     """
 
+    needs: ClassVar[type[AbstractSource]] = Data
     objective: Callable[[Any, Batch, Array], Array]
     tol: Array = eqx.field(converter=on_device, default=1e-5)
     learnable: Any = None
     forward: bool = eqx.field(static=True, default=False)
 
-    def _loss(self, fixed: Any, data: Data) -> Callable[[Any], Array]:
+    def _value_and_gradient(self, state: _State, data: Data) -> Callable[[Array], tuple[Array, Array]]:
         chosen = counting_rows(data.weight)
         x = jax.tree.map(lambda a: a[chosen], data.x)
         batch = Batch(x, data.weight / jnp.sum(data.weight))
-        if self.forward:
-            return lambda free: _value_forward(free, self.objective, fixed, batch)
-        return lambda free: _value(self.objective, free, fixed, batch)
+        _, tree_of = ravel_pytree(state.like)
+
+        def value(flat: Array) -> Array:
+            return self.objective(joined(tree_of(flat), state.fixed), batch, jax.random.key(0))
+
+        def forward(flat: Array) -> tuple[Array, Array]:
+            # reverse mode keeps what happened at every step of a recursion and goes through it again
+            each = jax.vmap(lambda d: jax.jvp(value, (flat,), (d,)), out_axes=(None, 0))
+            return each(jnp.eye(flat.size, dtype=flat.dtype))
+
+        return forward if self.forward else jax.value_and_grad(value)
 
     def init(self, model: Any, data: Data, *, key: Array) -> _State:
-        mask = learnable(model) if self.learnable is None else self.learnable
-        # what is fixed stays as it is, to the bit
-        free, fixed = unconstrain(eqx.filter(model, mask)), eqx.filter(model, mask, inverse=True)
-        return _State(_SEARCH.init(self._loss(fixed, data), free), fixed)
+        free, fixed = split(model, self.learnable)
+        return _State(begin_lbfgs(ravel_pytree(free)[0]), free, fixed)
 
     def step(self, state: _State, data: Data, *, key: Array) -> tuple[_State, Info]:
-        search = _SEARCH.step(self._loss(state.fixed, data), state.search)
-        slope = search.steepest
-        done = slope <= self.tol.astype(slope.dtype)
-        return _State(search, state.fixed), Info(search.energy, done, {"gradient": slope})
+        evaluate = self._value_and_gradient(state, data)
+
+        def proceed(carry: tuple[LBFGSState, Array]) -> Array:
+            search, left = carry
+            return (left > 0) & ~search.stuck & ~jnp.isnan(search.value)
+
+        def advance(carry: tuple[LBFGSState, Array]) -> tuple[LBFGSState, Array]:
+            search, left = carry
+            search = search.tell(*evaluate(search.ask()))
+            return search, left - search.moved.astype(left.dtype)
+
+        # to the next lower point, and first of all to that where it begins
+        moves = 1 + jnp.isinf(state.search.value).astype(jnp.int32)
+        search, _ = jax.lax.while_loop(proceed, advance, (state.search, moves))
+        slope = jnp.max(jnp.abs(search.gradient), initial=0)
+        little = slope <= _ROUNDING * jnp.maximum(jnp.abs(search.value), 1)
+        done = (slope <= self.tol.astype(slope.dtype)) | (search.stuck & little)
+        return state._replace(search=search), Info(done, search.value, {"gradient": slope})
 
     def model(self, state: _State) -> Any:
-        return eqx.combine(compiled_constrain(state.search.point), state.fixed)
-
-
-_SEARCH = QuasiNewton()
+        return finished(ravel_pytree(state.like)[1](state.search.point), state.fixed)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import Array
 
-from .._core import AbstractAlgorithm, Data, Info, on_device, sum_over_blocks
+from .._core import AbstractAlgorithm, AbstractSource, AbstractSums, Info, on_device, sum_over_blocks
 from ..bijections import GeneralAffine, Inverse
 from ..distributions import AbstractLocationScale, Transformed
 
@@ -58,14 +58,15 @@ class RelativeNewton(AbstractAlgorithm):
         tol: the largest entry of the gradient that counts as zero; a gain below 1e-4 of it counts as none.
     """
 
+    needs: ClassVar[type[AbstractSource]] = AbstractSums
     tol: Array = eqx.field(converter=on_device, default=1e-5)
 
-    def init(self, model: Transformed, data: Data, *, key: Array) -> _State:
+    def init(self, model: Transformed, data: AbstractSums, *, key: Array) -> _State:
         look = _look(model, data)
         empty = jnp.zeros((_MEMORY, *look.slope.shape), look.slope.dtype)
         return _State(model, look, empty, empty, jnp.zeros(_MEMORY, look.slope.dtype))
 
-    def step(self, state: _State, data: Data, *, key: Array) -> tuple[_State, Info]:
+    def step(self, state: _State, data: AbstractSums, *, key: Array) -> tuple[_State, Info]:
         direction = _direction(state)
         down = jnp.vdot(direction, state.look.slope)
         static = eqx.filter(state.model, eqx.is_array, inverse=True)
@@ -106,7 +107,7 @@ class RelativeNewton(AbstractAlgorithm):
         stuck = ~good & jnp.all(state.inverse == 0)
         tol = self.tol.astype(slope.dtype)
         little = good & (state.look.loss - look.loss <= 1e-4 * tol)
-        return kept, Info(kept.look.loss, (slope <= tol) | stuck | little, {"gradient": slope})
+        return kept, Info((slope <= tol) | stuck | little, kept.look.loss, {"gradient": slope})
 
     def model(self, state: _State) -> Any:
         return state.model
@@ -140,7 +141,7 @@ def _moved(model: Transformed, change: Array) -> Transformed:
     return Transformed(model.base, Inverse(GeneralAffine(offset, matrix)))
 
 
-def _look(model: Transformed, data: Data) -> _Look:
+def _look(model: Transformed, data: AbstractSums) -> _Look:
     layer, sources = _parts(model)
     total = data.total
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import Array
 
-from .._core import AbstractAlgorithm, Data, Info
+from .._core import AbstractAlgorithm, AbstractSource, Data, Info
 from ..models._lda import LatentDirichletAllocation, log_beta
 
 
@@ -35,6 +35,7 @@ class CollapsedGibbs(AbstractAlgorithm):
         burn_in: sweeps before counts are averaged.
     """
 
+    needs: ClassVar[type[AbstractSource]] = Data
     burn_in: int = eqx.field(static=True, default=50)
 
     def init(self, model: LatentDirichletAllocation, data: Data, *, key: Array) -> _State:
@@ -90,7 +91,7 @@ class CollapsedGibbs(AbstractAlgorithm):
         words = log_beta(in_topic.T + eta) - log_beta(jnp.full_like(in_topic.T, eta))
         shares = log_beta(in_document + alpha[None]) - log_beta(alpha)
         objective = -(jnp.sum(words) + jnp.sum(shares)) / jnp.sum(data.weight)
-        return new, Info(objective, jnp.zeros((), bool), {})
+        return new, Info(jnp.zeros((), bool), objective)
 
     def model(self, state: _State) -> LatentDirichletAllocation:
         mean = state.total / jnp.maximum(state.kept, 1)

@@ -25,6 +25,8 @@ from .._core import (
     Evidence,
     Fit,
     Kind,
+    Status,
+    Stream,
     cells_of,
     key_bits,
     map_rows,
@@ -35,7 +37,7 @@ from .._core import (
     streaming,
 )
 from ..learning import EM, FreshNoise, fit
-from ..learning._fit import check_sums_rows
+from ..learning._fit import check_source
 from ._chunks import Chunks
 from ._rows import Rows, Scaling, canonical_rows, row_seeds
 from ._validation import check_count, check_numbers, check_observed, check_rows, check_weight, random_key
@@ -102,7 +104,7 @@ class Shell(BaseEstimator, metaclass=abc.ABCMeta):
         self.converged_ = fit.converged
         if fit.interrupted:
             raise KeyboardInterrupt(fit.reason)
-        failed = "non-finite" in fit.reason
+        failed = fit.status is Status.NON_FINITE
         if failed or (self._must_converge and not fit.converged):
             warnings.warn(f"{type(self).__name__}: {fit.reason}.", ConvergenceWarning, stacklevel=3)
 
@@ -125,7 +127,7 @@ def retold(result: Fit, *, share: float = 1.0, offset: float = 0.0) -> Fit:
 def best_of(results: list[Fit]) -> Fit:
     """The fit that ended lowest; if the last one was interrupted, so is the whole."""
     best, last = min(results, key=final_objective), results[-1]
-    return dataclasses.replace(best, interrupted=True, reason=last.reason) if last.interrupted else best
+    return dataclasses.replace(best, status=last.status) if last.interrupted else best
 
 
 def checked(owner: Shell, evidence: Evidence) -> Evidence:
@@ -245,7 +247,7 @@ class AbstractDensity(DensityMixin, Shell):
         if not alone:
             raise ValueError(f"{name}.fit takes neither weights nor labels with Chunks.")
         learner = EM(tol=self.tol) if self.learner is None else self.learner
-        check_sums_rows(learner)
+        check_source(learner, Stream)
         self._check_size(*check_rows(self, chunks[0], reset=True).shape)
         key = random_key(self.random_state)
         seed = key_bits(key)

@@ -18,7 +18,7 @@ from sklearn.preprocessing import LabelEncoder
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..._core import AbstractAlgorithm, Data, Evidence, Fit, Kind, key_bits, map_rows, on_device
+from ..._core import AbstractAlgorithm, Data, Evidence, Fit, Kind, Status, key_bits, map_rows, on_device
 from ...inference import importance_estimate
 from ...learning import LBFGS, AbstractAnswerPhase, Batch, Boltzmann, ConditionalContrastive, Gradient, fit
 from ...models import Density, SoftmaxModel
@@ -175,7 +175,7 @@ class SoftmaxRegression(ClassifierMixin, Shell):
         if self.C is None and smooth and not found.interrupted:
             kept = weight > 0
             if _separable(self.scaling_.apply(X[kept]), answers[kept], found.model):
-                found = dataclasses.replace(found, converged=False, reason=_SEPARABLE)
+                found = dataclasses.replace(found, status=Status.UNBOUNDED, note=_SEPARABLE)
         return found
 
     def _validated(self, X: Any) -> np.ndarray:

@@ -13,6 +13,7 @@ from jax import Array
 
 from ..._core import (
     AbstractAlgorithm,
+    AbstractSource,
     Data,
     Fit,
     Info,
@@ -45,6 +46,7 @@ _FEW = 8
 class _EachColumn(AbstractAlgorithm):
     """A learner for each column, side by side; a column that is done waits for the others."""
 
+    needs: ClassVar[type[AbstractSource]] = Data
     learner: AbstractAlgorithm
 
     def _columns(self, data: Data) -> Data:
@@ -78,7 +80,7 @@ class _EachColumn(AbstractAlgorithm):
         kept = jax.tree.map(choose, new, inner)
         values = jnp.where(better, info.objective, objectives)
         stopped = done | info.done | ~better | (objectives - values <= 1e-10 * jnp.abs(values))
-        return (kept, values, stopped), Info(jnp.sum(values), jnp.all(stopped), {})
+        return (kept, values, stopped), Info(jnp.all(stopped), jnp.sum(values))
 
     def model(self, state: Any) -> Any:
         return Columns(eqx.filter_vmap(self.learner.model)(state[0]))

@@ -13,7 +13,7 @@ import numpy as np
 from jax import Array
 from sklearn.base import clone
 
-from ..._core import CellError, Evidence, Fit, Kind, map_rows
+from ..._core import CellError, Evidence, Fit, Kind, Status, map_rows
 from ...distributions import cell_kind, log_cells
 from ...distributions._cells import Cells
 from ...inference import ImportanceEstimate, importance_estimate
@@ -188,7 +188,8 @@ class Dequantised(AbstractDensity):
             raise error.moved(int(np.flatnonzero(keep)[error.column])) from None
         finally:
             vars(inner).pop("_cells", None)
-        return Fit(inner.model_, inner.history_, inner.n_iter_, inner.converged_, "")
+        status = Status.CONVERGED if inner.converged_ else Status.LIMIT
+        return Fit(inner.model_, inner.history_, inner.n_iter_, status)
 
     def _constants(self, X: np.ndarray) -> np.ndarray:
         """The value of each column that is left out; NaN for the others."""

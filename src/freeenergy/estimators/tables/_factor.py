@@ -129,7 +129,7 @@ class AbstractFactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Abs
         )
         self.n_components_ = int(np.argmax(self.log_evidence_))
         best, last = results[self.n_components_], results[-1]
-        return dataclasses.replace(best, interrupted=True, reason=last.reason) if last.interrupted else best
+        return dataclasses.replace(best, status=last.status) if last.interrupted else best
 
     def _fit_size(
         self, rows: Rows, data: Data, k: int, key: Array, part: int = 0, width: int | None = None

@@ -13,6 +13,7 @@ from ..._core import (
     AbstractAlgorithm,
     Data,
     Fit,
+    Status,
     check_size,
     generator,
     key_bits,
@@ -164,7 +165,7 @@ class ICA(AbstractFlowDensity):
         turn = np.linalg.qr(generator(turn_key).normal(size=(rank, rank)))[0]
         model = independent_components(sources, on_device(turn), on_device(np.zeros(rank)))
         if rank == 0:
-            return Fit(model, {"objective": np.zeros(0)}, 0, True, "no direction varies")
+            return Fit(model, {"objective": np.zeros(0)}, 0, Status.CONVERGED)
 
         def whitened(n: int, *, spread: bool) -> Data:
             return Data.of(centred[:n], weight[:n], prepare=lambda part: part @ whitening.T, spread=spread)

@@ -8,7 +8,7 @@ import numpy as np
 from jax import Array
 from scipy.optimize import minimize_scalar
 
-from ..._core import Fit, bucket, check_size, map_rows
+from ..._core import Fit, Status, bucket, check_size, map_rows
 from ...models import Kernels
 from ...shell._base import AbstractExactDensity
 from ...shell._rows import Rows
@@ -103,7 +103,7 @@ class KernelDensity(AbstractExactDensity):
             loss(np.log(h))
         self.bandwidth_ = widths(h) * self.scaling_.scale
         history = {"objective": np.array(losses)}
-        return Fit(kernels(h), history, len(losses), True, "the bandwidth is found")
+        return Fit(kernels(h), history, len(losses), Status.CONVERGED)
 
 
 def _stride(n: int) -> int:

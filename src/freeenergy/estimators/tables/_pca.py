@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
-from ..._core import Data, Fit, freeze, key_of, map_rows, on_device
+from ..._core import Data, Fit, Status, freeze, key_of, map_rows, on_device
 from ...distributions import Spherical
 from ...learning import EM, fit
 from ...models import LinearGaussian
@@ -94,7 +94,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Shell):
         values, vectors = _principal(rows.x - mean, rows.weight)
         residual = values[self.n_components_ :].sum()
         result = self._finish(mean, values, vectors)
-        fit = Fit(result, {"objective": np.array([residual])}, 1, True, "the answer is closed")
+        fit = Fit(result, {"objective": np.array([residual])}, 1, Status.CONVERGED)
         return fit, values[: self.n_components_], values.sum()
 
     def _iterate(self, rows: Rows) -> tuple[Fit, np.ndarray, float]:
@@ -124,9 +124,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Shell):
             self._finish(mean, values, vectors),
             history,
             result.n_iter,
-            result.converged,
-            result.reason,
-            result.interrupted,
+            result.status,
         )
         return fitted, values, values.sum() + residual
 

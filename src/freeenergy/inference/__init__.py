@@ -80,6 +80,7 @@ from ._importance import (
     importance_estimate,
     self_normalised_mean,
 )
+from ._lbfgs import LBFGSState, begin_lbfgs
 from ._measurements import LinearStep, collapse, measure
 from ._minimise import (
     AbstractSearch,
@@ -138,6 +139,7 @@ __all__ = [
     "FreeVector",
     "GaussianBelief",
     "ImportanceEstimate",
+    "LBFGSState",
     "LinearGaussianBeliefs",
     "LinearStep",
     "LinearisedBeliefs",
@@ -166,6 +168,9 @@ __all__ = [
     "Taylor",
     "Unscented",
     "annealed_importance",
+    "argmin_by_gradient",
+    "argmin_over_points",
+    "begin_lbfgs",
     "best_paths",
     "binary_state",
     "binary_states",

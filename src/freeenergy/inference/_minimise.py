@@ -14,7 +14,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
+from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float, PyTree
+
+from ._lbfgs import LBFGSState, begin_lbfgs
 
 Energy = Callable[[Any], Float[Array, ""]]
 """`energy(z)`: a scalar function of the unknown alone."""
@@ -112,33 +115,30 @@ class Exhaustive(AbstractSearch):
         return state
 
 
-_LBFGS = optax.lbfgs()
-
-
 class QuasiNewtonState(NamedTuple):
-    """A point, and what L-BFGS remembers: energy and gradient at it among other things."""
+    """Where L-BFGS is over a vector, and a tree that says how the unknown is made of it."""
 
-    point: Any
-    memory: Any
-
-    @property
-    def energy(self) -> Float[Array, ""]:
-        """The energy at the point."""
-        return optax.tree.get(self.memory, "value")
+    search: LBFGSState
+    like: Any
 
     @property
-    def gradient(self) -> PyTree:
-        """Its gradient there."""
-        return optax.tree.get(self.memory, "grad")
+    def point(self) -> PyTree:
+        """The best point so far."""
+        return self.tree_of(self.search.point)
 
     @property
     def steepest(self) -> Float[Array, ""]:
-        """The largest entry of the gradient."""
-        return optax.tree.norm(self.gradient, ord=jnp.inf)
+        """The largest entry of the gradient there; infinite before the energy is known anywhere."""
+        slope = jnp.max(jnp.abs(self.search.gradient), initial=0)
+        return jnp.where(jnp.isinf(self.search.value), jnp.inf, slope)
+
+    def tree_of(self, flat: Float[Array, " n"]) -> PyTree:
+        """The unknown of which `flat` are the entries."""
+        return ravel_pytree(self.like)[1](flat)
 
 
 class QuasiNewton(AbstractSearch):
-    """L-BFGS with a zoom line search: a local minimum of a smooth energy.
+    """L-BFGS: a local minimum of a smooth energy; a step is one look at the energy and its gradient.
 
     Attributes:
         tol: the largest entry of the gradient that counts as zero.
@@ -146,29 +146,21 @@ class QuasiNewton(AbstractSearch):
     """
 
     tol: float | Array = 1e-6
-    max_steps: int = eqx.field(static=True, default=200, kw_only=True)
+    max_steps: int = eqx.field(static=True, default=300, kw_only=True)
 
     def init(self, energy: Energy, start: PyTree) -> QuasiNewtonState:
-        value, gradient = jax.value_and_grad(energy)(start)
-        return QuasiNewtonState(start, optax.tree.set(_LBFGS.init(start), value=value, grad=gradient))
+        return QuasiNewtonState(begin_lbfgs(ravel_pytree(start)[0]), start)
 
     def step(self, energy: Energy, state: QuasiNewtonState) -> QuasiNewtonState:
-        # energy and gradient are known: the line search has just been here
-        value, gradient = state.energy, state.gradient
-        # Optax mixes integer widths, which a caller may have forbidden
-        with jax.numpy_dtype_promotion("standard"):
-            updates, memory = _LBFGS.update(
-                gradient, state.memory, state.point, value=value, grad=gradient, value_fn=energy
-            )
-        return QuasiNewtonState(eqx.apply_updates(state.point, updates), memory)
+        look = jax.value_and_grad(lambda flat: energy(state.tree_of(flat)))
+        return state._replace(search=state.search.tell(*look(state.search.ask())))
 
     def terminate(self, state: QuasiNewtonState) -> tuple[Array, Array]:
         converged = state.steepest <= self.tol
-        healthy = jnp.isfinite(state.energy) & jnp.isfinite(state.steepest)
-        return converged | ~healthy, converged & healthy
+        return converged | state.search.stuck | jnp.isnan(state.search.value), converged
 
     def result(self, energy: Energy, state: QuasiNewtonState) -> tuple[PyTree, Array]:
-        return state.point, state.energy
+        return state.point, state.search.value
 
 
 class Descent(AbstractSearch):

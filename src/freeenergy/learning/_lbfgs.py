@@ -11,9 +11,9 @@ import jax.numpy as jnp
 from jax import Array
 from jax.flatten_util import ravel_pytree
 
-from .._core import AbstractAlgorithm, AbstractSource, Data, Info, counting_rows, on_device
+from .._core import AbstractAlgorithm, AbstractSource, Data, Info, constrain, counting_rows, on_device
 from ..inference import LBFGSState, begin_lbfgs
-from ._free import finished, joined, split
+from ._free import joined, split
 from ._objectives import Batch
 
 # where rounding lets no step lower the objective, a slope of this part of it counts as zero
@@ -87,4 +87,10 @@ class LBFGS(AbstractAlgorithm):
         return state._replace(search=search), Info(done, search.value, {"gradient": slope})
 
     def model(self, state: _State) -> Any:
-        return finished(ravel_pytree(state.like)[1](state.search.point), state.fixed)
+        return eqx.combine(_learned(state.search.point, state.like), state.fixed)
+
+
+@eqx.filter_jit
+def _learned(flat: Array, like: Any) -> Any:
+    """The parameters whose free reals are `flat`, one after another in the places of `like`."""
+    return constrain(ravel_pytree(like)[1](flat))

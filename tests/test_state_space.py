@@ -34,6 +34,7 @@ from freeenergy.models import (
     one_series,
     stationary_covariance,
 )
+from freeenergy.models._regressions import driven_regression
 
 RNG = np.random.default_rng(0)
 
@@ -299,6 +300,30 @@ def test_systems_that_vary_and_are_driven_equal_dense_algebra():
     assert np.abs(values.var(0) / spread**2 - 1).max() < 5 * math.sqrt(2 / 4000)
     with pytest.raises(ValueError, match="EM needs a system that is the same at all steps"):
         model.maximise(model._statistics(series, model.smooth(series)))
+
+
+def test_a_system_whose_components_are_seen_is_a_regression():
+    rng = np.random.default_rng(0)
+    A, B, D = np.array([[0.5, 0.2], [-0.1, 0.6]]), rng.normal(size=(2, 1)), rng.normal(size=(3, 1))
+    loading = rng.normal(size=(3, 2))
+    # what the inputs add to the values is along the loading
+    D = loading @ np.linalg.lstsq(loading, D, rcond=None)[0]
+    series, inputs = [], []
+    for length in (9, 14):
+        u, x = rng.normal(size=(length, 1)), [rng.normal(size=2)]
+        for t in range(1, length):
+            x.append(A @ x[-1] + B @ u[t])
+        series.append(np.array(x) @ loading.T + u @ D.T)
+        inputs.append(u)
+    found = driven_regression(series, inputs, np.array([1.0, 2.0]), loading)
+    for part, expected in zip(found, (A, B, D), strict=True):
+        np.testing.assert_allclose(part, expected, atol=1e-9)
+
+
+def test_what_the_start_of_a_trend_adds_to_a_series():
+    series = one_series(jnp.zeros((10, 1)))
+    effect = jax.jit(lambda: Structural((Trend(),)).effect(series))()
+    np.testing.assert_allclose(effect, [1, np.mean(np.arange(10) ** 2)])
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Float
@@ -209,3 +210,25 @@ def _log_prob_complete(model: AutoRegression, series: Series) -> Float[Array, ""
     count = jnp.sum(real[p:], dtype=y.dtype)
     lengths = jnp.sum(white**2) + jnp.sum(begun**2) + jnp.sum(real, dtype=y.dtype) * dim * LOG_2PI
     return -0.5 * (lengths + count * log_det_cholesky(root) + log_det_cholesky(start))
+
+
+def autocovariance(
+    series: list[Float[np.ndarray, "time dim"]], weight: Float[np.ndarray, " rows"], p: int
+) -> Float[np.ndarray, "state state"]:
+    """Covariance of p values in a row, newest first, of series about zero; zeros fill the gaps.
+
+    Windows that reach beyond the ends are taken as zero there, which keeps the matrix definite.  On the
+    host, as a start.
+
+    >>> autocovariance([np.array([[1.0], [-1.0], [1.0]])], np.ones(1), 2).round(3).tolist()
+    [[1.001, -0.667], [-0.667, 1.001]]
+    """
+    dim = series[0].shape[1]
+    total = np.zeros((p * dim, p * dim))
+    for x, w in zip(series, weight, strict=True):
+        padded = np.zeros((len(x) + 2 * (p - 1), dim))
+        padded[p - 1 : p - 1 + len(x)] = np.nan_to_num(x)
+        windows = np.concatenate([padded[p - 1 - k : len(padded) - k] for k in range(p)], axis=1)
+        total += w * windows.T @ windows
+    total /= sum(w * len(x) for x, w in zip(series, weight, strict=True))
+    return total + 1e-3 * np.eye(p * dim)

@@ -196,6 +196,21 @@ class HMM(AbstractExpectationMaximisation[HMMStatistics], AbstractSequenceModel,
         nothing = jnp.full(jax.eval_shape(draw).shape, jnp.nan)
         return self.emissions.complete_mean(nothing, inputs)
 
+    def label_probability(
+        self,
+        row: Float[Array, " dim"],
+        shares: Float[Array, " states"],
+        column: Int[Array, ""],
+        label: Float[Array, ""],
+    ) -> Float[Array, ""]:
+        """p(label in a column | the series) where it is missing:  Σ_k γ_k p(label | x_t = k, rest of y_t).
+
+        `row` is y_t, and `shares` are γ, the smoothed probabilities of its state.
+        """
+        rows = jnp.stack([row, row.at[column].set(label)])
+        seen, more = self.emissions.log_probs(self.emissions.prepare(), rows, incomplete=True, inputs=None)
+        return jnp.sum(jnp.where(shares > 0, shares * jnp.exp(more - seen), 0))
+
     def sample_with_states(
         self, length: int, *, key: Array, inputs: Float[Array, "time inputs"] | None = None
     ) -> tuple[Int[Array, " time"], Float[Array, "time dim"]]:

@@ -296,6 +296,55 @@ class Structural(AbstractSequenceModel):
             variances.append(jnp.einsum("ti,tij,tj->t", row, states.covariance[:, part, part], row))
         return jnp.stack(means, axis=1), jnp.stack(variances, axis=1)
 
+    def first_state(self, series: Series) -> GaussianBelief:
+        """The first state given the whole series."""
+        return jax.tree.map(lambda a: a[0], self.system(series.inputs).smooth(series).marginals)
+
+    def effect(self, series: Series) -> Float[Array, " unknown"]:
+        """The mean square over a series of what each diffuse direction of the first state adds to it."""
+        system = self.system(series.inputs)
+        length = len(series.real)
+
+        def body(directions: Array, at: tuple[Array, Array]) -> tuple[Array, Array]:
+            row, there = at
+            return system.transition @ directions, jnp.where(there, row @ directions, 0)
+
+        added = jax.lax.scan(body, self.directions(), (system._emissions(length)[:, 0], series.real))[1]
+        steps = jnp.sum(series.real, dtype=added.dtype)
+        return jnp.sum(added**2, axis=0) / jnp.where(steps > 0, steps, 1)
+
+    def with_start(self, series: Series, weight: Float[Array, " rows"], alone: bool) -> Structural:
+        """A proper start in place of the diffuse one: the first states that the series had.
+
+        Its mean and covariance are those of the first states given the series, and of one more that has the
+        variance of the data, so that the model is a density.
+
+        Args:
+            series: with a leading axis of rows.
+            weight: of each row.
+            alone: whether there is one series; draws then start in the state in which that one started.
+        """
+        mean, covariance = jax.vmap(self.first_state)(series)
+        total = jnp.sum(weight)
+        share = weight / total
+        # what of a first state its series does not tell, and padding, which has no observation
+        known = jnp.isfinite(jnp.diagonal(covariance, axis1=1, axis2=2)) & (share > 0)[:, None]
+        mean = jnp.where(known, mean, 0)
+        covariance = jnp.where(known[:, :, None] & known[:, None, :], covariance, 0)
+        centre = share @ mean
+        gap = mean - centre[None]
+        spread = jnp.einsum("s,sij->ij", share, covariance) + (gap * share[:, None]).T @ gap
+        # one direction more or less adds as much to a series as it varies
+        directions, effect = self.directions(), share @ jax.vmap(self.effect)(series)
+        scaled = directions / jnp.sqrt(jnp.where(effect > 0, effect, 1))[None, :]
+        wide = scaled @ scaled.T
+        unknown = share @ (~known).astype(mean.dtype)
+        spread = spread + wide * jnp.sqrt(unknown[:, None] * unknown[None, :])
+        # few series say little of where another one starts: one more of the variance of the data
+        begin = GaussianBelief(centre, spread + wide / total)
+        first = GaussianBelief(centre, spread) if alone else None
+        return dataclasses.replace(self, begin=begin, first=first)
+
     def predicted(self, series: Series) -> GaussianBelief:
         """p(y_t | y_{<t}) for each step."""
         return self.system(series.inputs).predicted(series)
@@ -329,6 +378,26 @@ class Columns(AbstractSequenceModel):
     """
 
     models: AbstractSequenceModel  # pyright: ignore[reportGeneralTypeIssues]
+
+    def with_start(self, series: Series, weight: Float[Array, " rows"], alone: bool) -> Columns:
+        """Structural models with proper starts, as `Structural.with_start`."""
+
+        def one(model: Any, values: Array) -> Structural:
+            return model.with_start(series._replace(values=values[..., None]), weight, alone)
+
+        return Columns(eqx.filter_vmap(one, in_axes=(eqx.if_array(0), 2))(self.models, series.values))
+
+    def components(
+        self, series: Series
+    ) -> tuple[Float[Array, "time blocks dim"], Float[Array, "time blocks dim"]]:
+        """What each block of structural models adds to each column: means and variances."""
+        mean, variance = self.each(lambda model, column: model.components(column), series)
+        return jnp.moveaxis(mean, 0, -1), jnp.moveaxis(variance, 0, -1)
+
+    def predicted(self, series: Series) -> tuple[Float[Array, "time dim"], Float[Array, "time dim"]]:
+        """Means and variances of p(y_t | y_{<t}) for each step."""
+        mean, covariance = self.each(lambda model, column: model.predicted(column), series)
+        return mean[..., 0].T, covariance[..., 0, 0].T
 
     def each(self, function: Any, series: Series, *rest: Array) -> Any:
         """`function(model, column, *rest)` for each column, along a leading axis."""

@@ -40,6 +40,7 @@ from freeenergy.models import (
     Transition,
     one_series,
 )
+from freeenergy.models._regressions import clusterwise_regressions
 from freeenergy.shell._rows import Scaling
 from freeenergy.shell._sequence import check_inputs, pack
 
@@ -606,6 +607,34 @@ def test_forecast_is_the_chain_run_on():
     np.testing.assert_allclose(beliefs, [filtered @ a, filtered @ a @ a], rtol=1e-12)
     expected = np.asarray(ICE.probabilities)[:, 0] @ np.arange(3)
     np.testing.assert_allclose(means[:, 0], np.asarray(beliefs) @ expected, rtol=1e-9)
+
+
+def test_the_probability_of_a_missing_label_is_the_ratio_of_two_evidences():
+    @jax.jit
+    def both(label):
+        diary = one_series(jnp.asarray(DIARY).at[1].set(jnp.nan))
+        shares = WEATHER.smooth(diary).marginals[1]
+        told = diary._replace(values=diary.values.at[1, 0].set(label))
+        ratio = jnp.exp(WEATHER.log_prob(told) - WEATHER.log_prob(diary))
+        return WEATHER.label_probability(diary.values[1], shares, jnp.asarray(0), label), ratio
+
+    found, expected = np.array([both(jnp.asarray(float(label))) for label in range(3)]).T
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    assert found.sum() == pytest.approx(1)
+
+
+def test_regressions_that_take_turns_are_found():
+    rng = np.random.default_rng(0)
+    z = np.column_stack([rng.normal(size=120), np.ones(120)])
+    truth = np.array([[[2.0, 1.0]], [[-1.0, 0.0]]])
+    turns = np.repeat([0, 1, 0, 1], 30)
+    y = np.einsum("nda,na->nd", truth[turns], z)
+    W, owner, spread = clusterwise_regressions(y, z, np.ones(120), 2, 10, key=jax.random.key(0))
+    order = np.argsort(-W[:, 0, 0])
+    np.testing.assert_allclose(W[order], truth, atol=1e-3)
+    assert np.mean(order[turns] == owner) > 0.95
+    assert spread.shape == (1, 1)
+    assert spread[0, 0] < 1e-5
 
 
 def test_long_series_and_a_far_outlier():

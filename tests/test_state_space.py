@@ -34,6 +34,7 @@ from freeenergy.models import (
     one_series,
     stationary_covariance,
 )
+from freeenergy.models._regressions import driven_regression
 
 RNG = np.random.default_rng(0)
 
@@ -301,6 +302,30 @@ def test_systems_that_vary_and_are_driven_equal_dense_algebra():
         model.maximise(model._statistics(series, model.smooth(series)))
 
 
+def test_a_system_whose_components_are_seen_is_a_regression():
+    rng = np.random.default_rng(0)
+    A, B, D = np.array([[0.5, 0.2], [-0.1, 0.6]]), rng.normal(size=(2, 1)), rng.normal(size=(3, 1))
+    loading = rng.normal(size=(3, 2))
+    # what the inputs add to the values is along the loading
+    D = loading @ np.linalg.lstsq(loading, D, rcond=None)[0]
+    series, inputs = [], []
+    for length in (9, 14):
+        u, x = rng.normal(size=(length, 1)), [rng.normal(size=2)]
+        for t in range(1, length):
+            x.append(A @ x[-1] + B @ u[t])
+        series.append(np.array(x) @ loading.T + u @ D.T)
+        inputs.append(u)
+    found = driven_regression(series, inputs, np.array([1.0, 2.0]), loading)
+    for part, expected in zip(found, (A, B, D), strict=True):
+        np.testing.assert_allclose(part, expected, atol=1e-9)
+
+
+def test_what_the_start_of_a_trend_adds_to_a_series():
+    series = one_series(jnp.zeros((10, 1)))
+    effect = jax.jit(lambda: Structural((Trend(),)).effect(series))()
+    np.testing.assert_allclose(effect, [1, np.mean(np.arange(10) ** 2)])
+
+
 @pytest.mark.slow
 def test_structural_blocks_equal_statsmodels():
     rng = np.random.default_rng(4)
@@ -311,10 +336,10 @@ def test_structural_blocks_equal_statsmodels():
     peer = sm.tsa.UnobservedComponents(y, "lltrend", seasonal=4, use_exact_diffuse=True)
     result = peer.smooth([0.7, 0.3, 0.1, 0.2])
     assert float(model.log_prob(series)) == pytest.approx(result.llf, abs=1e-9)
-    parts = model.components(series)
-    np.testing.assert_allclose(parts.mean[:, 0], result.level.smoothed, atol=1e-9)
-    np.testing.assert_allclose(parts.mean[:, 1], result.seasonal.smoothed, atol=1e-9)
-    np.testing.assert_allclose(parts.covariance[:, 1], result.seasonal.smoothed_cov, atol=1e-9)
+    means, variances = model.components(series)
+    np.testing.assert_allclose(means[:, 0], result.level.smoothed, atol=1e-9)
+    np.testing.assert_allclose(means[:, 1], result.seasonal.smoothed, atol=1e-9)
+    np.testing.assert_allclose(variances[:, 1], result.seasonal.smoothed_cov, atol=1e-9)
     # the autocovariance of a damped wave is σ²/(1 − ρ²) ρᵏ cos λk
     cyclic = Structural((Cycle(6.0, 0.8, 0.5),), 0.7)
     gap = np.abs(np.subtract.outer(np.arange(40), np.arange(40)))

@@ -46,6 +46,14 @@ class DiffuseBelief(NamedTuple):
     directions: Float[Array, "*time state unknown"]
 
 
+class DiffusePair(NamedTuple):
+    """The joint of x_{t−1} and x_t; `cross` is the covariance of what of them is not flat."""
+
+    earlier: DiffuseBelief
+    later: DiffuseBelief
+    cross: Float[Array, "*time state state"]
+
+
 class DiffuseKernel(NamedTuple):
     """A state given its neighbour: N(gain x + offset, covariance), and flat along `directions`."""
 
@@ -84,10 +92,8 @@ class DiffuseBeliefs(AbstractGaussianBeliefs):
         on = jnp.eye(len(flat), dtype=bool)
         return GaussianBelief(belief.mean, belief.covariance + jnp.where(on, far[:, None], 0))
 
-    def pair(self, pair: GaussianPair) -> GaussianPair:
-        """A pair of beliefs, as `back` returns, as Gaussians."""
-        earlier, later = (self.moments(b) for b in (pair.earlier, pair.later))  # pyright: ignore
-        return GaussianPair(earlier, later, pair.cross)
+    def pair(self, pair: DiffusePair) -> GaussianPair:
+        return GaussianPair(self.moments(pair.earlier), self.moments(pair.later), pair.cross)
 
     def predict(self, belief: DiffuseBelief, step: LinearStep) -> DiffuseBelief:
         s = step.filled(self.fixed)
@@ -130,7 +136,7 @@ class DiffuseBeliefs(AbstractGaussianBeliefs):
         rest, gain = repeat(body, (belief, jnp.zeros_like(s.noise)), n)
         return DiffuseKernel(gain, *rest)
 
-    def back(self, smoothed: DiffuseBelief, kernel: DiffuseKernel) -> tuple[DiffuseBelief, Any]:
+    def back(self, smoothed: DiffuseBelief, kernel: DiffuseKernel) -> tuple[DiffuseBelief, DiffusePair]:
         gain, offset, rest, directions = kernel
         spread = product(gain, smoothed.covariance)
         covariance = product(spread, gain.T) + rest
@@ -139,9 +145,9 @@ class DiffuseBeliefs(AbstractGaussianBeliefs):
             symmetric(covariance),
             product(gain, smoothed.directions) + directions,
         )
-        return earlier, GaussianPair(earlier, smoothed, spread)  # pyright: ignore[reportArgumentType]
+        return earlier, DiffusePair(earlier, smoothed, spread)
 
-    def forward(self, pair: GaussianPair) -> GaussianKernel:
+    def forward(self, pair: DiffusePair) -> GaussianKernel:
         return forward_kernel(self.pair(pair))
 
     def sample(self, belief: DiffuseBelief, *, key: Array) -> Float[Array, " state"]:

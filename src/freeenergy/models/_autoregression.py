@@ -6,8 +6,10 @@ from typing import Any, ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.scipy.linalg import solve_triangular
+from jaxtyping import Float
 
 from .._core import LOG_2PI, buffer, log_det_cholesky, parameter
 from ..distributions import AbstractCovariance, Full
@@ -22,11 +24,12 @@ from ._structural import stationary_covariance
 class AutoRegression(AbstractSequenceModel, AbstractExpectationMaximisation[Sums]):
     """y_t = Φ_1 y_{t−1} + … + Φ_p y_{t−p} + B u_t + a + w_t, w_t ~ N(0, Q), for vectors.
 
-    A linear system without noise of observation whose state is the last p values; missing values are
-    states like others.  The p values before the second are N(start_mean, start_covariance).
+    Also known as VAR(p), and AR(p) for numbers.  A linear system without noise of observation whose state
+    is the last p values; missing values are states like others.  The p values before the
+    second are N(start_mean, start_covariance).
 
     Attributes:
-        coefficients: Φ, shape (p, dim, dim).
+        coefficients: Φ.
         offset: a.
         noise: Q.
         start_mean, start_covariance: of (y_1, y_0, …), newest first.
@@ -35,14 +38,14 @@ class AutoRegression(AbstractSequenceModel, AbstractExpectationMaximisation[Sums
 
     rows_at_once: ClassVar[int] = 64
 
-    coefficients: Array = parameter()
-    offset: Array = parameter()
+    coefficients: Float[Array, "order dim dim"] = parameter()
+    offset: Float[Array, " dim"] = parameter()
     noise: AbstractCovariance  # pyright: ignore[reportGeneralTypeIssues]
-    start_mean: Array = buffer()
-    start_covariance: Array = buffer()
-    input_coefficients: Array | None = parameter(default=None)
+    start_mean: Float[Array, " state"] = buffer()
+    start_covariance: Float[Array, "state state"] = buffer()
+    input_coefficients: Float[Array, "dim inputs"] | None = parameter(default=None)
 
-    def system(self, inputs: Array | None = None) -> LinearGaussianSSM:
+    def system(self, inputs: Float[Array, "time inputs"] | None = None) -> LinearGaussianSSM:
         """The same model as a linear system."""
         p, dim, _ = self.coefficients.shape
         size = p * dim
@@ -66,28 +69,36 @@ class AutoRegression(AbstractSequenceModel, AbstractExpectationMaximisation[Sums
         """p(y_t | y_{<t}) for each step."""
         return self.system().predicted(series)
 
-    def log_prob(self, series: Series) -> Array:
+    def log_prob(self, series: Series) -> Float[Array, ""]:
         """log p(y)."""
         return self.system().log_prob(series)
 
-    def step_log_prob(self, series: Series, *, incomplete: bool = True) -> Array:
+    def step_log_prob(self, series: Series, *, incomplete: bool = True) -> Float[Array, " time"]:
         return self.system().step_log_prob(series, incomplete=incomplete)
 
-    def sample(self, length: int, *, key: Array, inputs: Array | None = None) -> Array:
+    def sample(
+        self, length: int, *, key: Array, inputs: Float[Array, "time inputs"] | None = None
+    ) -> Float[Array, "time dim"]:
         return self.system().sample(length, key=key, inputs=inputs)
 
-    def complete_mean(self, series: Series) -> Array:
+    def complete_mean(self, series: Series) -> Float[Array, "time dim"]:
         return self.system().complete_mean(series)
 
-    def complete_sample(self, series: Series, *, key: Array) -> Array:
+    def complete_sample(self, series: Series, *, key: Array) -> Float[Array, "time dim"]:
         return self.system().complete_sample(series, key=key)
 
     def prepare(self) -> LinearGaussianSSM:
         return self.system()
 
     def expect_prepared(
-        self, prepared: LinearGaussianSSM, x: Any, weight: Array, *, temperature: Array, incomplete: bool
-    ) -> tuple[Sums, Array]:
+        self,
+        prepared: LinearGaussianSSM,
+        x: Any,
+        weight: Float[Array, " rows"],
+        *,
+        temperature: Float[Array, ""],
+        incomplete: bool,
+    ) -> tuple[Sums, Float[Array, ""]]:
         statistics, free = prepared.expect(x, weight, temperature=temperature, incomplete=incomplete)
         return statistics.transition, free
 
@@ -107,8 +118,10 @@ class AutoRegression(AbstractSequenceModel, AbstractExpectationMaximisation[Sums
         )
 
 
-def stationary_coefficients(free: Array, noise: Array) -> Array:
-    """Φ of a stationary vector autoregression with noise Q, from free reals of its shape (p, dim, dim).
+def stationary_coefficients(
+    free: Float[Array, "order dim dim"], noise: Float[Array, "dim dim"]
+) -> Float[Array, "order dim dim"]:
+    """Φ of a stationary vector autoregression with noise Q, from free reals of its shape.
 
     Partial autocorrelations P = B⁻¹F with B Bᵀ = I + F Fᵀ have singular values below one and are otherwise
     free; Whittle's recursion turns them into coefficients for the variance I of a value, and a change of
@@ -146,17 +159,17 @@ class StationaryAutoRegression(eqx.Module):
     `regression` is the same as an `AutoRegression`, whose first values follow the stationary law.
 
     Attributes:
-        free: of `stationary_coefficients`, shape (p, dim, dim).
+        free: of `stationary_coefficients`.
         mean: of a value.
         noise: Q, but for `floor`.
         floor: the smallest variance of the noise.
         complete: whether series are single and without NaN, of which log p needs no recursion.
     """
 
-    free: Array = parameter()
-    mean: Array = parameter()
+    free: Float[Array, "order dim dim"] = parameter()
+    mean: Float[Array, " dim"] = parameter()
     noise: AbstractCovariance  # pyright: ignore[reportGeneralTypeIssues]
-    floor: float | Array = buffer(default=0.0)
+    floor: float | Float[Array, ""] = buffer(default=0.0)
     complete: bool = eqx.field(static=True, default=False)
 
     def regression(self) -> AutoRegression:
@@ -171,13 +184,13 @@ class StationaryAutoRegression(eqx.Module):
         start = stationary_covariance(system.transition, system.noise.matrix())
         return eqx.tree_at(lambda m: m.start_covariance, model, start)
 
-    def log_prob(self, series: Series) -> Array:
+    def log_prob(self, series: Series) -> Float[Array, ""]:
         """log p(y)."""
         model = self.regression()
         return _log_prob_complete(model, series) if self.complete else model.log_prob(series)
 
 
-def _log_prob_complete(model: AutoRegression, series: Series) -> Array:
+def _log_prob_complete(model: AutoRegression, series: Series) -> Float[Array, ""]:
     """log p of the first p values, and of the errors that come after them."""
     p, dim, _ = model.coefficients.shape
     y = jnp.where(series.real[:, None], series.values, 0)
@@ -197,3 +210,25 @@ def _log_prob_complete(model: AutoRegression, series: Series) -> Array:
     count = jnp.sum(real[p:], dtype=y.dtype)
     lengths = jnp.sum(white**2) + jnp.sum(begun**2) + jnp.sum(real, dtype=y.dtype) * dim * LOG_2PI
     return -0.5 * (lengths + count * log_det_cholesky(root) + log_det_cholesky(start))
+
+
+def autocovariance(
+    series: list[Float[np.ndarray, "time dim"]], weight: Float[np.ndarray, " rows"], p: int
+) -> Float[np.ndarray, "state state"]:
+    """Covariance of p values in a row, newest first, of series about zero; zeros fill the gaps.
+
+    Windows that reach beyond the ends are taken as zero there, which keeps the matrix definite.  On the
+    host, as a start.
+
+    >>> autocovariance([np.array([[1.0], [-1.0], [1.0]])], np.ones(1), 2).round(3).tolist()
+    [[1.001, -0.667], [-0.667, 1.001]]
+    """
+    dim = series[0].shape[1]
+    total = np.zeros((p * dim, p * dim))
+    for x, w in zip(series, weight, strict=True):
+        padded = np.zeros((len(x) + 2 * (p - 1), dim))
+        padded[p - 1 : p - 1 + len(x)] = np.nan_to_num(x)
+        windows = np.concatenate([padded[p - 1 - k : len(padded) - k] for k in range(p)], axis=1)
+        total += w * windows.T @ windows
+    total /= sum(w * len(x) for x, w in zip(series, weight, strict=True))
+    return total + 1e-3 * np.eye(p * dim)

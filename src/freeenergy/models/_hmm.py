@@ -9,6 +9,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jaxtyping import Float, Int
 
 from .._core import buffer, parameter, simplex
 from ..distributions import AbstractExponentialFamily
@@ -53,7 +54,7 @@ class HMMStatistics(NamedTuple):
     """Expected counts of first states, what the transition needs (of most, expected counts of pairs of
     states), and what the emissions need."""
 
-    starts: Array
+    starts: Float[Array, " states"]
     pairs: Any
     emissions: Any
 
@@ -63,7 +64,7 @@ class HMM(AbstractExpectationMaximisation[HMMStatistics], AbstractSequenceModel,
 
     Rows of A are the states that are left: A[i, j] = p(next = j | now = i).  EM for it is the
     Baum–Welch algorithm, at temperature zero Viterbi training.  Both A and the emissions may depend on
-    the inputs u_t of a series; A(u_t) leads to x_t.
+    the inputs u_t of a series; A(u_t) leads to x_t.  Also known as a Markov-switching model.
 
     Attributes:
         initial: π; None starts from the stationary distribution of A.
@@ -83,10 +84,10 @@ class HMM(AbstractExpectationMaximisation[HMMStatistics], AbstractSequenceModel,
     [0, 1, 0]
     """
 
-    initial: Array | None = parameter(simplex)
+    initial: Float[Array, " states"] | None = parameter(simplex)
     transition: AbstractTransition = eqx.field(converter=_as_transition)  # pyright: ignore[reportGeneralTypeIssues]
     emissions: AbstractEmissions = eqx.field(converter=_as_emissions)  # pyright: ignore[reportGeneralTypeIssues]
-    concentration: Array | None = buffer(default=None)
+    concentration: Float[Array, "*shape"] | None = buffer(default=None)
 
     # series: what they need is kept for all time steps
     rows_at_once: ClassVar[int] = 64
@@ -96,7 +97,7 @@ class HMM(AbstractExpectationMaximisation[HMMStatistics], AbstractSequenceModel,
         """The number of states."""
         return self.emissions.size
 
-    def start(self) -> Array:
+    def start(self) -> Float[Array, " states"]:
         """p(x_1)."""
         return stationary(self.transition.matrix()) if self.initial is None else self.initial
 
@@ -108,7 +109,9 @@ class HMM(AbstractExpectationMaximisation[HMMStatistics], AbstractSequenceModel,
         logs = self.emissions.log_probs(prepared, series.values, incomplete, series.inputs)
         return FiniteStep(self._allowed(logs, series), self._matrices(series.inputs))
 
-    def _matrices(self, inputs: Array | None) -> Array | None:
+    def _matrices(
+        self, inputs: Float[Array, "time inputs"] | None
+    ) -> Float[Array, "time states states"] | None:
         """A(u_t) for each step, if it varies."""
         if not self.transition.varies:
             return None
@@ -116,7 +119,9 @@ class HMM(AbstractExpectationMaximisation[HMMStatistics], AbstractSequenceModel,
             raise ValueError("A transition that varies needs the inputs of every time step. Got None.")
         return jax.vmap(self.transition.matrix)(inputs)
 
-    def _allowed(self, logs: Array, series: Series) -> Array:
+    def _allowed(
+        self, logs: Float[Array, "*steps states"], series: Series
+    ) -> Float[Array, "*steps states"]:
         """Log-likelihoods with known states alone possible."""
         if series.states is not None:
             known = series.states[..., None]
@@ -125,25 +130,25 @@ class HMM(AbstractExpectationMaximisation[HMMStatistics], AbstractSequenceModel,
             logs = jnp.where(other, -jnp.inf, logs)
         return logs
 
-    def step_log_prob(self, series: Series, *, incomplete: bool = True) -> Array:
+    def step_log_prob(self, series: Series, *, incomplete: bool = True) -> Float[Array, " time"]:
         return self.filter(series, incomplete=incomplete).log_evidence
 
-    def log_prob(self, series: Series) -> Array:
+    def log_prob(self, series: Series) -> Float[Array, ""]:
         """log p(y), with the known states if there are any."""
         return jnp.sum(self.step_log_prob(series))
 
     def filter(self, series: Series, *, incomplete: bool = True) -> Filtered:
-        """p(x_t | y_≤t), p(x_t | y_<t) and log p(y_t | y_<t)."""
+        """p(x_t | y_≤t), p(x_t | y_<t) and log p(y_t | y_<t): the forward recursion (Hamilton's filter)."""
         steps = self._steps(series, incomplete)
         return filter(self._beliefs(), self.start(), steps, None, series.starts, series.real)
 
     def smooth(self, series: Series, *, incomplete: bool = True) -> Smoothed:
-        """p(x_t | y) and p(x_t, x_{t+1} | y)."""
+        """p(x_t | y) and p(x_t, x_{t+1} | y): the forward–backward algorithm."""
         steps = self._steps(series, incomplete)
         filtered = filter(self._beliefs(), self.start(), steps, None, series.starts, series.real)
         return smooth(self._beliefs(), filtered, steps, series.starts, series.real)
 
-    def sample_states(self, series: Series, *, key: Array) -> Array:
+    def sample_states(self, series: Series, *, key: Array) -> Int[Array, " time"]:
         """A draw of all hidden states given all observations; −1 if these cannot occur."""
         steps = self._steps(series)
         filtered = filter(self._beliefs(), self.start(), steps, None, series.starts, series.real)
@@ -151,14 +156,19 @@ class HMM(AbstractExpectationMaximisation[HMMStatistics], AbstractSequenceModel,
         return jnp.where(jnp.all(filtered.log_evidence > -jnp.inf), path, -1)
 
     def decode(self, series: Series, n: int = 1, *, incomplete: bool = True) -> BestPaths:
-        """The `n` most probable paths of hidden states."""
+        """The `n` most probable paths of hidden states, by Viterbi's algorithm."""
         fixed = None if self.transition.varies else self.transition.matrix()
         steps = self._steps(series, incomplete)
         return best_paths(self.start(), fixed, steps, n, series.starts, series.real)
 
     def forecast(
-        self, series: Series, steps: int, *, incomplete: bool = True, inputs: Array | None = None
-    ) -> tuple[Array, Array]:
+        self,
+        series: Series,
+        steps: int,
+        *,
+        incomplete: bool = True,
+        inputs: Float[Array, "steps inputs"] | None = None,
+    ) -> tuple[Float[Array, "steps states"], Float[Array, "steps dim"]]:
         """p(x) and E[y] for each of the `steps` after the last real one of a single series.
 
         `inputs` are those of these steps.  After a series that cannot occur they are NaN.
@@ -177,7 +187,7 @@ class HMM(AbstractExpectationMaximisation[HMMStatistics], AbstractSequenceModel,
             return beliefs, beliefs @ self.means()
         return beliefs, jnp.einsum("tk,tkd->td", beliefs, jax.vmap(self.means)(inputs))
 
-    def means(self, inputs: Array | None = None) -> Array:
+    def means(self, inputs: Float[Array, " inputs"] | None = None) -> Float[Array, "states dim"]:
         """E[y | x = k] for each state k, given the inputs of a step."""
 
         def draw() -> Array:
@@ -186,9 +196,24 @@ class HMM(AbstractExpectationMaximisation[HMMStatistics], AbstractSequenceModel,
         nothing = jnp.full(jax.eval_shape(draw).shape, jnp.nan)
         return self.emissions.complete_mean(nothing, inputs)
 
+    def label_probability(
+        self,
+        row: Float[Array, " dim"],
+        shares: Float[Array, " states"],
+        column: Int[Array, ""],
+        label: Float[Array, ""],
+    ) -> Float[Array, ""]:
+        """p(label in a column | the series) where it is missing:  Σ_k γ_k p(label | x_t = k, rest of y_t).
+
+        `row` is y_t, and `shares` are γ, the smoothed probabilities of its state.
+        """
+        rows = jnp.stack([row, row.at[column].set(label)])
+        seen, more = self.emissions.log_probs(self.emissions.prepare(), rows, incomplete=True, inputs=None)
+        return jnp.sum(jnp.where(shares > 0, shares * jnp.exp(more - seen), 0))
+
     def sample_with_states(
-        self, length: int, *, key: Array, inputs: Array | None = None
-    ) -> tuple[Array, Array]:
+        self, length: int, *, key: Array, inputs: Float[Array, "time inputs"] | None = None
+    ) -> tuple[Int[Array, " time"], Float[Array, "time dim"]]:
         """The hidden states and the values of a series."""
         first, rest, draw = jax.random.split(key, 3)
         matrices = self._matrices(inputs)
@@ -210,10 +235,12 @@ class HMM(AbstractExpectationMaximisation[HMMStatistics], AbstractSequenceModel,
 
         return states, jax.vmap(emit)(states, inputs, keys)
 
-    def sample(self, length: int, *, key: Array, inputs: Array | None = None) -> Array:
+    def sample(
+        self, length: int, *, key: Array, inputs: Float[Array, "time inputs"] | None = None
+    ) -> Float[Array, "time dim"]:
         return self.sample_with_states(length, key=key, inputs=inputs)[1]
 
-    def complete_mean(self, series: Series) -> Array:
+    def complete_mean(self, series: Series) -> Float[Array, "time dim"]:
         gamma = nan_if_impossible(self.smooth(series).marginals)
 
         def row(x: Array, g: Array, u: Array | None) -> Array:
@@ -221,7 +248,7 @@ class HMM(AbstractExpectationMaximisation[HMMStatistics], AbstractSequenceModel,
 
         return jax.vmap(row)(series.values, gamma, series.inputs)
 
-    def complete_sample(self, series: Series, *, key: Array) -> Array:
+    def complete_sample(self, series: Series, *, key: Array) -> Float[Array, "time dim"]:
         path_key, fill_key = jax.random.split(key)
         states = self.sample_states(series, key=path_key)
         keys = jax.random.split(fill_key, len(states))
@@ -248,11 +275,11 @@ class HMM(AbstractExpectationMaximisation[HMMStatistics], AbstractSequenceModel,
         self,
         prepared: tuple[Array, Array, Array | None],
         x: Series,
-        weight: Array,
+        weight: Float[Array, " rows"],
         *,
-        temperature: Array,
+        temperature: Float[Array, ""],
         incomplete: bool,
-    ) -> tuple[HMMStatistics, Array]:
+    ) -> tuple[HMMStatistics, Float[Array, ""]]:
         coefficients, initial, transition = prepared
         # time first: a step of the recursion takes neighbouring rows
         series = jax.tree.map(lambda a: jnp.swapaxes(a, 0, 1), x)
@@ -355,7 +382,7 @@ class HMM(AbstractExpectationMaximisation[HMMStatistics], AbstractSequenceModel,
         new, good = fitted(share), share > 1e-6
         return jax.tree.map(lambda a, b: jnp.where(good, a, b) if eqx.is_array(a) else a, new, transition)
 
-    def log_prior(self) -> Array:
+    def log_prior(self) -> Float[Array, ""]:
         total = self.emissions.log_prior()
         if isinstance(self.transition, AbstractCountedTransition | LogisticTransition):
             total = total + self.transition.log_prior()
@@ -364,11 +391,11 @@ class HMM(AbstractExpectationMaximisation[HMMStatistics], AbstractSequenceModel,
         return total
 
 
-def _flat(a: Array) -> Array:
+def _flat(a: Float[Array, "*rows size"]) -> Float[Array, "steps size"]:
     """Steps of all series as rows."""
     return a.reshape(-1, a.shape[-1])
 
 
-def _product(left: Array, right: Array) -> Array:
+def _product(left: Float[Array, "*rows m"], right: Float[Array, "*rows n"]) -> Float[Array, "m n"]:
     """Σ over time and series of the outer products of the last axes."""
     return _flat(left).T @ _flat(right)

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jaxtyping import Float
 
 from .._core import buffer, parameter, simplex
 from ..inference import Filtered, FiniteBeliefs, FiniteStep, filter, sample_paths, smooth
@@ -20,8 +21,8 @@ from ._transitions import dirichlet_log_density, dirichlet_mode
 class MarkovStatistics(NamedTuple):
     """Expected counts of first symbols and of pairs of symbols, for each column."""
 
-    starts: Array
-    pairs: Array
+    starts: Float[Array, "dim symbols"]
+    pairs: Float[Array, "dim symbols symbols"]
 
 
 class MarkovChain(
@@ -29,11 +30,11 @@ class MarkovChain(
 ):
     """A chain of symbols 0 … C−1 in each column:  p(x) = Π_d π_d(x_1d) Π_t A_d(x_{t−1,d}, x_td).
 
-    A hidden Markov model whose state is seen: what is missing is inferred as a hidden state is, by EM at
-    temperature one.
+    Also known as a bigram model.  A hidden Markov model whose state is seen: what is missing is inferred as
+    a hidden state is, by EM at temperature one.
 
     Attributes:
-        initial: π of shape (columns, symbols).
+        initial: π, a row for each column of the series.
         transition: A[d, i, j] = p(next = j | now = i) in column d.
         concentration: α of a Dirichlet prior of each row of A, as for `Transition`.
         initial_concentration: α of a Dirichlet prior of π.
@@ -44,14 +45,14 @@ class MarkovChain(
     0.16
     """
 
-    initial: Array = parameter(simplex)
-    transition: Array = parameter(simplex)
-    concentration: Array | None = buffer(default=None)
-    initial_concentration: Array | None = buffer(default=None)
+    initial: Float[Array, "dim symbols"] = parameter(simplex)
+    transition: Float[Array, "dim symbols symbols"] = parameter(simplex)
+    concentration: Float[Array, "*shape"] | None = buffer(default=None)
+    initial_concentration: Float[Array, "*shape"] | None = buffer(default=None)
 
     rows_at_once: ClassVar[int] = 64
 
-    def _labels(self) -> Array:
+    def _labels(self) -> Float[Array, " symbols"]:
         return jnp.arange(self.initial.shape[1], dtype=self.initial.dtype)
 
     def _each(self, function: Callable[..., Any], series: Series) -> Any:
@@ -64,17 +65,17 @@ class MarkovChain(
 
         return jax.vmap(column, (0, 0, 1))(self.initial, self.transition, series.values)
 
-    def step_log_prob(self, series: Series, *, incomplete: bool = True) -> Array:
+    def step_log_prob(self, series: Series, *, incomplete: bool = True) -> Float[Array, " time"]:
         def logs(beliefs: FiniteBeliefs, initial: Array, steps: FiniteStep) -> Array:
             return filter(beliefs, initial, steps, None, series.starts, series.real).log_evidence
 
         return jnp.sum(self._each(logs, series), axis=0)
 
-    def log_prob(self, series: Series) -> Array:
+    def log_prob(self, series: Series) -> Float[Array, ""]:
         """log p(x) of what is observed."""
         return jnp.sum(self.step_log_prob(series))
 
-    def symbols(self, series: Series) -> Array:
+    def symbols(self, series: Series) -> Float[Array, "time dim symbols"]:
         """p(x_td = c | what is observed) at [t, d, c]; NaN in a column that cannot occur."""
 
         def both(beliefs: FiniteBeliefs, initial: Array, steps: FiniteStep) -> Array:
@@ -83,10 +84,10 @@ class MarkovChain(
 
         return nan_if_impossible(jnp.swapaxes(self._each(both, series), 0, 1))
 
-    def complete_mean(self, series: Series) -> Array:
+    def complete_mean(self, series: Series) -> Float[Array, "time dim"]:
         return jnp.where(jnp.isnan(series.values), self.symbols(series) @ self._labels(), series.values)
 
-    def complete_sample(self, series: Series, *, key: Array) -> Array:
+    def complete_sample(self, series: Series, *, key: Array) -> Float[Array, "time dim"]:
         def draw(beliefs: FiniteBeliefs, initial: Array, steps: FiniteStep) -> Filtered:
             return filter(beliefs, initial, steps, None, series.starts, series.real)
 
@@ -102,7 +103,9 @@ class MarkovChain(
         drawn = jnp.where(possible[None], states.astype(series.values.dtype), jnp.nan)
         return jnp.where(jnp.isnan(series.values), drawn, series.values)
 
-    def forecast(self, series: Series, steps: int, *, incomplete: bool = True) -> Array:
+    def forecast(
+        self, series: Series, steps: int, *, incomplete: bool = True
+    ) -> Float[Array, "steps dim symbols"]:
         """p(x) of each of the `steps` after the last real one of a single series, for each column.
 
         After what cannot occur it is NaN.
@@ -118,7 +121,9 @@ class MarkovChain(
 
         return jax.lax.scan(body, self._each(now, series), None, length=steps)[1]
 
-    def sample(self, length: int, *, key: Array, inputs: Array | None = None) -> Array:
+    def sample(
+        self, length: int, *, key: Array, inputs: Float[Array, "time inputs"] | None = None
+    ) -> Float[Array, "time dim"]:
         first, rest = jax.random.split(key)
         logs = jnp.log(self.transition)
         columns = jnp.arange(len(self.initial))
@@ -134,8 +139,14 @@ class MarkovChain(
         return None
 
     def expect_prepared(
-        self, prepared: None, x: Series, weight: Array, *, temperature: Array, incomplete: bool
-    ) -> tuple[MarkovStatistics, Array]:
+        self,
+        prepared: None,
+        x: Series,
+        weight: Float[Array, " rows"],
+        *,
+        temperature: Float[Array, ""],
+        incomplete: bool,
+    ) -> tuple[MarkovStatistics, Float[Array, ""]]:
         def one(series: Series, w: Array) -> tuple[MarkovStatistics, Array]:
             first = (series.real & series.starts)[:, None]
             inner = (series.real & ~series.starts)[:, None]
@@ -162,7 +173,7 @@ class MarkovChain(
             self.initial_concentration,
         )
 
-    def log_prior(self) -> Array:
+    def log_prior(self) -> Float[Array, ""]:
         return dirichlet_log_density(self.transition, self.concentration) + dirichlet_log_density(
             self.initial, self.initial_concentration
         )

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import equinox as eqx
 import jax.numpy as jnp
 from jax import Array
+from jaxtyping import Bool, Float, Int
 
 
 class Series(NamedTuple):
@@ -24,37 +25,43 @@ class Series(NamedTuple):
     Learning takes these arrays with a leading axis of rows, as the `x` of `Data`.
     """
 
-    values: Array
-    starts: Array
-    real: Array
-    states: Array | None = None
-    inputs: Array | None = None
+    values: Float[Array, "*rows time dim"]
+    starts: Bool[Array, "*rows time"]
+    real: Bool[Array, "*rows time"]
+    states: Int[Array, "*rows time"] | None = None
+    inputs: Float[Array, "*rows time inputs"] | None = None
 
 
 class AbstractSequenceModel(eqx.Module):
     """A model of series: what the estimators of sequences ask for."""
 
     @abc.abstractmethod
-    def step_log_prob(self, series: Series, *, incomplete: bool = True) -> Array:
+    def step_log_prob(self, series: Series, *, incomplete: bool = True) -> Float[Array, " time"]:
         """log p(y_t | y_{<t}) for each time step; zero for padding.
 
         `incomplete` says whether the values may hold NaN, for models that are faster without.
         """
 
     @abc.abstractmethod
-    def sample(self, length: int, *, key: Array, inputs: Array | None = None) -> Array:
+    def sample(
+        self, length: int, *, key: Array, inputs: Float[Array, "time inputs"] | None = None
+    ) -> Float[Array, "time dim"]:
         """The values of one series of `length` time steps, given the inputs of each."""
 
     @abc.abstractmethod
-    def complete_mean(self, series: Series) -> Array:
+    def complete_mean(self, series: Series) -> Float[Array, "time dim"]:
         """The values with each NaN replaced by its mean given everything observed."""
 
     @abc.abstractmethod
-    def complete_sample(self, series: Series, *, key: Array) -> Array:
+    def complete_sample(self, series: Series, *, key: Array) -> Float[Array, "time dim"]:
         """The values with the NaN entries drawn, jointly, given everything observed."""
 
 
-def one_series(values: Array, states: Array | None = None, inputs: Array | None = None) -> Series:
+def one_series(
+    values: Float[Array, "time dim"],
+    states: Int[Array, " time"] | None = None,
+    inputs: Float[Array, "time inputs"] | None = None,
+) -> Series:
     """One series without padding.
 
     >>> import jax.numpy as jnp

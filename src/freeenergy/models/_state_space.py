@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.core import Tracer
+from jaxtyping import Float
 
 from .._core import buffer, parameter
 from ..distributions import AbstractCovariance
@@ -69,6 +70,9 @@ class LinearGaussianSSM(AbstractSequenceModel, AbstractExpectationMaximisation[S
         x_1 ~ N(μ, Σ),   x_t = A x_{t−1} + B u_t + a + w_t,   y_t = C x_t + D u_t + c + ε_t,
         w_t ~ N(0, Q),   ε_t ~ N(0, R).
 
+    Also known as a linear dynamical system (LDS), or Gaussian state-space model; filtered and smoothed by
+    Kalman's recursions, learned by the EM of Shumway and Stoffer.
+
     A, C, Q and R may differ from step to step (then with a leading time axis, Q and R as `Full`); those of
     step t lead to x_t and y_t.  Such a system is learned by gradient, not by EM.
 
@@ -100,17 +104,17 @@ class LinearGaussianSSM(AbstractSequenceModel, AbstractExpectationMaximisation[S
 
     rows_at_once: ClassVar[int] = 64
 
-    initial_mean: Array = parameter()
+    initial_mean: Float[Array, " state"] = parameter()
     initial_covariance: AbstractCovariance  # pyright: ignore[reportGeneralTypeIssues]
-    transition: Array = parameter()
-    offset: Array = parameter()
+    transition: Float[Array, "... state state"] = parameter()
+    offset: Float[Array, " state"] = parameter()
     noise: AbstractCovariance  # pyright: ignore[reportGeneralTypeIssues]
-    emission: Array = parameter()
-    mean: Array = parameter()
+    emission: Float[Array, "... dim state"] = parameter()
+    mean: Float[Array, " dim"] = parameter()
     emission_noise: AbstractCovariance  # pyright: ignore[reportGeneralTypeIssues]
-    input_transition: Array | None = parameter(default=None)
-    input_emission: Array | None = parameter(default=None)
-    diffuse: Array | None = buffer(default=None)
+    input_transition: Float[Array, "state inputs"] | None = parameter(default=None)
+    input_emission: Float[Array, "dim inputs"] | None = parameter(default=None)
+    diffuse: Float[Array, "state unknown"] | None = buffer(default=None)
     learned: Learned = eqx.field(static=True, default=Learned())
     square_root: bool = eqx.field(static=True, default=False)
 
@@ -119,18 +123,18 @@ class LinearGaussianSSM(AbstractSequenceModel, AbstractExpectationMaximisation[S
         """The size of the state."""
         return self.transition.shape[-1]
 
-    def system(self, inputs: Array | None = None) -> LinearGaussianSSM:
+    def system(self, inputs: Float[Array, "time inputs"] | None = None) -> LinearGaussianSSM:
         """Itself: what other models of this file are turned into."""
         return self
 
     def _initial(self) -> GaussianBelief:
         return GaussianBelief(self.initial_mean, self.initial_covariance.matrix())
 
-    def _emission_noise(self) -> Array:
+    def _emission_noise(self) -> Float[Array, "*time dim dim"] | Float[Array, " dim"]:
         matrix = self.emission_noise.matrix()
         return jnp.diagonal(matrix) if self.emission_noise.separable else matrix
 
-    def _emission_noises(self, length: int) -> Array:
+    def _emission_noises(self, length: int) -> Float[Array, "time dim dim"]:
         matrix = self.emission_noise.matrix()
         return jnp.broadcast_to(matrix, (length, *matrix.shape[-2:]))
 
@@ -153,15 +157,17 @@ class LinearGaussianSSM(AbstractSequenceModel, AbstractExpectationMaximisation[S
         # somewhat more than what `measure` takes for zero: where it does not, that is only slower
         return bool(least < 64 * len(self.mean) * jnp.finfo(self.mean.dtype).eps)
 
-    def _offsets(self, inputs: Array | None, length: int) -> Array:
+    def _offsets(
+        self, inputs: Float[Array, "time inputs"] | None, length: int
+    ) -> Float[Array, "time state"]:
         """a + B u_t for each step."""
         return _driven(self.offset, self.input_transition, inputs, length)
 
-    def _means(self, inputs: Array | None, length: int) -> Array:
+    def _means(self, inputs: Float[Array, "time inputs"] | None, length: int) -> Float[Array, "time dim"]:
         """c + D u_t for each step."""
         return _driven(self.mean, self.input_emission, inputs, length)
 
-    def _emissions(self, length: int) -> Array:
+    def _emissions(self, length: int) -> Float[Array, "time dim state"]:
         return jnp.broadcast_to(self.emission, (length, *self.emission.shape[-2:]))
 
     def _steps(self, series: Series, *, incomplete: bool, packed: bool) -> tuple[LinearStep, LinearStep]:
@@ -249,7 +255,9 @@ class LinearGaussianSSM(AbstractSequenceModel, AbstractExpectationMaximisation[S
         """p(x_t | y) for each step, and p(x_t, x_{t+1} | y) with cross-covariances."""
         return self._smooth(series, incomplete, packed)[1]
 
-    def _smooth(self, series: Series, incomplete: bool, packed: bool) -> tuple[Array, Smoothed]:
+    def _smooth(
+        self, series: Series, incomplete: bool, packed: bool
+    ) -> tuple[Float[Array, " time"], Smoothed]:
         blocks = self._blocks(len(series.real))
         if blocks > 1:
             fixed, steps = self._steps(series, incomplete=incomplete, packed=packed)
@@ -262,7 +270,7 @@ class LinearGaussianSSM(AbstractSequenceModel, AbstractExpectationMaximisation[S
         both = Smoothed(jax.vmap(beliefs.moments)(marginals), jax.vmap(beliefs.pair)(pairs))
         return filtered.log_evidence, both
 
-    def log_prob(self, series: Series, *, incomplete: bool = True) -> Array:
+    def log_prob(self, series: Series, *, incomplete: bool = True) -> Float[Array, ""]:
         """log p(y); with a diffuse start the limit of log p(y) + ½ d log κ for variances κ."""
         blocks = self._blocks(len(series.real))
         if blocks > 1:
@@ -270,7 +278,7 @@ class LinearGaussianSSM(AbstractSequenceModel, AbstractExpectationMaximisation[S
             return blocked_evidence(LinearGaussianBeliefs(fixed), self._initial(), steps, blocks=blocks)
         return jnp.sum(self.step_log_prob(series, incomplete=incomplete))
 
-    def step_log_prob(self, series: Series, *, incomplete: bool = True) -> Array:
+    def step_log_prob(self, series: Series, *, incomplete: bool = True) -> Float[Array, " time"]:
         return self._filter(series, incomplete, False)[1].log_evidence
 
     def predicted(self, series: Series) -> GaussianBelief:
@@ -282,12 +290,14 @@ class LinearGaussianSSM(AbstractSequenceModel, AbstractExpectationMaximisation[S
         means = jnp.einsum("tmn,tn->tm", C, states.mean) + self._means(series.inputs, length)
         return GaussianBelief(means, spread + self._emission_noises(length))
 
-    def sample_states(self, series: Series, *, key: Array) -> Array:
+    def sample_states(self, series: Series, *, key: Array) -> Float[Array, "time state"]:
         """A draw of all states given the series (a simulation smoother)."""
         beliefs, filtered, steps = self._filter(series, True, False)
         return sample_paths(beliefs, filtered, steps, key=key)
 
-    def sample_both(self, length: int, *, key: Array, inputs: Array | None = None) -> tuple[Array, Array]:
+    def sample_both(
+        self, length: int, *, key: Array, inputs: Float[Array, "time inputs"] | None = None
+    ) -> tuple[Float[Array, "time state"], Float[Array, "time dim"]]:
         """States and values of one series."""
         if self.diffuse is not None:
             raise ValueError(
@@ -311,22 +321,26 @@ class LinearGaussianSSM(AbstractSequenceModel, AbstractExpectationMaximisation[S
         seen = jnp.einsum("tmn,tn->tm", self._emissions(length), states)
         return states, seen + self._means(inputs, length) + _coloured(self.emission_noise.matrix(), noise)
 
-    def sample(self, length: int, *, key: Array, inputs: Array | None = None) -> Array:
+    def sample(
+        self, length: int, *, key: Array, inputs: Float[Array, "time inputs"] | None = None
+    ) -> Float[Array, "time dim"]:
         return self.sample_both(length, key=key, inputs=inputs)[1]
 
-    def _completion(self, series: Series) -> tuple[Array, Array, Array]:
+    def _completion(
+        self, series: Series
+    ) -> tuple[Float[Array, "time dim state"], Float[Array, "time dim"], Float[Array, "time dim dim"]]:
         """G, g and a covariance for each step with y = G x + g + e: its observed entries are in g."""
         R, length = self.emission_noise.matrix(), len(series.real)
         return jax.vmap(_completed, in_axes=(0, 0, 0 if R.ndim == 3 else None, 0))(
             self._emissions(length), self._means(series.inputs, length), R, series.values
         )
 
-    def complete_mean(self, series: Series) -> Array:
+    def complete_mean(self, series: Series) -> Float[Array, "time dim"]:
         states = self.smooth(series).marginals.mean
         G, g, _ = self._completion(series)
         return jnp.einsum("tmn,tn->tm", G, states) + g
 
-    def complete_sample(self, series: Series, *, key: Array) -> Array:
+    def complete_sample(self, series: Series, *, key: Array) -> Float[Array, "time dim"]:
         path, emit = jax.random.split(key)
         states = self.sample_states(series, key=path)
         G, g, rest = self._completion(series)
@@ -338,8 +352,14 @@ class LinearGaussianSSM(AbstractSequenceModel, AbstractExpectationMaximisation[S
         return None
 
     def expect_prepared(
-        self, prepared: None, x: Any, weight: Array, *, temperature: Array, incomplete: bool
-    ) -> tuple[StateSpaceStatistics, Array]:
+        self,
+        prepared: None,
+        x: Any,
+        weight: Float[Array, " rows"],
+        *,
+        temperature: Float[Array, ""],
+        incomplete: bool,
+    ) -> tuple[StateSpaceStatistics, Float[Array, ""]]:
         """The sums of EM; the temperature must be one."""
 
         def one(series: Series, w: Array) -> tuple[StateSpaceStatistics, Array]:
@@ -416,13 +436,20 @@ class LinearGaussianSSM(AbstractSequenceModel, AbstractExpectationMaximisation[S
         )
 
 
-def _driven(constant: Array, matrix: Array | None, inputs: Array | None, length: int) -> Array:
+def _driven(
+    constant: Float[Array, " size"],
+    matrix: Float[Array, "size inputs"] | None,
+    inputs: Float[Array, "time inputs"] | None,
+    length: int,
+) -> Float[Array, "time size"]:
     """A constant and what the inputs add to it, for each step."""
     steps = jnp.broadcast_to(constant, (length, *constant.shape))
     return steps if matrix is None or inputs is None else steps + inputs @ matrix.T
 
 
-def _coloured(covariance: Array, noise: Array) -> Array:
+def _coloured(
+    covariance: Float[Array, "*time size size"], noise: Float[Array, "steps size"]
+) -> Float[Array, "steps size"]:
     """Rows of standard normal `noise` with the covariance of each step, or of all."""
     if covariance.ndim == 2:
         return noise @ root_semidefinite(covariance).T
@@ -437,7 +464,12 @@ def _blocks(length: int) -> int:
     return best if best >= 16 else 1
 
 
-def _completed(C: Array, c: Array, R: Array, y: Array) -> tuple[Array, Array, Array]:
+def _completed(
+    C: Float[Array, "dim state"],
+    c: Float[Array, " dim"],
+    R: Float[Array, "dim dim"],
+    y: Float[Array, " dim"],
+) -> tuple[Float[Array, "dim state"], Float[Array, " dim"], Float[Array, "dim dim"]]:
     """y given x and its observed entries: y = G x + g + e, e ~ N(0, rest)."""
     seen = ~jnp.isnan(y)
     both = seen[:, None] & seen[None, :]

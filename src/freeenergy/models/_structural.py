@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jaxtyping import Float
 
 from .._core import AbstractElementwise, buffer, parameter, positive, unit_interval
 from ..distributions import Full
@@ -54,19 +55,19 @@ class AbstractBlock(eqx.Module):
     """A part of a series of numbers: states of its own, and what they add to the series.  Parts add up."""
 
     @abc.abstractmethod
-    def transition(self) -> Array:
+    def transition(self) -> Float[Array, "state state"]:
         """A of the block."""
 
     @abc.abstractmethod
-    def noise(self) -> Array:
+    def noise(self) -> Float[Array, "state state"]:
         """Q of the block."""
 
     @abc.abstractmethod
-    def emission(self, inputs: Array | None) -> Array:
+    def emission(self, inputs: Float[Array, "time inputs"] | None) -> Float[Array, "*time state"]:
         """The row of C, or a row for each step."""
 
     @abc.abstractmethod
-    def start(self) -> tuple[Array, Array]:
+    def start(self) -> tuple[Float[Array, "state state"], Float[Array, "state unknown"]]:
         """The covariance of the first state, and the directions in which it is diffuse."""
 
     def __add__(self, other: AbstractBlock | Structural) -> Structural:
@@ -74,56 +75,64 @@ class AbstractBlock(eqx.Module):
         return Structural((self, *blocks))
 
 
-def _first_of(size: int) -> Array:
+def _first_of(size: int) -> Float[Array, " state"]:
+    """(1, 0, 0, …)."""
     return jnp.zeros(size).at[0].set(1.0)
 
 
-def _one(value: Any) -> Array:
+def _number(value: Any) -> Float[Array, "*shape"]:
+    """A number, or several, as an array of floats."""
     return jnp.asarray(value, float)
 
 
 class Level(AbstractBlock):
-    """A random walk: l_t = l_{t−1} + N(0, variance)."""
+    """A random walk: l_t = l_{t−1} + N(0, variance); alone the local level model."""
 
-    variance: Array = parameter(positive, converter=_one, default=0.1)
+    variance: Float[Array, ""] = parameter(positive, converter=_number, default=0.1)
 
-    def transition(self) -> Array:
+    def transition(self) -> Float[Array, "state state"]:
         return jnp.ones((1, 1))
 
-    def noise(self) -> Array:
+    def noise(self) -> Float[Array, "state state"]:
         return self.variance[None, None]
 
-    def emission(self, inputs: Array | None) -> Array:
+    def emission(self, inputs: Float[Array, "time inputs"] | None) -> Float[Array, "*time state"]:
         return jnp.ones(1)
 
-    def start(self) -> tuple[Array, Array]:
+    def start(self) -> tuple[Float[Array, "state state"], Float[Array, "state unknown"]]:
         return jnp.zeros((1, 1)), jnp.ones((1, 1))
 
 
 class Trend(AbstractBlock):
-    """A level with a slope that is a random walk: l_t = l_{t−1} + s_{t−1} + w, s_t = s_{t−1} + w′."""
+    """A level with a slope that is a random walk: l_t = l_{t−1} + s_{t−1} + w, s_t = s_{t−1} + w′.
 
-    level_variance: Array = parameter(positive, converter=_one, default=0.1)
-    slope_variance: Array = parameter(positive, converter=_one, default=0.01)
+    Also known as the local linear trend.
+    """
 
-    def transition(self) -> Array:
+    level_variance: Float[Array, ""] = parameter(positive, converter=_number, default=0.1)
+    slope_variance: Float[Array, ""] = parameter(positive, converter=_number, default=0.01)
+
+    def transition(self) -> Float[Array, "state state"]:
         return jnp.array([[1.0, 1.0], [0.0, 1.0]])
 
-    def noise(self) -> Array:
+    def noise(self) -> Float[Array, "state state"]:
         return jnp.diag(jnp.stack([self.level_variance, self.slope_variance]))
 
-    def emission(self, inputs: Array | None) -> Array:
+    def emission(self, inputs: Float[Array, "time inputs"] | None) -> Float[Array, "*time state"]:
         return _first_of(2)
 
-    def start(self) -> tuple[Array, Array]:
+    def start(self) -> tuple[Float[Array, "state state"], Float[Array, "state unknown"]]:
         return jnp.zeros((2, 2)), jnp.eye(2)
 
 
 class Seasonal(AbstractBlock):
-    """A pattern of `period` steps that sums to noise: s_t = −s_{t−1} − … − s_{t−period+1} + w."""
+    """A pattern of `period` steps that sums to noise: s_t = −s_{t−1} − … − s_{t−period+1} + w.
+
+    Also known as the dummy form of a season.
+    """
 
     period: int = eqx.field(static=True)
-    variance: Array = parameter(positive, converter=_one, default=0.01)
+    variance: Float[Array, ""] = parameter(positive, converter=_number, default=0.01)
 
     def __check_init__(self) -> None:
         if not isinstance(self.period, int) or self.period < 2:
@@ -132,17 +141,17 @@ class Seasonal(AbstractBlock):
                 f"Got {self.period!r} instead."
             )
 
-    def transition(self) -> Array:
+    def transition(self) -> Float[Array, "state state"]:
         return jnp.eye(self.period - 1, k=-1).at[0].set(-1.0)
 
-    def noise(self) -> Array:
+    def noise(self) -> Float[Array, "state state"]:
         first = _first_of(self.period - 1)
         return self.variance * first[:, None] * first[None, :]
 
-    def emission(self, inputs: Array | None) -> Array:
+    def emission(self, inputs: Float[Array, "time inputs"] | None) -> Float[Array, "*time state"]:
         return _first_of(self.period - 1)
 
-    def start(self) -> tuple[Array, Array]:
+    def start(self) -> tuple[Float[Array, "state state"], Float[Array, "state unknown"]]:
         size = self.period - 1
         return jnp.zeros((size, size)), jnp.eye(size)
 
@@ -150,22 +159,22 @@ class Seasonal(AbstractBlock):
 class Cycle(AbstractBlock):
     """A damped wave with random shocks: c_t = ρ Rot(2π/period) c_{t−1} + w, stationary."""
 
-    period: Array = parameter(positive, converter=_one)
-    damping: Array = parameter(unit_interval, converter=_one, default=0.9)
-    variance: Array = parameter(positive, converter=_one, default=0.1)
+    period: Float[Array, ""] = parameter(positive, converter=_number)
+    damping: Float[Array, ""] = parameter(unit_interval, converter=_number, default=0.9)
+    variance: Float[Array, ""] = parameter(positive, converter=_number, default=0.1)
 
-    def transition(self) -> Array:
+    def transition(self) -> Float[Array, "state state"]:
         angle = 2 * jnp.pi / self.period
         cos, sin = jnp.cos(angle), jnp.sin(angle)
         return self.damping * jnp.stack([jnp.stack([cos, sin]), jnp.stack([-sin, cos])])
 
-    def noise(self) -> Array:
+    def noise(self) -> Float[Array, "state state"]:
         return self.variance * jnp.eye(2)
 
-    def emission(self, inputs: Array | None) -> Array:
+    def emission(self, inputs: Float[Array, "time inputs"] | None) -> Float[Array, "*time state"]:
         return _first_of(2)
 
-    def start(self) -> tuple[Array, Array]:
+    def start(self) -> tuple[Float[Array, "state state"], Float[Array, "state unknown"]]:
         return self.variance / (1 - self.damping**2) * jnp.eye(2), jnp.zeros((2, 0))
 
 
@@ -175,27 +184,27 @@ class Autoregressive(AbstractBlock):
     Held as partial autocorrelations, which are free in (−1, 1); `coefficients` gives φ.
     """
 
-    partial: Array = parameter(correlation, converter=_one)
-    variance: Array = parameter(positive, converter=_one, default=0.1)
+    partial: Float[Array, " order"] = parameter(correlation, converter=_number)
+    variance: Float[Array, ""] = parameter(positive, converter=_number, default=0.1)
 
-    def coefficients(self) -> Array:
-        """φ, by Levinson's recursion."""
+    def coefficients(self) -> Float[Array, " order"]:
+        """φ, by the recursion of Durbin and Levinson."""
         phi = self.partial[:1]
         for k in range(1, len(self.partial)):
             phi = jnp.concatenate([phi - self.partial[k] * phi[::-1], self.partial[k : k + 1]])
         return phi
 
-    def transition(self) -> Array:
+    def transition(self) -> Float[Array, "state state"]:
         return jnp.eye(len(self.partial), k=-1).at[0].set(self.coefficients())
 
-    def noise(self) -> Array:
+    def noise(self) -> Float[Array, "state state"]:
         first = _first_of(len(self.partial))
         return self.variance * first[:, None] * first[None, :]
 
-    def emission(self, inputs: Array | None) -> Array:
+    def emission(self, inputs: Float[Array, "time inputs"] | None) -> Float[Array, "*time state"]:
         return _first_of(len(self.partial))
 
-    def start(self) -> tuple[Array, Array]:
+    def start(self) -> tuple[Float[Array, "state state"], Float[Array, "state unknown"]]:
         return stationary_covariance(self.transition(), self.noise()), jnp.zeros((len(self.partial), 0))
 
 
@@ -206,25 +215,27 @@ class Regressors(AbstractBlock):
     """
 
     size: int = eqx.field(static=True)
-    variance: Array | None = parameter(positive, default=None)
+    variance: Float[Array, ""] | None = parameter(positive, default=None)
 
-    def transition(self) -> Array:
+    def transition(self) -> Float[Array, "state state"]:
         return jnp.eye(self.size)
 
-    def noise(self) -> Array:
+    def noise(self) -> Float[Array, "state state"]:
         return jnp.eye(self.size) * (jnp.zeros(()) if self.variance is None else self.variance)
 
-    def emission(self, inputs: Array | None) -> Array:
+    def emission(self, inputs: Float[Array, "time inputs"] | None) -> Float[Array, "*time state"]:
         if inputs is None:
             raise ValueError("A model with Regressors needs series with 'inputs'. Got None instead.")
         return inputs
 
-    def start(self) -> tuple[Array, Array]:
+    def start(self) -> tuple[Float[Array, "state state"], Float[Array, "state unknown"]]:
         return jnp.zeros((self.size, self.size)), jnp.eye(self.size)
 
 
-def stationary_covariance(A: Array, Q: Array) -> Array:
-    """P = A P Aᵀ + Q for a stable A, by doubling.
+def stationary_covariance(
+    A: Float[Array, "state state"], Q: Float[Array, "state state"]
+) -> Float[Array, "state state"]:
+    """P = A P Aᵀ + Q for a stable A, by doubling: the discrete Lyapunov equation.
 
     >>> stationary_covariance(jnp.array([[0.5]]), jnp.array([[3.0]])).round(6).tolist()
     [[4.0]]
@@ -237,12 +248,14 @@ def stationary_covariance(A: Array, Q: Array) -> Array:
     return jax.lax.scan(body, (A, Q), None, length=24)[0][1]
 
 
-def _block_diagonal(parts: list[Array]) -> Array:
+def _block_diagonal(parts: list[Float[Array, "m n"]]) -> Float[Array, "rows columns"]:
     return jax.scipy.linalg.block_diag(*parts)
 
 
 class Structural(AbstractSequenceModel):
     """A series of numbers as a sum of blocks and noise: y_t = Σ_b h_b · x_{b,t} + ε_t.
+
+    Also known as an unobserved components model (Harvey).
 
     Blocks without a stationary law start diffuse, exactly; `begin` replaces that by a proper start.
 
@@ -259,20 +272,20 @@ class Structural(AbstractSequenceModel):
     """
 
     blocks: tuple[AbstractBlock, ...]
-    variance: Array = parameter(positive, converter=_one, default=1.0)
+    variance: Float[Array, ""] = parameter(positive, converter=_number, default=1.0)
     begin: GaussianBelief | None = buffer(default=None)
     first: GaussianBelief | None = buffer(default=None)
-    floor: Array | float = buffer(default=0.0)
+    floor: Float[Array, ""] | float = buffer(default=0.0)
 
     def __add__(self, other: AbstractBlock | Structural) -> Structural:
         blocks = other.blocks if isinstance(other, Structural) else (other,)
         return Structural((*self.blocks, *blocks), self.variance, self.begin, self.first, self.floor)
 
-    def directions(self) -> Array:
+    def directions(self) -> Float[Array, "state unknown"]:
         """Directions of the first state (columns) of which nothing is known, before there is a `begin`."""
         return _block_diagonal([block.start()[1] for block in self.blocks])
 
-    def system(self, inputs: Array | None = None) -> LinearGaussianSSM:
+    def system(self, inputs: Float[Array, "time inputs"] | None = None) -> LinearGaussianSSM:
         """The same model as one linear system."""
         rows = [block.emission(inputs) for block in self.blocks]
         if any(row.ndim == 2 for row in rows):
@@ -296,8 +309,8 @@ class Structural(AbstractSequenceModel):
             diffuse=diffuse,
         )
 
-    def components(self, series: Series) -> GaussianBelief:
-        """What each block adds at each step, given the whole series: means and variances (time, blocks)."""
+    def components(self, series: Series) -> tuple[Float[Array, "time blocks"], Float[Array, "time blocks"]]:
+        """What each block adds at each step, given the whole series: means and variances."""
         system = self.system(series.inputs)
         states = system.smooth(series).marginals
         rows = system._emissions(len(series.real))[:, 0]
@@ -309,28 +322,79 @@ class Structural(AbstractSequenceModel):
             row = rows[:, part]
             means.append(jnp.sum(row * states.mean[:, part], axis=1))
             variances.append(jnp.einsum("ti,tij,tj->t", row, states.covariance[:, part, part], row))
-        return GaussianBelief(jnp.stack(means, axis=1), jnp.stack(variances, axis=1))
+        return jnp.stack(means, axis=1), jnp.stack(variances, axis=1)
+
+    def first_state(self, series: Series) -> GaussianBelief:
+        """The first state given the whole series."""
+        return jax.tree.map(lambda a: a[0], self.system(series.inputs).smooth(series).marginals)
+
+    def effect(self, series: Series) -> Float[Array, " unknown"]:
+        """The mean square over a series of what each diffuse direction of the first state adds to it."""
+        system = self.system(series.inputs)
+        length = len(series.real)
+
+        def body(directions: Array, at: tuple[Array, Array]) -> tuple[Array, Array]:
+            row, there = at
+            return system.transition @ directions, jnp.where(there, row @ directions, 0)
+
+        added = jax.lax.scan(body, self.directions(), (system._emissions(length)[:, 0], series.real))[1]
+        steps = jnp.sum(series.real, dtype=added.dtype)
+        return jnp.sum(added**2, axis=0) / jnp.where(steps > 0, steps, 1)
+
+    def with_start(self, series: Series, weight: Float[Array, " rows"], alone: bool) -> Structural:
+        """A proper start in place of the diffuse one: the first states that the series had.
+
+        Its mean and covariance are those of the first states given the series, and of one more that has the
+        variance of the data, so that the model is a density.
+
+        Args:
+            series: with a leading axis of rows.
+            weight: of each row.
+            alone: whether there is one series; draws then start in the state in which that one started.
+        """
+        mean, covariance = jax.vmap(self.first_state)(series)
+        total = jnp.sum(weight)
+        share = weight / total
+        # what of a first state its series does not tell, and padding, which has no observation
+        known = jnp.isfinite(jnp.diagonal(covariance, axis1=1, axis2=2)) & (share > 0)[:, None]
+        mean = jnp.where(known, mean, 0)
+        covariance = jnp.where(known[:, :, None] & known[:, None, :], covariance, 0)
+        centre = share @ mean
+        gap = mean - centre[None]
+        spread = jnp.einsum("s,sij->ij", share, covariance) + (gap * share[:, None]).T @ gap
+        # one direction more or less adds as much to a series as it varies
+        directions, effect = self.directions(), share @ jax.vmap(self.effect)(series)
+        scaled = directions / jnp.sqrt(jnp.where(effect > 0, effect, 1))[None, :]
+        wide = scaled @ scaled.T
+        unknown = share @ (~known).astype(mean.dtype)
+        spread = spread + wide * jnp.sqrt(unknown[:, None] * unknown[None, :])
+        # few series say little of where another one starts: one more of the variance of the data
+        begin = GaussianBelief(centre, spread + wide / total)
+        first = GaussianBelief(centre, spread) if alone else None
+        return dataclasses.replace(self, begin=begin, first=first)
 
     def predicted(self, series: Series) -> GaussianBelief:
         """p(y_t | y_{<t}) for each step."""
         return self.system(series.inputs).predicted(series)
 
-    def log_prob(self, series: Series) -> Array:
+    def log_prob(self, series: Series) -> Float[Array, ""]:
         """log p(y), with the convention of `LinearGaussianSSM.log_prob` for a diffuse start."""
         return self.system(series.inputs).log_prob(series)
 
-    def step_log_prob(self, series: Series, *, incomplete: bool = True) -> Array:
+    def step_log_prob(self, series: Series, *, incomplete: bool = True) -> Float[Array, " time"]:
         return self.system(series.inputs).step_log_prob(series, incomplete=incomplete)
 
-    def sample(self, length: int, *, key: Array, inputs: Array | None = None) -> Array:
+    def sample(
+        self, length: int, *, key: Array, inputs: Float[Array, "time inputs"] | None = None
+    ) -> Float[Array, "time dim"]:
         """The values of one series that starts in `first`, or else in `begin`."""
         start = self if self.first is None else dataclasses.replace(self, begin=self.first)
         return start.system(inputs).sample(length, key=key)
 
-    def complete_mean(self, series: Series) -> Array:
+    def complete_mean(self, series: Series) -> Float[Array, "time dim"]:
         return self.system(series.inputs).complete_mean(series)
 
-    def complete_sample(self, series: Series, *, key: Array) -> Array:
+    def complete_sample(self, series: Series, *, key: Array) -> Float[Array, "time dim"]:
         return self.system(series.inputs).complete_sample(series, key=key)
 
 
@@ -343,6 +407,26 @@ class Columns(AbstractSequenceModel):
 
     models: AbstractSequenceModel  # pyright: ignore[reportGeneralTypeIssues]
 
+    def with_start(self, series: Series, weight: Float[Array, " rows"], alone: bool) -> Columns:
+        """Structural models with proper starts, as `Structural.with_start`."""
+
+        def one(model: Any, values: Array) -> Structural:
+            return model.with_start(series._replace(values=values[..., None]), weight, alone)
+
+        return Columns(eqx.filter_vmap(one, in_axes=(eqx.if_array(0), 2))(self.models, series.values))
+
+    def components(
+        self, series: Series
+    ) -> tuple[Float[Array, "time blocks dim"], Float[Array, "time blocks dim"]]:
+        """What each block of structural models adds to each column: means and variances."""
+        mean, variance = self.each(lambda model, column: model.components(column), series)
+        return jnp.moveaxis(mean, 0, -1), jnp.moveaxis(variance, 0, -1)
+
+    def predicted(self, series: Series) -> tuple[Float[Array, "time dim"], Float[Array, "time dim"]]:
+        """Means and variances of p(y_t | y_{<t}) for each step."""
+        mean, covariance = self.each(lambda model, column: model.predicted(column), series)
+        return mean[..., 0].T, covariance[..., 0, 0].T
+
     def each(self, function: Any, series: Series, *rest: Array) -> Any:
         """`function(model, column, *rest)` for each column, along a leading axis."""
 
@@ -352,22 +436,24 @@ class Columns(AbstractSequenceModel):
         axes = (eqx.if_array(0), 1, *(0 for _ in rest))
         return eqx.filter_vmap(one, in_axes=axes)(self.models, series.values, *rest)
 
-    def log_prob(self, series: Series) -> Array:
+    def log_prob(self, series: Series) -> Float[Array, ""]:
         """log p(y)."""
         return jnp.sum(self.each(lambda model, column: model.log_prob(column), series))
 
-    def step_log_prob(self, series: Series, *, incomplete: bool = True) -> Array:
+    def step_log_prob(self, series: Series, *, incomplete: bool = True) -> Float[Array, " time"]:
         return jnp.sum(self.each(lambda model, column: model.step_log_prob(column), series), axis=0)
 
-    def sample(self, length: int, *, key: Array, inputs: Array | None = None) -> Array:
+    def sample(
+        self, length: int, *, key: Array, inputs: Float[Array, "time inputs"] | None = None
+    ) -> Float[Array, "time dim"]:
         keys = jax.random.split(key, len(jax.tree.leaves(eqx.filter(self.models, eqx.is_array))[0]))
         draw = eqx.filter_vmap(lambda model, k: model.sample(length, key=k, inputs=inputs)[:, 0])
         return draw(self.models, keys).T
 
-    def complete_mean(self, series: Series) -> Array:
+    def complete_mean(self, series: Series) -> Float[Array, "time dim"]:
         return self.each(lambda model, column: model.complete_mean(column)[:, 0], series).T
 
-    def complete_sample(self, series: Series, *, key: Array) -> Array:
+    def complete_sample(self, series: Series, *, key: Array) -> Float[Array, "time dim"]:
         keys = jax.random.split(key, series.values.shape[1])
 
         def one(model: Any, column: Series, k: Array) -> Array:

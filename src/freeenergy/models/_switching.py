@@ -8,6 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jaxtyping import Float, Int
 
 from .._core import parameter, simplex
 from ..inference import (
@@ -25,9 +26,9 @@ from ._state_space import LinearGaussianSSM
 class SwitchingBelief(NamedTuple):
     """A mixture of one Gaussian for each regime: log-probabilities, means and covariances."""
 
-    log_weight: Array
-    mean: Array
-    covariance: Array
+    log_weight: Float[Array, "*time regimes"]
+    mean: Float[Array, "*time regimes state"]
+    covariance: Float[Array, "*time regimes state state"]
 
 
 class SwitchingLinearSystem(AbstractSequenceModel):
@@ -39,14 +40,17 @@ class SwitchingLinearSystem(AbstractSequenceModel):
     Exact inference takes a Gaussian for each of Kᵀ paths.  Here the K² Gaussians of a step are merged into
     K of equal mean and covariance (Kim's filter and smoother), so that every result is approximate.
 
+    Also known as a switching state-space model, or jump Markov linear system; the merging as generalised
+    pseudo-Bayesian filter of second order (GPB2), or assumed density filtering.
+
     Attributes:
         initial: p(s_1).
         transition: p(s_t = j | s_{t−1} = i) at [i, j].
         systems: K systems, stacked along a leading axis of their arrays.
     """
 
-    initial: Array = parameter(simplex)
-    transition: Array = parameter(simplex)
+    initial: Float[Array, " regimes"] = parameter(simplex)
+    transition: Float[Array, "regimes regimes"] = parameter(simplex)
     systems: LinearGaussianSSM  # pyright: ignore[reportGeneralTypeIssues]
 
     def _chains(self, series: Series) -> tuple[Any, Any]:
@@ -149,17 +153,19 @@ class SwitchingLinearSystem(AbstractSequenceModel):
         _, earlier = jax.lax.scan(body, last, (past, rest), reverse=True)
         return jax.tree.map(lambda a, b: jnp.concatenate([a, b[None]]), earlier, last)
 
-    def step_log_prob(self, series: Series, *, incomplete: bool = True) -> Array:
+    def step_log_prob(self, series: Series, *, incomplete: bool = True) -> Float[Array, " time"]:
         logs = self.filter(series).log_evidence
         # after a step that cannot occur nothing is known, and no other one can
         impossible = jnp.cumsum(jnp.isneginf(logs)) > 0
         return jnp.where(impossible, jnp.where(series.real, -jnp.inf, 0.0), logs)
 
-    def estimated_log_prob(self, series: Series) -> Array:
+    def estimated_log_prob(self, series: Series) -> Float[Array, ""]:
         """log p(y) as Kim's filter has it: not exact."""
         return jnp.sum(self.step_log_prob(series))
 
-    def sample(self, length: int, *, key: Array, inputs: Array | None = None) -> Array:
+    def sample(
+        self, length: int, *, key: Array, inputs: Float[Array, "time inputs"] | None = None
+    ) -> Float[Array, "time dim"]:
         first, chain, move, emit = jax.random.split(key, 4)
         n = self.systems.initial_mean.shape[-1]
         log_move = jnp.log(self.transition)
@@ -195,11 +201,11 @@ class SwitchingLinearSystem(AbstractSequenceModel):
         """`function(system)` for each regime, along a leading axis."""
         return eqx.filter_vmap(function, in_axes=eqx.if_array(0))(self.systems)
 
-    def _system(self, s: Array) -> LinearGaussianSSM:
+    def _system(self, s: Int[Array, ""]) -> LinearGaussianSSM:
         arrays, static = eqx.partition(self.systems, eqx.is_array)
         return eqx.combine(jax.tree.map(lambda a: a[s], arrays), static)
 
-    def complete_mean(self, series: Series) -> Array:
+    def complete_mean(self, series: Series) -> Float[Array, "time dim"]:
         belief = self.smooth(series)
 
         def one(system: LinearGaussianSSM, mean: Array) -> Array:
@@ -209,7 +215,7 @@ class SwitchingLinearSystem(AbstractSequenceModel):
         values = eqx.filter_vmap(one, in_axes=(eqx.if_array(0), 1))(self.systems, belief.mean)
         return jnp.einsum("tk,ktm->tm", jnp.exp(belief.log_weight), values)
 
-    def complete_sample(self, series: Series, *, key: Array) -> Array:
+    def complete_sample(self, series: Series, *, key: Array) -> Float[Array, "time dim"]:
         fixed, steps = self._chains(series)
         filtered = self.filter(series).filtered
         log_move = jnp.log(self.transition)
@@ -259,7 +265,11 @@ class SwitchingLinearSystem(AbstractSequenceModel):
         )
 
 
-def _merged(joint: Array, means: Array, covariances: Array) -> SwitchingBelief:
+def _merged(
+    joint: Float[Array, "regimes before"],
+    means: Float[Array, "regimes before state"],
+    covariances: Float[Array, "regimes before state state"],
+) -> SwitchingBelief:
     """Mixtures along the second axis of `joint` (log-weights) as one Gaussian each of equal moments."""
     total = jax.nn.logsumexp(joint, axis=1)
     share = jnp.exp(joint - total[:, None])

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.scipy.special import gammaln
+from jaxtyping import Bool, Float, Int
 
 from .._core import buffer, in_blocks, parameter, simplex
 from ..inference import solve_semidefinite
@@ -19,7 +20,11 @@ from ..inference import solve_semidefinite
 _PAIRS_BLOCK = 256
 
 
-def dirichlet_mode(counts: Array, concentration: Array | None, support: Array) -> Array:
+def dirichlet_mode(
+    counts: Float[Array, "*rows labels"],
+    concentration: Float[Array, "*shape"] | None,
+    support: Bool[Array, "*rows labels"],
+) -> Float[Array, "*rows labels"]:
     """Probabilities ∝ counts + α − 1 along the last axis, where `support` allows any.
 
     Where no such count is positive, the density is highest at an edge: all goes to the largest, in even
@@ -35,7 +40,9 @@ def dirichlet_mode(counts: Array, concentration: Array | None, support: Array) -
     return mass / jnp.sum(mass, axis=-1, keepdims=True)
 
 
-def dirichlet_log_density(p: Array, concentration: Array | None) -> Array:
+def dirichlet_log_density(
+    p: Float[Array, "*rows labels"], concentration: Float[Array, "*shape"] | None
+) -> Float[Array, ""]:
     """Σ over rows of log Dirichlet(p; α), over the entries that are not zero."""
     if concentration is None:
         return jnp.zeros((), p.dtype)
@@ -51,7 +58,7 @@ class AbstractTransition(eqx.Module):
     """How a state follows from the one before."""
 
     @abc.abstractmethod
-    def matrix(self, inputs: Array | None = None) -> Array:
+    def matrix(self, inputs: Float[Array, " inputs"] | None = None) -> Float[Array, "states states"]:
         """p(x_t = j | x_{t−1} = i) at [i, j], given the inputs of step t."""
 
     @property
@@ -64,11 +71,11 @@ class AbstractCountedTransition(AbstractTransition):
     """A transition that expected counts of pairs determine in closed form."""
 
     @abc.abstractmethod
-    def maximise(self, counts: Array) -> AbstractCountedTransition:
+    def maximise(self, counts: Float[Array, "states states"]) -> AbstractCountedTransition:
         """The most probable member given how often j followed i, at [i, j]."""
 
     @abc.abstractmethod
-    def log_prior(self) -> Array:
+    def log_prior(self) -> Float[Array, ""]:
         """log density of the parameters, zero without a prior."""
 
 
@@ -81,24 +88,24 @@ class Transition(AbstractCountedTransition):
             more than the imagined counts.
     """
 
-    rows: Array = parameter(simplex)
-    concentration: Array | None = buffer(default=None)
+    rows: Float[Array, "states states"] = parameter(simplex)
+    concentration: Float[Array, "*shape"] | None = buffer(default=None)
 
-    def matrix(self, inputs: Array | None = None) -> Array:
+    def matrix(self, inputs: Float[Array, " inputs"] | None = None) -> Float[Array, "states states"]:
         return self.rows
 
     @property
     def varies(self) -> bool:
         return False
 
-    def maximise(self, counts: Array) -> Transition:
+    def maximise(self, counts: Float[Array, "states states"]) -> Transition:
         fresh = dirichlet_mode(counts, self.concentration, self.rows > 0)
         # a state that was never left keeps its row
         seen = jnp.sum(counts, axis=1, keepdims=True) > 0
         keep = ~seen if self.concentration is None else jnp.zeros_like(seen)
         return Transition(jnp.where(keep, self.rows, fresh), self.concentration)
 
-    def log_prior(self) -> Array:
+    def log_prior(self) -> Float[Array, ""]:
         return dirichlet_log_density(self.rows, self.concentration)
 
 
@@ -117,13 +124,13 @@ class TiedTransition(AbstractCountedTransition):
     [0.8, 0.1, 0.1]
     """
 
-    share: Array = parameter(simplex)
-    labels: Array  # pyright: ignore[reportGeneralTypeIssues]
+    share: Float[Array, " labels"] = parameter(simplex)
+    labels: Int[Array, "states states"]  # pyright: ignore[reportGeneralTypeIssues]
 
-    def _one_hot(self) -> Array:
+    def _one_hot(self) -> Float[Array, "states states labels"]:
         return jax.nn.one_hot(self.labels, len(self.share), dtype=self.share.dtype)
 
-    def matrix(self, inputs: Array | None = None) -> Array:
+    def matrix(self, inputs: Float[Array, " inputs"] | None = None) -> Float[Array, "states states"]:
         one_hot = self._one_hot()
         return (
             one_hot
@@ -135,11 +142,11 @@ class TiedTransition(AbstractCountedTransition):
     def varies(self) -> bool:
         return False
 
-    def maximise(self, counts: Array) -> TiedTransition:
+    def maximise(self, counts: Float[Array, "states states"]) -> TiedTransition:
         total = jnp.einsum("ij,ijg->g", counts, self._one_hot())
         return TiedTransition(dirichlet_mode(total, None, jnp.ones_like(total) > 0), self.labels)
 
-    def log_prior(self) -> Array:
+    def log_prior(self) -> Float[Array, ""]:
         return jnp.zeros((), self.share.dtype)
 
 
@@ -152,9 +159,9 @@ class InputTransition(AbstractTransition):
         logits: a module that maps u_t to an array of shape (states, states).
     """
 
-    logits: Callable[[Array], Array]
+    logits: Callable[[Float[Array, " inputs"]], Float[Array, "states states"]]
 
-    def matrix(self, inputs: Array | None = None) -> Array:
+    def matrix(self, inputs: Float[Array, " inputs"] | None = None) -> Float[Array, "states states"]:
         if inputs is None:
             raise ValueError("InputTransition needs the inputs of every time step. Got None.")
         return jax.nn.softmax(self.logits(inputs), axis=-1)
@@ -168,21 +175,21 @@ class LogisticStatistics(NamedTuple):
     """What `LogisticTransition` needs of series, for rows i of A and with ũ = (u, 1).
 
     Attributes:
-        score: slope of the expected log-likelihood in the coefficients, (states, states, inputs + 1).
+        score: slope of the expected log-likelihood in the coefficients.
         curvature: minus its second derivative in those of a row, flat.
         lengths: Σ ‖ũ‖¹⁶ over all steps, whose 16th root no ‖ũ‖ exceeds.
     """
 
-    score: Array
-    curvature: Array
-    lengths: Array
+    score: Float[Array, "states states regressors"]
+    curvature: Float[Array, "states coefficients coefficients"]
+    lengths: Float[Array, ""]
 
 
-def _number(value: Any) -> Array:
+def _penalty(value: Any) -> Float[Array, ""]:
     return jnp.asarray(value, float)
 
 
-def with_one(inputs: Array) -> Array:
+def with_one(inputs: Float[Array, "*rows inputs"]) -> Float[Array, "*rows regressors"]:
     """(u, 1), for one or many u."""
     return jnp.concatenate([inputs, jnp.ones((*inputs.shape[:-1], 1), inputs.dtype)], axis=-1)
 
@@ -190,14 +197,16 @@ def with_one(inputs: Array) -> Array:
 class LogisticTransition(AbstractTransition):
     """Transitions by logistic regression on an input u_t:  A(u)[i, j] ∝ exp(w_ij · u + b_ij).
 
+    Also known as an input–output HMM, or time-varying transition probabilities.
+
     The M step of EM moves each row of A along Newton's direction d.  Third derivatives of the expected
     log-likelihood are at most S times the second, S = max_t range_j d_j · ũ_t, so that a step of length
-    log(1 + S) / S never lowers it; near the end this is Newton's method.  Without arrays it is a request:
-    an estimator makes them.
+    log(1 + S) / S never lowers it (damped Newton); near the end this is Newton's method.  Without arrays it
+    is a request: an estimator makes them.
 
     Attributes:
-        weights: w, shape (states, states, inputs).
-        intercept: b, shape (states, states); −∞ is an impossible transition and stays so.
+        weights: w.
+        intercept: b; −∞ is an impossible transition and stays so.
         penalty: λ of the prior exp(−½ λ Σ (w² + b²)); zero is maximum likelihood.
 
     >>> restless = LogisticTransition(jnp.array([[[0.0], [2.0]], [[0.0], [0.0]]]), jnp.zeros((2, 2)))
@@ -205,17 +214,17 @@ class LogisticTransition(AbstractTransition):
     [0.119, 0.881]
     """
 
-    weights: Array | None = parameter(default=None)
-    intercept: Array | None = parameter(default=None)
-    penalty: Array = buffer(converter=_number, default=0.0)
+    weights: Float[Array, "states states inputs"] | None = parameter(default=None)
+    intercept: Float[Array, "states states"] | None = parameter(default=None)
+    penalty: Float[Array, ""] = buffer(converter=_penalty, default=0.0)
 
-    def _coefficients(self) -> Array:
+    def _coefficients(self) -> Float[Array, "states states regressors"]:
         """w and b side by side."""
         if self.weights is None or self.intercept is None:
             raise ValueError("LogisticTransition has no values yet. Pass them, or fit an HMM that has it.")
         return jnp.concatenate([self.weights, self.intercept[..., None]], axis=-1)
 
-    def matrix(self, inputs: Array | None = None) -> Array:
+    def matrix(self, inputs: Float[Array, " inputs"] | None = None) -> Float[Array, "states states"]:
         if inputs is None:
             raise ValueError("LogisticTransition needs the inputs of every time step. Got None.")
         return jax.nn.softmax(self._coefficients() @ with_one(inputs), axis=-1)
@@ -225,7 +234,11 @@ class LogisticTransition(AbstractTransition):
         return True
 
     def expect(
-        self, inputs: Array, before: Array, later: Array, kernel: Callable[[Array], Array]
+        self,
+        inputs: Float[Array, "steps inputs"],
+        before: Float[Array, "steps states"],
+        later: Float[Array, "steps states"],
+        kernel: Callable[[Float[Array, "steps states states"]], Float[Array, "steps states states"]],
     ) -> LogisticStatistics:
         """Sums over steps for the expected pairs before_i kernel(A(u))_ij later_j of each."""
         size, width = before.shape[-1], inputs.shape[-1] + 1
@@ -269,7 +282,7 @@ class LogisticTransition(AbstractTransition):
         new = now + share[:, None, None] * step
         return LogisticTransition(new[..., :-1], new[..., -1], self.penalty)
 
-    def log_prior(self) -> Array:
+    def log_prior(self) -> Float[Array, ""]:
         """Up to a constant."""
         now = self._coefficients()
         return -0.5 * self.penalty * jnp.sum(jnp.where(jnp.isfinite(now), now, 0) ** 2)

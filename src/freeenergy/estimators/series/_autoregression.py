@@ -13,7 +13,7 @@ from ... import models
 from ..._core import AbstractAlgorithm, Data, Fit, on_device
 from ...distributions import AbstractCovariance, Full
 from ...learning import LBFGS, negative_log_likelihood
-from ...models._autoregression import StationaryAutoRegression
+from ...models._autoregression import StationaryAutoRegression, autocovariance
 from ...shell._sequence import LEAST_VARIANCE, Sequences
 from ...shell._validation import check_instance, check_int, check_real
 from ._state_space import AbstractStateSpace, apart, per_row_of, with_values
@@ -96,7 +96,7 @@ class AutoRegression(AbstractStateSpace):
             on_device(np.zeros(dim)),
             with_values(self.noise, Full(), on_device(np.eye(dim))),
             on_device(np.zeros(self.p * dim)),
-            on_device(_autocovariance(sequences, self.p)),
+            on_device(autocovariance(sequences.series, sequences.weight, self.p)),
             None if sequences.inputs is None else on_device(np.zeros((dim, sequences.n_inputs))),
         )
         return self._by_em(start, sequences, data, key)
@@ -132,19 +132,3 @@ def _in_coefficients(model: StationaryAutoRegression) -> models.AutoRegression:
     regression = model.regression()
     noise = with_values(model.noise, Full(), regression.noise.matrix())
     return eqx.tree_at(lambda m: m.noise, regression, noise)
-
-
-def _autocovariance(sequences: Sequences, p: int) -> np.ndarray:
-    """Covariance of p values in a row, newest first, from rescaled series; zeros fill the gaps.
-
-    Windows that reach beyond the ends are taken as zero there, which keeps the matrix definite.
-    """
-    dim = sequences.series[0].shape[1]
-    total = np.zeros((p * dim, p * dim))
-    for x, weight in zip(sequences.series, sequences.weight, strict=True):
-        padded = np.zeros((len(x) + 2 * (p - 1), dim))
-        padded[p - 1 : p - 1 + len(x)] = np.nan_to_num(x)
-        windows = np.concatenate([padded[p - 1 - k : len(padded) - k] for k in range(p)], axis=1)
-        total += weight * windows.T @ windows
-    total /= sequences.row_weight.sum()
-    return total + 1e-3 * np.eye(p * dim)

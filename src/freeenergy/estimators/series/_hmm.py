@@ -17,7 +17,6 @@ from ..._core import (
     Data,
     Fit,
     fold_key,
-    generator,
     map_rows,
     on_device,
     split_key,
@@ -42,6 +41,7 @@ from ...models import (
     Series,
     Transition,
 )
+from ...models._regressions import clusterwise_regressions
 from ...shell._base import best_of, likeliest
 from ...shell._rows import Rows, Scaling, canonical_rows
 from ...shell._sequence import AbstractSequenceDensity, Container, Sequences
@@ -66,11 +66,7 @@ def _decode(series: Series, model: models.HMM, incomplete: bool, n: int) -> Arra
 
 
 def _label_chance(pair: tuple[Array, Array], model: models.HMM, column: Array, label: Array) -> Array:
-    """p(label in a column | the series) of a row where it is missing: Σ_s γ(s) p(label | s, row)."""
-    row, shares = pair
-    rows, emissions = jnp.stack([row, row.at[column].set(label)]), model.emissions
-    seen, more = emissions.log_probs(emissions.prepare(), rows, incomplete=True, inputs=None)
-    return jnp.sum(jnp.where(shares > 0, shares * jnp.exp(more - seen), 0))
+    return model.label_probability(*pair, column, label)
 
 
 def _forecast(pair: tuple[Series, Array], model: models.HMM, incomplete: bool) -> Array:
@@ -347,9 +343,10 @@ class HMM(AbstractSequenceDensity):
         z = np.column_stack([np.concatenate(sequences.inputs or [y]), np.ones(len(y))])
         for restart in split_key(key, self.n_init):
             start_key, fit_key = split_key(restart)
-            W, owner = _regressions(y, z, weight, self.n_states, start_key)
-            gaps = y - np.einsum("nda,na->nd", W[owner], z)
-            spread = (gaps * weight[:, None]).T @ gaps / weight.sum() + 1e-3 * np.eye(y.shape[1])
+            W, owner, spread = clusterwise_regressions(
+                y, z, weight, self.n_states, LLOYD_STEPS, key=start_key
+            )
+            spread = spread + 1e-3 * np.eye(y.shape[1])
             structure = self.family.covariance
             roots = on_device(np.linalg.cholesky(spread))
             second = jnp.sum(jax.vmap(structure.second_moments)(roots.T), axis=0)
@@ -527,43 +524,3 @@ class HMM(AbstractSequenceDensity):
             raise AttributeError("HMM has 'covariances_' only with one Gaussian in each state.")
         matrices = [np.asarray(emissions.member(k).covariance.matrix()) for k in range(self.n_states)]
         return np.stack(matrices) * np.outer(self.scaling_.scale, self.scaling_.scale)
-
-
-def _regressions(
-    y: np.ndarray, z: np.ndarray, weight: np.ndarray, size: int, key: Array
-) -> tuple[np.ndarray, np.ndarray]:
-    """Regressions of y on z, and which of them explains each row best: k-means with lines for centres.
-
-    The first explains a stretch of rows in a row, the next ones stretches that those before explain badly;
-    then rows and regressions choose each other in turn.
-    """
-    rng = generator(key)
-    whole = _least_squares(y, z, weight, np.zeros((y.shape[1], z.shape[1])), 1e-6)
-    reach = max(2 * z.shape[1], len(y) // (8 * size), 4)
-    W, gaps = np.empty((0, *whole.shape)), np.ones(len(y))
-    for _ in range(size):
-        total = (weight * gaps).sum()
-        middle = rng.choice(len(y), p=weight * gaps / total if total > 0 else None)
-        part = slice(max(middle - reach, 0), middle + reach)
-        # what a stretch does not say is as in the whole
-        fresh = _least_squares(y[part], z[part], weight[part], whole, 1.0)
-        W = np.concatenate([W, fresh[None]])
-        gaps = _misfits(y, z, W).min(axis=1)
-    for _ in range(LLOYD_STEPS):
-        owner = _misfits(y, z, W).argmin(axis=1)
-        W = np.stack([_least_squares(y, z, weight * (owner == k), W[k], 1e-3) for k in range(size)])
-    return W, _misfits(y, z, W).argmin(axis=1)
-
-
-def _misfits(y: np.ndarray, z: np.ndarray, W: np.ndarray) -> np.ndarray:
-    """The squared residual of each row (first axis) under each regression."""
-    return ((y[:, None] - np.einsum("kda,na->nkd", W, z)) ** 2).sum(axis=2)
-
-
-def _least_squares(
-    y: np.ndarray, z: np.ndarray, weight: np.ndarray, near: np.ndarray, ridge: float
-) -> np.ndarray:
-    """Coefficients of weighted least squares, drawn towards `near`."""
-    weighted = z * weight[:, None]
-    left = weighted.T @ z + ridge * np.eye(z.shape[1])
-    return near + np.linalg.solve(left, weighted.T @ (y - z @ near.T)).T

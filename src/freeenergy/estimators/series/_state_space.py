@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -17,6 +16,7 @@ from ...distributions import AbstractCovariance, Diagonal, Full
 from ...inference import GaussianBelief
 from ...learning import EM, fit
 from ...models import Learned, Series
+from ...models._regressions import covariance_like, driven_regression
 from ...shell._base import retold
 from ...shell._sequence import AbstractSequenceDensity, Sequences, pack
 from ...shell._validation import check_count, check_instance, check_int, check_real
@@ -93,8 +93,8 @@ class AbstractStateSpace(AbstractSequenceDensity):
         unknown = np.full((steps, self.n_features_in_), np.nan)
         longer = container._replace(series=[np.concatenate([x, unknown]) for x in container.series])
         if container.inputs is not None and future is not None:
-            pushes = [np.concatenate(pair) for pair in zip(container.inputs, future, strict=True)]
-            longer = longer._replace(inputs=pushes)
+            inputs = [np.concatenate(pair) for pair in zip(container.inputs, future, strict=True)]
+            longer = longer._replace(inputs=inputs)
         parts = self._for_each(self._predictions, longer)
         width = stats.norm.ppf(0.5 + level / 2)
         means = [self.scaling_.invert(mean[-steps:]) for mean, _ in parts]
@@ -250,11 +250,7 @@ def with_values(
     structure: AbstractCovariance | None, default: AbstractCovariance, matrix: Array
 ) -> AbstractCovariance:
     """`structure` with the values of a matrix."""
-    chosen = default if structure is None else structure
-    dim = len(matrix)
-    roots = jnp.linalg.cholesky(matrix)
-    second = jnp.sum(jax.vmap(chosen.second_moments)(roots.T), axis=0)
-    return chosen.from_moments(jnp.ones(dim), jnp.zeros(dim), second)
+    return covariance_like(default if structure is None else structure, matrix)
 
 
 def start_system(
@@ -272,10 +268,12 @@ def start_system(
     rng = generator(key)
     emission = np.concatenate([loading, rng.normal(0, 0.3, (dim, max(n - dim, 0)))], axis=1)
     transition = 0.8 * np.eye(n) + rng.normal(0, 0.1, (n, n)) / np.sqrt(n)
-    push = shift = None
+    input_transition = input_emission = None
     if sequences.inputs is not None:
-        own, push, shift = _driven_start(sequences, loading, n)
-        transition[: len(own), : len(own)] = own
+        A, B, D = driven_regression(sequences.series, sequences.inputs, sequences.weight, loading)
+        transition[: len(A), : len(A)] = A
+        input_transition = on_device(np.concatenate([B, np.zeros((n - len(B), B.shape[1]))]))
+        input_emission = on_device(D)
     return models.LinearGaussianSSM(
         on_device(np.zeros(n)),
         Full(on_device(np.eye(n))),
@@ -285,31 +283,8 @@ def start_system(
         on_device(emission),
         on_device(np.zeros(dim)),
         with_values(emission_noise, Diagonal(), on_device((variance + 0.1) * np.eye(dim))),
-        None if push is None else on_device(push),
-        None if shift is None else on_device(shift),
+        input_transition,
+        input_emission,
         # the covariance of the first state is not known from fewer series than states
         learned=Learned(initial=bool(sequences.weight.sum() > n)),
     )
-
-
-def _driven_start(
-    sequences: Sequences, loading: np.ndarray, n: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """A, B and D where the states are s = x + D′u for principal components s of the values.
-
-    Such s_t = A s_{t−1} + (B + D′) u_t − A D′ u_{t−1} + …, a regression.
-    """
-    inverse, width = np.linalg.pinv(loading).T, sequences.n_inputs
-    size = loading.shape[1]
-    left, right = [], []
-    for x, u, weight in zip(sequences.series, sequences.inputs or [], sequences.weight, strict=True):
-        s = np.nan_to_num(x) @ inverse
-        left.append(np.sqrt(weight) * np.column_stack([s[:-1], u[1:], u[:-1]]))
-        right.append(np.sqrt(weight) * s[1:])
-    W = np.linalg.lstsq(np.concatenate(left), np.concatenate(right), rcond=None)[0].T
-    A, at_once, late = np.split(W, [size, size + width], axis=1)
-    A = A / max(1.0, np.abs(np.linalg.eigvals(A)).max(initial=0.0) / 0.98)
-    past = -np.linalg.lstsq(A, late, rcond=0.1)[0]
-    push = np.zeros((n, width))
-    push[:size] = at_once - past
-    return A, push, loading @ past

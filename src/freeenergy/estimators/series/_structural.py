@@ -22,7 +22,6 @@ from ..._core import (
     on_device,
     parameter_count,
 )
-from ...inference import GaussianBelief
 from ...learning import LBFGS, negative_log_likelihood
 from ...models import AbstractBlock, Columns, Level, Regressors, Series, Structural
 from ...shell._base import retold
@@ -86,63 +85,18 @@ class _EachColumn(AbstractAlgorithm):
         return Columns(eqx.filter_vmap(self.learner.model)(state[0]))
 
 
-def _first_states(series: Series, model: Structural) -> GaussianBelief:
-    """The first state given the whole series."""
-    return jax.tree.map(lambda a: a[0], model.system(series.inputs).smooth(series).marginals)
-
-
-def _effect(series: Series, model: Structural) -> Array:
-    """The mean square over a series of what each diffuse direction of the first state adds to it."""
-    system = model.system(series.inputs)
-    length = len(series.real)
-
-    def body(directions: Array, at: tuple[Array, Array]) -> tuple[Array, Array]:
-        row, there = at
-        return system.transition @ directions, jnp.where(there, row @ directions, 0)
-
-    added = jax.lax.scan(body, model.directions(), (system._emissions(length)[:, 0], series.real))[1]
-    steps = jnp.sum(series.real, dtype=added.dtype)
-    return jnp.sum(added**2, axis=0) / jnp.where(steps > 0, steps, 1)
-
-
 @eqx.filter_jit
 def _with_start(columns: Columns, data: Data, alone: bool) -> Columns:
-    """Replaces the diffuse start by the first states that the series had; `alone` says if there is one."""
-
-    def one(model: Structural, values: Array) -> Structural:
-        rows = data.x._replace(values=values[..., None])
-        mean, covariance = jax.vmap(lambda s: _first_states(s, model))(rows)
-        total = jnp.sum(data.weight)
-        share = data.weight / total
-        # what of a first state its series does not tell, and padding, which has no observation
-        known = jnp.isfinite(jnp.diagonal(covariance, axis1=1, axis2=2)) & (share > 0)[:, None]
-        mean = jnp.where(known, mean, 0)
-        covariance = jnp.where(known[:, :, None] & known[:, None, :], covariance, 0)
-        centre = share @ mean
-        gap = mean - centre[None]
-        spread = jnp.einsum("s,sij->ij", share, covariance) + (gap * share[:, None]).T @ gap
-        # one direction more or less adds as much to a series as it varies
-        directions, effect = model.directions(), share @ jax.vmap(lambda s: _effect(s, model))(rows)
-        scaled = directions / jnp.sqrt(jnp.where(effect > 0, effect, 1))[None, :]
-        wide = scaled @ scaled.T
-        unknown = share @ (~known).astype(mean.dtype)
-        spread = spread + wide * jnp.sqrt(unknown[:, None] * unknown[None, :])
-        # few series say little of where another one starts: one more of the variance of the data
-        begin = GaussianBelief(centre, spread + wide / total)
-        first = GaussianBelief(centre, spread) if alone else None
-        return dataclasses.replace(model, begin=begin, first=first)
-
-    return Columns(eqx.filter_vmap(one, in_axes=(eqx.if_array(0), 2))(columns.models, data.x.values))
+    return columns.with_start(data.x, data.weight, alone)
 
 
 def _components(series: Series, model: Columns, incomplete: bool) -> tuple[Array, Array]:
-    mean, variance = model.each(lambda m, column: m.components(column), series)
-    return jnp.moveaxis(mean, 0, -1), jnp.sqrt(jnp.maximum(jnp.moveaxis(variance, 0, -1), 0))
+    mean, variance = model.components(series)
+    return mean, jnp.sqrt(jnp.maximum(variance, 0))
 
 
 def _predicted_columns(series: Series, model: Columns, incomplete: bool) -> tuple[Array, Array]:
-    mean, covariance = model.each(lambda m, column: m.predicted(column), series)
-    return mean[..., 0].T, covariance[..., 0, 0].T
+    return model.predicted(series)
 
 
 class StructuralTimeSeries(AbstractStateSpace):

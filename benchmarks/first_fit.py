@@ -64,7 +64,7 @@ def _their_hmm(X: Any) -> float:
 def _our_vae(X: Any) -> float:
     import freeenergy as fe
 
-    vae = fe.VAE(8, width=64, max_iter=20, emission=fe.models.BernoulliEmission, random_state=0)
+    vae = fe.VAE(8, width=64, max_iter=20, emission=fe.distributions.Bernoulli, random_state=0)
     return vae.fit(X).score(X)
 
 

@@ -8,8 +8,9 @@ from sklearn.datasets import load_digits
 from sklearn.neural_network import BernoulliRBM
 
 from freeenergy._core import Data
+from freeenergy.distributions import Bernoulli
 from freeenergy.learning import Contrastive, Gradient, PersistentChains, fit
-from freeenergy.models import BernoulliUnits, Harmonium
+from freeenergy.models import Harmonium, Units
 
 from ._images import fashion
 from ._race import Outcome, Workload, race
@@ -40,8 +41,8 @@ def run(quick: bool) -> Outcome:
     data = Data.of(X)
     weights = 0.01 * np.random.default_rng(0).normal(size=(X.shape[1], HIDDEN)).astype(np.float32)
     model = Harmonium(
-        BernoulliUnits(jnp.zeros(X.shape[1], jnp.float32)),
-        BernoulliUnits(jnp.zeros(HIDDEN, jnp.float32)),
+        Units(Bernoulli, jnp.zeros(X.shape[1], jnp.float32)),
+        Units(Bernoulli, jnp.zeros(HIDDEN, jnp.float32)),
         jnp.asarray(weights),
     )
 

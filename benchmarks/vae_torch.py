@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 
 from freeenergy._core import Data
+from freeenergy.distributions import Bernoulli, Given
 from freeenergy.learning import FreeEnergy, Gradient, fit
-from freeenergy.models import BernoulliEmission, mlp_vae
+from freeenergy.models import mlp_vae
 
 from ._race import Outcome, Workload, race
 
@@ -36,7 +38,8 @@ def run(quick: bool) -> Outcome:
 
     rows = 2_000 if quick else 20_000
     x = (np.random.default_rng(0).random((rows, DIM)) < 0.3).astype(np.float32)
-    model = mlp_vae(DIM, LATENT, width=WIDTH, depth=1, emission=BernoulliEmission(), key=jax.random.key(0))
+    bits = Given(Bernoulli(jnp.full(DIM, 0.5)))
+    model = mlp_vae(DIM, LATENT, width=WIDTH, depth=1, emission=bits, key=jax.random.key(0))
     data = Data.of(x)
     tensor = torch.from_numpy(x)
 

@@ -11,15 +11,16 @@ from __future__ import annotations
 
 import jax
 
+from freeenergy.distributions import Bernoulli
 from freeenergy.inference import Sandwich
-from freeenergy.models import BernoulliUnits, Harmonium
+from freeenergy.models import Harmonium, Units
 
 
 def machine(visible: int, hidden: int, *, strength: float = 1.0, key: jax.Array) -> Harmonium:
     first, second, third = jax.random.split(key, 3)
     return Harmonium(
-        BernoulliUnits(0.5 * jax.random.normal(first, (visible,))),
-        BernoulliUnits(0.5 * jax.random.normal(second, (hidden,))),
+        Units(Bernoulli, 0.5 * jax.random.normal(first, (visible,))),
+        Units(Bernoulli, 0.5 * jax.random.normal(second, (hidden,))),
         strength * jax.random.normal(third, (visible, hidden)),
     )
 

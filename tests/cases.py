@@ -74,7 +74,7 @@ CASES = {
     "RBM": Case(fe.RBM(3, max_iter=40), points=_BINARY),
     "VAE": Case(fe.VAE(**_VAE, importance_samples=300)),
     "VAE-bernoulli": Case(
-        fe.VAE(**_VAE, emission=fe.models.BernoulliEmission, importance_samples=2000),
+        fe.VAE(**_VAE, emission=d.Bernoulli, importance_samples=2000),
         points=_BINARY,
         slow=True,
     ),

@@ -14,7 +14,7 @@ from scipy import special, stats
 
 from freeenergy import distributions as fd
 from freeenergy.inference import Enumeration, Exact, Finite, binary_states, free_energy
-from freeenergy.models import BernoulliUnits, Harmonium, Mixture
+from freeenergy.models import Harmonium, Mixture, Units
 
 EXAMPLES = settings(
     max_examples=15,
@@ -291,7 +291,10 @@ def harmonium_bound(dtype):
 )
 def test_the_exact_posterior_of_a_harmonium_gives_its_free_energy(dtype, numbers):
     first, second, weight = (jnp.asarray(v, dtype) for v in numbers)
-    visible, hidden = BernoulliUnits(jnp.ones(1, dtype)), BernoulliUnits(jnp.stack([first, second]))
+    visible, hidden = (
+        Units(fd.Bernoulli, jnp.ones(1, dtype)),
+        Units(fd.Bernoulli, jnp.stack([first, second])),
+    )
     model = Harmonium(visible, hidden, jnp.stack([weight, -weight])[None])
     (found, slope), (_, expected_slope) = harmonium_bound(dtype)(model, jnp.ones(1, dtype))
     # −Σ log(1 + exp η) in 64 bits
@@ -306,7 +309,7 @@ def test_the_exact_posterior_of_a_harmonium_gives_its_free_energy(dtype, numbers
 @pytest.mark.parametrize(("dtype", "bias"), [(jnp.float64, 40.0), (jnp.float32, 20.0)])
 def test_a_saturated_unit_does_not_break_the_bound(dtype, bias):
     one = jnp.zeros(1, dtype)
-    model = Harmonium(BernoulliUnits(one), BernoulliUnits(one + bias), jnp.zeros((1, 1), dtype))
+    model = Harmonium(Units(fd.Bernoulli, one), Units(fd.Bernoulli, one + bias), jnp.zeros((1, 1), dtype))
     exact = Exact(model.posterior, expectation=Enumeration(binary_states(1, dtype)))
     assert float(free_energy(model.energy, exact, one, key=jax.random.key(0))) == -bias
 

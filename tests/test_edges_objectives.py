@@ -29,7 +29,7 @@ from freeenergy.learning import (
     fit,
     negative_log_likelihood,
 )
-from freeenergy.models import BernoulliUnits, Density, Harmonium, Mixture, SoftmaxModel
+from freeenergy.models import Density, Harmonium, Mixture, SoftmaxModel, Units
 
 KEY = jax.random.key(0)
 STATES = np.asarray(binary_states(2))
@@ -46,7 +46,7 @@ DTYPES = pytest.mark.parametrize("dtype", [np.float32, np.float64])
 
 
 def harmonium(v):
-    return Harmonium(BernoulliUnits(v[:2]), BernoulliUnits(v[2:4]), v[4:].reshape(2, 2))
+    return Harmonium(Units(Bernoulli, v[:2]), Units(Bernoulli, v[2:4]), v[4:].reshape(2, 2))
 
 
 def joint(v, x):

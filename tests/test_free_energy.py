@@ -28,7 +28,7 @@ from freeenergy.inference import (
     importance_weighted_bound,
 )
 from freeenergy.learning import Batch, FreshNoise
-from freeenergy.models import BernoulliUnits, Harmonium, LinearGaussian, Mixture
+from freeenergy.models import Harmonium, LinearGaussian, Mixture, Units
 
 KEY = jax.random.key(0)
 RNG = np.random.default_rng(0)
@@ -61,7 +61,7 @@ def linear(orthogonal=False):
 
 def rbm():
     rng = np.random.default_rng(3)
-    units = (BernoulliUnits(jnp.asarray(rng.normal(size=n))) for n in (4, 3))
+    units = (Units(Bernoulli, jnp.asarray(rng.normal(size=n))) for n in (4, 3))
     return Harmonium(*units, jnp.asarray(rng.normal(size=(4, 3))))
 
 

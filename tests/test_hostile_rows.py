@@ -226,7 +226,7 @@ def test_what_does_not_fit_in_memory_is_refused(estimator, sentence):
 
 
 @pytest.mark.parametrize(
-    "estimator", [fe.RBM(2, max_iter=2), fe.VAE(emission=fe.models.BernoulliEmission, **SMALL)]
+    "estimator", [fe.RBM(2, max_iter=2), fe.VAE(emission=fe.distributions.Bernoulli, **SMALL)]
 )
 def test_real_columns_are_binary_only_where_a_threshold_says_how(estimator):
     gray = np.array([[0.0, 0.2], [1.0, 0.9], [0.0, np.nan], [1.0, 0.4]] * 4)

@@ -11,7 +11,7 @@ from scipy import integrate, optimize, stats
 
 from freeenergy import Evidence, Kind, inference
 from freeenergy._core import boltzmann
-from freeenergy.distributions import entropy
+from freeenergy.distributions import Bernoulli, entropy
 from freeenergy.inference import (
     Damped,
     Descent,
@@ -37,7 +37,7 @@ from freeenergy.inference import (
     self_normalised_mean,
     sigmoid_schedule,
 )
-from freeenergy.models import BernoulliUnits, Harmonium
+from freeenergy.models import Harmonium, Units
 
 COUPLING = np.array([[0.0, 1.2, -0.7], [1.2, 0.0, 0.9], [-0.7, 0.9, 0.0]])
 FIELD = np.array([0.3, -0.8, 0.5])
@@ -423,7 +423,7 @@ def test_point_mass():
 def test_annealing_of_independent_units_is_exact_in_both_directions():
     # with no coupling every intermediate model factorises: all weights are equal
     bias = jnp.array([0.5, -1.0, 2.0])
-    rbm = Harmonium(BernoulliUnits(bias), BernoulliUnits(jnp.zeros(2)), jnp.zeros((3, 2)))
+    rbm = Harmonium(Units(Bernoulli, bias), Units(Bernoulli, jnp.zeros(2)), jnp.zeros((3, 2)))
     both = rbm.log_partition_annealed(chains=8, steps=10, key=jax.random.key(0))
     assert isinstance(both, inference.Sandwich)
     exact = np.sum(np.log1p(np.exp(np.asarray(bias)))) + 2 * np.log(2)

@@ -11,6 +11,7 @@ import pytest
 from scipy import stats
 from scipy.special import logsumexp
 
+from freeenergy.distributions import Bernoulli
 from freeenergy.learning import (
     AbstractAnswerPhase,
     AbstractNegativePhase,
@@ -27,7 +28,7 @@ from freeenergy.learning import (
     PersistentChains,
     fit,
 )
-from freeenergy.models import BernoulliUnits, Harmonium, SoftmaxModel
+from freeenergy.models import Harmonium, SoftmaxModel, Units
 
 STATES = np.array(list(itertools.product([0.0, 1.0], repeat=3)))
 HIDDEN = np.array(list(itertools.product([0.0, 1.0], repeat=2)))
@@ -41,7 +42,7 @@ def parameters(seed=0):
 
 
 def rbm(b, c, w):
-    return Harmonium(BernoulliUnits(jnp.asarray(b)), BernoulliUnits(jnp.asarray(c)), jnp.asarray(w))
+    return Harmonium(Units(Bernoulli, jnp.asarray(b)), Units(Bernoulli, jnp.asarray(c)), jnp.asarray(w))
 
 
 def table(b, c, w):
@@ -214,7 +215,7 @@ def test_persistent_chains_train_a_machine_to_the_entropy_of_the_data():
     patterns = np.array([[0.0, 0, 0, 0], [1, 1, 0, 0], [0, 0, 1, 1], [1, 1, 1, 1]])
     rows = np.tile(patterns, (16, 1))
     start = np.random.default_rng(0).normal(scale=0.1, size=(4, 3))
-    model = Harmonium(BernoulliUnits(jnp.zeros(4)), BernoulliUnits(jnp.zeros(3)), jnp.asarray(start))
+    model = Harmonium(Units(Bernoulli, jnp.zeros(4)), Units(Bernoulli, jnp.zeros(3)), jnp.asarray(start))
 
     def loss(model):
         return float(np.mean(jax.vmap(model.free_energy)(jnp.asarray(patterns))) + model.log_partition())

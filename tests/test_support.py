@@ -86,7 +86,7 @@ def test_a_family_says_which_columns_have_a_mass():
     assert fe.Mixture(2, family=d.Binomial)._discrete_columns(2).all()
     assert not fe.GaussianMixture(2)._discrete_columns(2).any()
     assert fe.RBM()._discrete_columns(2).all()
-    assert fe.VAE(emission=fe.models.BernoulliEmission)._discrete_columns(2).all()
+    assert fe.VAE(emission=fe.distributions.Bernoulli)._discrete_columns(2).all()
     assert not fe.VAE()._discrete_columns(2).any()
     assert fe.Dequantised(support=fe.Support(["integer", "continuous"]))._discrete_columns(2).tolist() == [
         True,

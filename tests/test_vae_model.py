@@ -8,13 +8,11 @@ import optax
 import pytest
 from scipy.stats import bernoulli, multivariate_normal, norm
 
-from freeenergy.distributions import Diagonal
+from freeenergy.distributions import Bernoulli, Diagonal, Gaussian, Given, Spherical
 from freeenergy.inference import Split, importance_log_weights
 from freeenergy.learning import Batch, FreeEnergy, Gradient, ImportanceWeighted, fit
 from freeenergy.models import (
     VAE,
-    BernoulliEmission,
-    GaussianEmission,
     GaussianEncoder,
     LinearGaussian,
     StandardNormal,
@@ -25,6 +23,10 @@ from freeenergy.nn import MLP, Linear, mlp
 
 DIM, K = 4, 2
 KEY = jax.random.key(0)
+
+
+def bits(n):
+    return Given(Bernoulli(jnp.full(n, 0.5)))
 
 
 def linear_vae():
@@ -41,14 +43,15 @@ def linear_vae():
     bias = np.concatenate([-gain @ mean, np.log(np.diag(spread))])
     encoder = GaussianEncoder(MLP((Linear(jnp.asarray(weight), jnp.asarray(bias)),)))
     decoder = MLP((Linear(jnp.asarray(loading.T), jnp.asarray(mean)),))
-    return VAE(encoder, decoder, GaussianEmission(jnp.asarray(variance)), StandardNormal(K)), exact
+    emission = Given(Gaussian(jnp.zeros(DIM), exact.noise))
+    return VAE(encoder, decoder, emission, StandardNormal(K)), exact
 
 
 def test_energy_is_minus_the_log_joint_with_missing_entries_left_out():
     model, _ = linear_vae()
     x, z = np.array([0.3, np.nan, -1.0, 0.5]), np.array([0.2, -0.4])
     output = z @ np.asarray(model.decoder.layers[0].weight) + np.asarray(model.decoder.layers[0].bias)
-    terms = norm(output, np.sqrt(np.asarray(model.emission.variance))).logpdf(x)
+    terms = norm(output, np.sqrt(np.asarray(model.emission.member.covariance.variance))).logpdf(x)
     expected = -norm.logpdf(z).sum() - np.nansum(terms)
     assert float(model.energy(jnp.asarray(x), jnp.asarray(z))) == pytest.approx(expected, rel=1e-12)
 
@@ -58,21 +61,19 @@ def test_bernoulli_emission_is_stable_and_right():
     for bit in (0.0, 1.0):
         x = jnp.full(5, bit)
         expected = bernoulli.logpmf(bit, 1 / (1 + np.exp(-output[1:4]))).sum()
-        inner = BernoulliEmission().log_prob(jnp.asarray(output[1:4]), x[1:4])
+        inner = bits(3).log_prob(jnp.asarray(output[1:4]), x[1:4])
         assert float(inner) == pytest.approx(expected, rel=1e-12)
         # at the ends one bit costs 700 nats and the other nothing
-        assert float(BernoulliEmission().log_prob(jnp.asarray(output[[0, 4]]), x[:2])) == -700.0
-        slope = jax.grad(BernoulliEmission().log_prob)(jnp.asarray(output), x)
+        assert float(bits(2).log_prob(jnp.asarray(output[[0, 4]]), x[:2])) == -700.0
+        slope = jax.grad(bits(5).log_prob)(jnp.asarray(output), x)
         with np.errstate(over="ignore"):
             np.testing.assert_allclose(slope, bit - 1 / (1 + np.exp(-output)), atol=1e-15)
-    missing = BernoulliEmission().log_prob(jnp.asarray(output), jnp.full(5, jnp.nan))
+    missing = bits(5).log_prob(jnp.asarray(output), jnp.full(5, jnp.nan))
     assert float(missing) == 0
-    draws = jax.vmap(lambda k: BernoulliEmission().sample(jnp.array([0.5, -1.0]), key=k))(
-        jax.random.split(KEY, 20_000)
-    )
+    draws = jax.vmap(lambda k: bits(2).sample(jnp.array([0.5, -1.0]), key=k))(jax.random.split(KEY, 20_000))
     p = 1 / (1 + np.exp([-0.5, 1.0]))
     np.testing.assert_allclose(draws.mean(0), p, atol=5 * 0.5 / np.sqrt(20_000))
-    np.testing.assert_allclose(BernoulliEmission().mean(jnp.array([0.5, -1.0])), p, rtol=1e-12)
+    np.testing.assert_allclose(bits(2).mean(jnp.array([0.5, -1.0])), p, rtol=1e-12)
 
 
 def test_with_the_exact_posterior_every_importance_weight_is_the_likelihood():
@@ -138,12 +139,13 @@ def test_a_linear_autoencoder_learns_probabilistic_pca():
     x = rng.normal(size=(500, 1)) @ rng.normal(size=(1, 3)) + 0.5 * rng.normal(size=(500, 3))
     best = ppca_closed_form(jnp.asarray(x.mean(0)), jnp.asarray(np.cov(x.T, bias=True)), 1)
     log_p = float(jnp.mean(jax.vmap(best.log_prob)(x)))
-    start = mlp_vae(
-        3, 1, depth=0, emission=GaussianEmission(jnp.array(1.0)), dtype=jnp.float64, key=jax.random.key(3)
-    )
+    emission = Given(Gaussian(jnp.zeros(3), Spherical(jnp.array(1.0), dim=3)))
+    start = mlp_vae(3, 1, depth=0, emission=emission, dtype=jnp.float64, key=jax.random.key(3))
     learner = Gradient(optax.adam(optax.cosine_decay_schedule(0.03, 1500)), FreeEnergy(), batch_size=100)
     model = fit(start, learner, x, key=KEY, max_iter=300).model
-    assert float(model.emission.variance) == pytest.approx(float(best.noise.variance), rel=0.03)
+    assert float(model.emission.member.covariance.variance) == pytest.approx(
+        float(best.noise.variance), rel=0.03
+    )
     batch = Batch(jnp.asarray(x), jnp.full(len(x), 1 / len(x)))
     keys = jax.random.split(KEY, 200)
     for objective in (FreeEnergy(), ImportanceWeighted(samples=1), ImportanceWeighted(samples=5)):
@@ -158,7 +160,7 @@ def test_training_in_32_bit_on_incomplete_bits_finds_the_dependence():
     cause = rng.random((600, 1)) < 0.5
     x = (rng.random((600, 6)) < np.where(cause, 0.95, 0.05)).astype(np.float32)
     x[rng.random(x.shape) < 0.2] = np.nan
-    start = mlp_vae(6, 1, width=16, emission=BernoulliEmission(), mask_input=True, key=jax.random.key(1))
+    start = mlp_vae(6, 1, width=16, emission=bits(6), mask_input=True, key=jax.random.key(1))
     assert start.encoder.network.layers[0].weight.shape == (12, 16)
     learner = Gradient(optax.adam(1e-2), FreeEnergy(), batch_size=100)
     result = fit(start, learner, x, key=KEY, max_iter=60)

@@ -26,6 +26,7 @@ from freeenergy.distributions import (
     Diagonal,
     Full,
     Gaussian,
+    Given,
     Product,
     entropy,
     fisher_information,
@@ -56,7 +57,6 @@ from freeenergy.learning import (
 )
 from freeenergy.models import (
     VAE,
-    GaussianEmission,
     GaussianEncoder,
     LinearGaussian,
     Mixture,
@@ -1360,7 +1360,7 @@ def as_autoencoder(exact):
     encode = Linear(
         np.concatenate([gain.T, np.zeros((3, 1))], axis=1), np.array([-gain[0] @ mean, np.log(spread)])
     )
-    emission = GaussianEmission(np.full(3, variance))
+    emission = Given(Gaussian(jnp.zeros(3), Diagonal(jnp.full(3, variance))))
     networks = GaussianEncoder(MLP((encode,))), MLP((Linear(w.T, mean),))
     return VAE(*networks, emission, StandardNormal(1), Quadratic())
 
@@ -1378,7 +1378,7 @@ def test_linear_autoencoders_are_at_rest_at_probabilistic_pca():
     parts = [np.ravel(leaf) for leaf in jax.tree.leaves((slope.encoder, slope.decoder))]
     np.testing.assert_allclose(np.concatenate(parts), 0, atol=1e-8)
     # one variance for all entries is as good as it gets; the sum is what its slope is
-    assert float(np.sum(slope.emission.variance)) == pytest.approx(0, abs=1e-8)
+    assert float(np.sum(slope.emission.learned.covariance.variance)) == pytest.approx(0, abs=1e-8)
     # an encoder that is not the best for every row has a worse bound than one that is
     worse = eqx.tree_at(
         lambda m: m.encoder.network.layers[0].weight, as_autoencoder(exact), replace_fn=lambda w: 0.5 * w

@@ -29,8 +29,10 @@ from sklearn.tree import DecisionTreeRegressor
 from freeenergy.bijections import Affine, TriangularAffine
 from freeenergy.distributions import (
     Categorical,
+    Diagonal,
     Full,
     Gaussian,
+    Given,
     Information,
     Spherical,
     affine,
@@ -65,7 +67,6 @@ from freeenergy.learning import (
 from freeenergy.models import (
     VAE,
     Clusters,
-    GaussianEmission,
     GaussianEncoder,
     LinearGaussian,
     MarkovChain,
@@ -815,7 +816,9 @@ def test_a_nonlinear_decoder_mixes_infinitely_many_gaussians():
         jnp.tanh,
     )
     encoder = GaussianEncoder(MLP((Linear(jnp.zeros((1, 2)), jnp.zeros(2)),)))
-    model = VAE(encoder, decoder, GaussianEmission(jnp.array([0.25])), StandardNormal(1))
+    model = VAE(
+        encoder, decoder, Given(Gaussian(jnp.zeros(1), Diagonal(jnp.array([0.25])))), StandardNormal(1)
+    )
     draws = np.asarray(jax.jit(jax.vmap(lambda k: model.sample(key=k)))(jax.random.split(KEY, 2000)))[:, 0]
 
     def law(x):

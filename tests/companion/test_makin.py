@@ -23,10 +23,7 @@ from freeenergy.bijections import Affine, Chain, Coupling, GeneralAffine, Shift,
 from freeenergy.learning import MAP, Batch, Gradient, fit, negative_log_likelihood
 from freeenergy.models import (
     VAE,
-    BernoulliUnits,
-    GaussianEmission,
     GaussianEncoder,
-    GaussianUnits,
     Harmonium,
     LaplaceSource,
     LinearGaussian,
@@ -34,6 +31,7 @@ from freeenergy.models import (
     Mixture,
     SparseCoding,
     StandardNormal,
+    Units,
     ppca_closed_form,
 )
 from freeenergy.models._sparse_coding import SparseStatistics
@@ -429,12 +427,13 @@ def test_without_data_the_spread_tends_to_the_lyapunov_equation():
 
 def harmonium(visible, hidden, sizes=(3, 2), scale=1.0):
     biases = [jnp.asarray(RNG.normal(size=n)) for n in sizes]
-    return Harmonium(visible(biases[0]), hidden(biases[1]), jnp.asarray(scale * RNG.normal(size=sizes)))
+    units = Units(visible, biases[0]), Units(hidden, biases[1])
+    return Harmonium(*units, jnp.asarray(scale * RNG.normal(size=sizes)))
 
 
 # 3.03
 def test_two_conditionals_fit_together_through_one_coupling():
-    model, other = (harmonium(BernoulliUnits, BernoulliUnits) for _ in range(2))
+    model, other = (harmonium(fd.Bernoulli, fd.Bernoulli) for _ in range(2))
     x, z = (np.array(list(itertools.product((0.0, 1.0), repeat=n))) for n in (3, 2))
 
     def couplings(above, below):
@@ -460,7 +459,7 @@ def test_two_conditionals_fit_together_through_one_coupling():
 
 # 3.04
 def test_the_energy_of_gaussian_sides_has_a_minimum_for_weak_coupling_only():
-    model = harmonium(GaussianUnits, GaussianUnits)
+    model = harmonium(fd.GaussianLocation, fd.GaussianLocation)
     size = np.linalg.norm(np.asarray(model.coupling), 2)
 
     def run(factors):
@@ -877,7 +876,7 @@ def test_linear_autoencoders_and_ppca_have_one_optimum():
     model = VAE(
         GaussianEncoder(MLP((encoder,))),
         MLP((Linear(jnp.asarray(loading.T), jnp.asarray(best.mean)),)),
-        GaussianEmission(jnp.asarray(best.noise.variance)),
+        fd.Given(fd.Gaussian(jnp.zeros(len(best.mean)), best.noise)),
         StandardNormal(2),
         fi.Quadratic(),
     )

@@ -47,7 +47,7 @@ from freeenergy.inference import (
     self_normalised_mean,
 )
 from freeenergy.learning import Batch, Boltzmann, ConditionalContrastive
-from freeenergy.models import BernoulliUnits, Harmonium, LinearGaussian, Mixture, SoftmaxModel
+from freeenergy.models import Harmonium, LinearGaussian, Mixture, SoftmaxModel, Units
 from freeenergy.nn import MLP, Linear
 
 KEY = jax.random.key(0)
@@ -873,8 +873,8 @@ def test_stages_are_fitted_one_after_the_other():
 # ---- 3.4 structured models
 
 RBM = Harmonium(
-    BernoulliUnits(jnp.array([0.1, -0.2])),
-    BernoulliUnits(jnp.array([0.3, -0.1])),
+    Units(Bernoulli, jnp.array([0.1, -0.2])),
+    Units(Bernoulli, jnp.array([0.3, -0.1])),
     jnp.array([[1.0, -1.0], [0.5, 2.0]]),
 )
 STATES = np.array(list(itertools.product([0.0, 1.0], repeat=2)))

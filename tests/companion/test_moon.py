@@ -29,6 +29,7 @@ from freeenergy.distributions import (
     DirichletPrior,
     Full,
     Gaussian,
+    Given,
     Multinomial,
     Product,
     Spherical,
@@ -71,7 +72,6 @@ from freeenergy.models import (
     HMM,
     VAE,
     Clusters,
-    GaussianEmission,
     GaussianEncoder,
     LinearGaussian,
     MarkovChain,
@@ -1021,7 +1021,7 @@ def test_three_forms_of_the_bound():
 def bent_autoencoder():
     decoder = MLP((Linear(array([1.0]), array(0.0)), Linear(array([3.0]), array(0.5))), jnp.tanh)
     encoder = GaussianEncoder(MLP((Linear(array([1.0, 0.0]), jnp.zeros(2)),)))
-    return VAE(encoder, decoder, GaussianEmission(array(0.1)), StandardNormal(1))
+    return VAE(encoder, decoder, Given(normal(0.0, 0.1)), StandardNormal(1))
 
 
 # V01, V02, V03, V05
@@ -1050,7 +1050,9 @@ def test_an_infinite_mixture_of_gaussians_is_not_gaussian():
     assert kurtosis < 2
     # a straight decoder: N(b, W² + σ²), with the kurtosis of a normal
     shapes = jax.eval_shape(
-        lambda: mlp_vae(5, 2, width=4, depth=1, emission=GaussianEmission(jnp.ones(5)), key=KEY)
+        lambda: mlp_vae(
+            5, 2, width=4, depth=1, emission=Given(Gaussian(jnp.zeros(5), Diagonal(jnp.ones(5)))), key=KEY
+        )
     )
     assert shapes.encoder.network.layers[-1].weight.shape == (4, 2 * 2)
     assert shapes.decoder.layers[-1].weight.shape == (4, 5)

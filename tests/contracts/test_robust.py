@@ -168,7 +168,7 @@ BAD_PARAMETERS = [
     ("FactorAnalysis", "n_components", -1, r"must be an int in the range \[0, inf\) or None"),
     ("RBM", "learning_rate", 0.0, r"must be a float in the range \(0, inf\)"),
     ("RBM", "phase", "cd", "must be an instance of AbstractNegativePhase or None"),
-    ("VAE", "emission", "gaussian", "must be GaussianEmission or BernoulliEmission"),
+    ("VAE", "emission", "gaussian", "must be a family of freeenergy.distributions, such as Poisson"),
     ("VAE", "importance_samples", 1, r"must be an int in the range \[2, inf\)"),
     (
         "NormalizingFlow",

@@ -19,6 +19,8 @@ _TOKEN = re.compile(
     r"\s*(?:(?P<number>[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?(?![\w.]))"
     r"|(?P<name>[A-Za-z_][\w-]*)|(?P<mark>[(),=:\[\]])|(?P<end>$))"
 )
+# what earlier versions called by another name
+_FORMER_NAMES = {"bernoulliemission": "bernoulli", "gaussianemission": "gaussian"}
 _CONSTANTS = {"none": None, "true": True, "false": False, "inf": float("inf")}
 
 
@@ -177,8 +179,9 @@ def parts() -> dict[str, Any]:
 
 def _look_up(name: str, known: dict[str, Any], what: str) -> Any:
     table = {_canonical(key): thing for key, thing in known.items()}
-    if _canonical(name) in table:
-        return table[_canonical(name)]
+    word = _FORMER_NAMES.get(_canonical(name), _canonical(name))
+    if word in table:
+        return table[word]
     close = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.5)
     hint = f"Did you mean {close[0]!r}?" if close else "`freeenergy models` lists what there is."
     raise SpecError(f"There is no {what} {name!r}. {hint}")
@@ -243,16 +246,8 @@ def _bind(kind: Any, call: Call, X: np.ndarray) -> dict[str, Any]:
             raise SpecError(f"{kind.__name__} has no parameter {name!r}. {hint}")
         if key in given:
             raise SpecError(f"The parameter {key!r} of {kind.__name__} is given twice.")
-        # the annotation of a parameter that takes a class says so
-        whole = str(inspect.signature(kind).parameters[key].annotation).startswith("type[")
-        given[key] = _part(value) if whole else _value(value, X, given)
+        given[key] = _value(value, X, given)
     return given
-
-
-def _part(value: Any) -> Any:
-    if not isinstance(value, Call) or value.arguments is not None:
-        raise SpecError(f"A name of a class is needed without parentheses. Got {value!r} instead.")
-    return _look_up(value.name, parts(), "name")
 
 
 def _value(value: Any, X: np.ndarray, around: dict[str, Any]) -> Any:
@@ -340,7 +335,7 @@ def defaults(X: np.ndarray, *, labelled: bool, mass: bool = True) -> list[str]:
             f"mixture:n_components={few},family=bernoulli,component_prior=beta-prior(alpha=1.1,beta=1.1)",
             f"mixture:n_components={many},family=bernoulli,component_prior=beta-prior(alpha=1.1,beta=1.1)",
             f"rbm:n_components={8 * latent}",
-            f"vae:{codes},emission=bernoulli-emission",
+            f"vae:{codes},emission=bernoulli",
         ]
     found = [
         "gaussian-density",

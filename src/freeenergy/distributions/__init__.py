@@ -30,7 +30,12 @@ from ._base import (
     AbstractRay,
     AbstractShaped,
     fisher_information,
+    levels,
+    log_partition_at,
+    log_prob_at,
     mean_parameters,
+    rescaled,
+    with_mean,
 )
 from ._cells import cell_kind, log_cells
 from ._composite import Product, Transformed
@@ -56,8 +61,9 @@ from ._continuous import (
 from ._covariance import AbstractCovariance, Diagonal, Full, LowRank, Spherical, Tied
 from ._discrete import Bernoulli, Binomial, Categorical, Multinomial, Poisson
 from ._divergence import entropy, kl_divergence, monte_carlo_entropy, monte_carlo_kl
-from ._gaussian import Gaussian
-from ._stack import component_axes, stack_size
+from ._gaussian import Gaussian, GaussianLocation
+from ._given import AbstractLink, Free, Given, Mean, Natural, Parts, usual_link
+from ._stack import component_axes, rescaled_stack, stack_size
 from ._student import MultivariateT
 
 __all__ = [
@@ -72,6 +78,7 @@ __all__ = [
     "AbstractHomogeneous",
     "AbstractIndependent",
     "AbstractJoint",
+    "AbstractLink",
     "AbstractLocationScale",
     "AbstractPartial",
     "AbstractRate",
@@ -92,20 +99,26 @@ __all__ = [
     "Dirichlet",
     "DirichletPrior",
     "Exponential",
+    "Free",
     "Full",
     "Gamma",
     "GammaPrior",
     "Gaussian",
+    "GaussianLocation",
+    "Given",
     "HyperbolicSecant",
     "Information",
     "Laplace",
     "Logistic",
     "LowRank",
+    "Mean",
     "Multinomial",
     "MultivariateT",
+    "Natural",
     "NonNegative",
     "NormalInverseGamma",
     "NormalInverseWishart",
+    "Parts",
     "Poisson",
     "Positive",
     "PositiveDefinite",
@@ -126,12 +139,19 @@ __all__ = [
     "information",
     "joint",
     "kl_divergence",
+    "levels",
     "log_cells",
+    "log_partition_at",
+    "log_prob_at",
     "marginal",
     "mean_parameters",
     "monte_carlo_entropy",
     "monte_carlo_kl",
     "product",
+    "rescaled",
+    "rescaled_stack",
     "stack_size",
+    "usual_link",
     "wasserstein2",
+    "with_mean",
 ]

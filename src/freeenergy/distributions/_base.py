@@ -5,6 +5,7 @@ NaN in an event means *not observed*: the law of the library is that it is margi
 """
 
 import abc
+import dataclasses
 import functools
 from typing import Any, ClassVar, Self
 
@@ -47,6 +48,9 @@ class AbstractShaped(eqx.Module):
 
     support: eqx.AbstractClassVar[AbstractSpace]
 
+    unit_free: ClassVar[bool] = False
+    """Whether (x − shift) / scale has a member of the family for every member that x has."""
+
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         # whoever has a prototype is a family, and not a further abstract class
@@ -60,6 +64,11 @@ class AbstractShaped(eqx.Module):
     @abc.abstractmethod
     def prototype(cls, x: np.ndarray) -> Self:
         """A member of the shape that rows `x` need; refuses rows outside the support."""
+
+    @classmethod
+    def unit_free_columns(cls, n_features: int) -> np.ndarray:
+        """Which of `n_features` columns may have any other unit and origin."""
+        return np.full(n_features, cls.unit_free)
 
 
 class AbstractRay(eqx.Module):
@@ -93,6 +102,21 @@ class AbstractExponentialFamily(AbstractDistribution, AbstractPartial):
     @abc.abstractmethod
     def support(self) -> AbstractSpace:
         """Which values an event can take, and so whether p is a mass or a density."""
+
+    @property
+    @abc.abstractmethod
+    def dim(self) -> int:
+        """How many columns an event has."""
+
+    @property
+    @abc.abstractmethod
+    def closed_form(self) -> bool:
+        """Whether `from_statistics` is the maximum itself, and not only a step towards it."""
+
+    @property
+    @abc.abstractmethod
+    def common_unit(self) -> bool:
+        """Whether all columns have to be in one unit, as equal variances ask for."""
 
     @abc.abstractmethod
     def statistics(self, x: Array) -> Array:
@@ -146,6 +170,13 @@ class AbstractExponentialFamily(AbstractDistribution, AbstractPartial):
     def masks_missing(self) -> bool:
         """Whether `features` of an incomplete event are exact, entry by entry."""
 
+    @abc.abstractmethod
+    def statistic_columns(self) -> np.ndarray:
+        """Of which column each statistic is a function, in the order of `statistics(x).ravel()`.
+
+        Families that do not mask what is missing have statistics of several columns, and refuse.
+        """
+
 
 def check_support(family: type[AbstractShaped], x: np.ndarray) -> None:
     """Refuses rows `x` with an entry outside the support of `family`; NaN is never outside."""
@@ -172,6 +203,86 @@ def fisher_information(family: AbstractExponentialFamily) -> Array:
     """Cov[T(x)] = ∇²A(η), the Fisher information of the natural parameters, as a matrix."""
     eta, unravel = ravel_pytree(family.natural())
     return jax.hessian(lambda e: jnp.sum(family.from_natural(unravel(e)).log_partition()))(eta)
+
+
+@functools.singledispatch
+def log_partition_at(family: AbstractExponentialFamily, natural: Array) -> Array:
+    """A(η) at natural parameters `natural`, in the shape of `log_partition`.
+
+    Families that keep something else than η, such as a probability that would round to one, register a
+    formula in η itself, which is right wherever η is finite, in value and in slope.
+
+    >>> from freeenergy.distributions import Bernoulli
+    >>> log_partition_at(Bernoulli(jnp.array([0.5])), jnp.array([800.0])).tolist()
+    [800.0]
+    """
+    return family.from_natural(natural).log_partition()
+
+
+@functools.singledispatch
+def log_prob_at(family: AbstractExponentialFamily, natural: Array, x: Array) -> Array:
+    """log p(x) at natural parameters `natural`, a scalar; NaN in `x` is marginalised.
+
+    In families with independent coordinates it is the sum of η·T(x) − A(η) + log h(x) over the observed
+    ones, with A from `log_partition_at`.
+
+    >>> from freeenergy.distributions import Bernoulli
+    >>> log_prob_at(Bernoulli(jnp.array([0.5])), jnp.array([800.0]), jnp.array([0.0])).item()
+    -800.0
+    """
+    return family.from_natural(natural).log_prob(x)
+
+
+@functools.singledispatch
+def levels(family: AbstractDistribution) -> tuple[int, ...] | None:
+    """How many values, 0, 1, 2, …, each coordinate can take; None where there is no end of them.
+
+    >>> from freeenergy.distributions import Binomial
+    >>> levels(Binomial(jnp.array([0.5, 0.5]), trials=(2, 3)))
+    (3, 4)
+    """
+    return None
+
+
+@functools.singledispatch
+def with_mean(member: Any, mean: Array) -> Any:
+    """The member with the mean (or location) `mean` and the other parameters of `member`.
+
+    >>> from freeenergy.distributions import Gamma
+    >>> with_mean(Gamma(jnp.array([2.0]), jnp.array([1.0])), jnp.array([4.0])).rate.tolist()
+    [0.5]
+    """
+    raise TypeError(
+        f"{type(member).__name__} has no mean that could be set alone; its natural or free parameters can."
+    )
+
+
+@functools.singledispatch
+def rescaled(member: Any, shift: Any, scale: Any) -> Any:
+    """The law of z = (x − shift) / scale for x from `member`.
+
+    Families of values that have no other unit, such as counts, are left as they are by shift 0 and scale 1
+    and refuse the rest; those over positive numbers have another scale but no other origin.
+
+    Args:
+        member: of any family.
+        shift: a number for each column.
+        scale: a number for each column, or one for all, as a `common_unit` needs.
+
+    >>> from freeenergy.distributions import Laplace
+    >>> member = Laplace(jnp.array([3.0]), jnp.array([2.0]))
+    >>> rescaled(member, jnp.array([1.0]), jnp.array([4.0])).loc.tolist()
+    [0.5]
+    """
+    if np.any(np.asarray(shift) != 0) or np.any(np.asarray(scale) != 1):
+        raise ValueError(f"{type(member).__name__} is about values that have no other unit.")
+    return member
+
+
+def refuse_shift(member: Any, shift: Any) -> None:
+    """Refuses another origin than zero."""
+    if np.any(np.asarray(shift) != 0):
+        raise ValueError(f"{type(member).__name__} is about values that have no other origin than zero.")
 
 
 def times_statistic(natural: Array, statistic: Array) -> Array:
@@ -217,6 +328,22 @@ class AbstractIndependent(AbstractExponentialFamily, AbstractShaped):
     @abc.abstractmethod
     def mean(self) -> Array:
         """E[x], one number per coordinate."""
+
+    @property
+    def dim(self) -> int:
+        return jax.eval_shape(self.log_partition).shape[-1]
+
+    @property
+    def closed_form(self) -> bool:
+        return True
+
+    @property
+    def common_unit(self) -> bool:
+        return False
+
+    def statistic_columns(self) -> np.ndarray:
+        size = jax.eval_shape(self.natural).size
+        return np.repeat(np.arange(self.dim), size // self.dim)
 
     def _observed(self, x: Array) -> tuple[Array, Array]:
         observed = ~jnp.isnan(x)
@@ -264,6 +391,17 @@ class AbstractIndependent(AbstractExponentialFamily, AbstractShaped):
         return True
 
 
+@log_prob_at.register
+def _(family: AbstractIndependent, natural: Array, x: Array) -> Array:
+    member = family.from_natural(natural)
+    observed, filled = member._observed(x)
+    products = times_statistic(natural, member.statistics(filled)).reshape(len(x), -1)
+    base = jnp.where(observed, member.log_base_terms(filled), 0)
+    terms = jnp.sum(products, axis=-1) - log_partition_at(family, natural)
+    # h(x) = 0 is an impossible event, whatever the parameters
+    return jnp.sum(base) + jnp.sum(jnp.where(observed & ~jnp.isneginf(base), terms, 0))
+
+
 class AbstractFactorised(AbstractIndependent):
     """A family with independent coordinates of which every member has finite natural parameters.
 
@@ -293,6 +431,11 @@ class AbstractRate(AbstractIndependent):
         """How many events Σ w = `weight` and Σ w T(x) = `total` report, over how long."""
 
 
+def shared_statistics(family: AbstractExponentialFamily) -> TypeError:
+    """What is raised where statistics of one column each are needed and `family` has others."""
+    return TypeError(f"{type(family).__name__} has statistics of several columns together.")
+
+
 class AbstractJoint(AbstractExponentialFamily, AbstractShaped):
     """A family whose coordinates depend on each other, so that a missing one cannot be masked.
 
@@ -301,6 +444,17 @@ class AbstractJoint(AbstractExponentialFamily, AbstractShaped):
 
     def __check_init__(self) -> None:
         refuse_outside(self)
+
+    @property
+    def closed_form(self) -> bool:
+        return True
+
+    @property
+    def common_unit(self) -> bool:
+        return False
+
+    def statistic_columns(self) -> np.ndarray:
+        raise shared_statistics(self)
 
     @abc.abstractmethod
     def event_weight(self, x: Array) -> Array:
@@ -346,6 +500,21 @@ class AbstractLocationScale(AbstractDistribution, AbstractPartial):
     def __check_init__(self) -> None:
         refuse_outside(self)
 
+    @classmethod
+    def unit_free_columns(cls, n_features: int) -> np.ndarray:
+        """All of them: every member has its counterpart in any other unit."""
+        return np.ones(n_features, bool)
+
+    @property
+    def dim(self) -> int:
+        """How many columns an event has."""
+        return self.loc.shape[-1]
+
+    @property
+    def common_unit(self) -> bool:
+        """Whether all columns have to be in one unit."""
+        return False
+
     @abc.abstractmethod
     def standard_log_prob(self, z: Array) -> Array:
         """log density of each coordinate of z."""
@@ -376,3 +545,13 @@ class AbstractLocationScale(AbstractDistribution, AbstractPartial):
 
     def complete_sample(self, x: Array, *, key: Array) -> Array:
         return jnp.where(jnp.isnan(x), self.sample(key=key), x)
+
+
+@with_mean.register
+def _(member: AbstractLocationScale, mean: Array) -> AbstractLocationScale:
+    return dataclasses.replace(member, loc=mean)
+
+
+@rescaled.register
+def _(member: AbstractLocationScale, shift: Array, scale: Array) -> AbstractLocationScale:
+    return dataclasses.replace(member, loc=(member.loc - shift) / scale, scale=member.scale / scale)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -16,7 +18,12 @@ from ._base import (
     AbstractDistribution,
     AbstractExponentialFamily,
     fisher_information,
+    levels,
+    log_partition_at,
+    log_prob_at,
     mean_parameters,
+    rescaled,
+    with_mean,
 )
 
 
@@ -49,6 +56,27 @@ class Product(AbstractExponentialFamily):
     @property
     def support(self) -> Blocks:
         return Blocks(tuple(part.support for part in self.parts), self.sizes)
+
+    @property
+    def dim(self) -> int:
+        return sum(self.sizes)
+
+    @property
+    def closed_form(self) -> bool:
+        return all(part.closed_form for part in self.parts)
+
+    @property
+    def common_unit(self) -> bool:
+        return any(part.common_unit for part in self.parts)
+
+    def unit_free_columns(self, n_features: int) -> np.ndarray:
+        """Which columns have parts that describe them as well in any other unit and from any origin."""
+        parts: tuple[Any, ...] = self.parts
+        return np.concatenate([part.unit_free_columns(n) for part, n in zip(parts, self.sizes)])
+
+    def statistic_columns(self) -> np.ndarray:
+        starts = np.cumsum((0, *self.sizes))
+        return np.concatenate([first + part.statistic_columns() for part, first in zip(self.parts, starts)])
 
     def _blocks(self, x: Array) -> list[Array]:
         return _split(x, self.sizes)
@@ -124,6 +152,44 @@ class Product(AbstractExponentialFamily):
     @property
     def masks_missing(self) -> bool:
         return all(part.masks_missing for part in self.parts)
+
+
+def _natural_of_parts(family: Product, natural: Array) -> list[Array]:
+    shapes = [jax.eval_shape(part.natural).shape for part in family.parts]
+    pieces = _split(natural, [math.prod(shape) for shape in shapes])
+    return [piece.reshape(shape) for piece, shape in zip(pieces, shapes)]
+
+
+@log_partition_at.register
+def _(family: Product, natural: Array) -> Array:
+    parts = zip(family.parts, _natural_of_parts(family, natural))
+    return sum((jnp.sum(log_partition_at(part, own)) for part, own in parts), jnp.zeros((), natural.dtype))
+
+
+@log_prob_at.register
+def _(family: Product, natural: Array, x: Array) -> Array:
+    parts = zip(family.parts, _natural_of_parts(family, natural), family._blocks(x))
+    return sum((log_prob_at(part, own, block) for part, own, block in parts), jnp.zeros((), x.dtype))
+
+
+@levels.register
+def _(family: Product) -> tuple[int, ...] | None:
+    found = [levels(part) for part in family.parts]
+    counts = [count for part in found if part is not None for count in part]
+    return None if None in found else tuple(counts)
+
+
+@with_mean.register
+def _(member: Product, mean: Array) -> Product:
+    blocks = zip(member.parts, member._blocks(mean))
+    return Product(tuple(with_mean(part, block) for part, block in blocks), member.sizes)
+
+
+@rescaled.register
+def _(member: Product, shift: Array, scale: Array) -> Product:
+    scales = [scale] * len(member.parts) if jnp.ndim(scale) == 0 else member._blocks(scale)
+    parts = zip(member.parts, member._blocks(shift), scales)
+    return Product(tuple(rescaled(*part) for part in parts), member.sizes)
 
 
 @mean_parameters.register

@@ -32,7 +32,10 @@ from ._base import (
     check_support,
     fisher_information,
     mean_parameters,
+    refuse_shift,
+    rescaled,
     times_statistic,
+    with_mean,
 )
 
 LARGEST_SHAPE = 1e8
@@ -236,6 +239,10 @@ class Dirichlet(AbstractJoint):
         check_support(cls, x)
         return cls(on_device(np.ones(x.shape[1])))
 
+    @property
+    def dim(self) -> int:
+        return self.concentration.shape[-1]
+
     def statistics(self, x: Array) -> Array:
         return jnp.log(x)
 
@@ -341,6 +348,28 @@ def dirichlet_concentration(mean_log: Array) -> Array:
         return new, _moving(new / alpha), n + 1
 
     return jax.lax.while_loop(proceed, step, (start, jnp.array(True), jnp.array(0)))[0]
+
+
+@with_mean.register
+def _(member: Exponential, mean: Array) -> Exponential:
+    return Exponential(1 / mean)
+
+
+@with_mean.register
+def _(member: Gamma, mean: Array) -> Gamma:
+    return Gamma(member.shape, member.shape / mean)
+
+
+@rescaled.register
+def _(member: Exponential, shift: Array, scale: Array) -> Exponential:
+    refuse_shift(member, shift)
+    return Exponential(member.rate * scale)
+
+
+@rescaled.register
+def _(member: Gamma, shift: Array, scale: Array) -> Gamma:
+    refuse_shift(member, shift)
+    return Gamma(member.shape, member.rate * scale)
 
 
 # Moments of logarithms from the shapes themselves: through η = a − 1 small ones would be rounded away.

@@ -40,6 +40,10 @@ class AbstractCovariance(eqx.Module):
         """Σ as a dense matrix."""
 
     @abc.abstractmethod
+    def variances(self) -> Array:
+        """The diagonal of Σ."""
+
+    @abc.abstractmethod
     def log_det(self) -> Array:
         """log |Σ|."""
 
@@ -85,7 +89,10 @@ class AbstractCovariance(eqx.Module):
 
     @abc.abstractmethod
     def scale(self, factor: Array) -> AbstractCovariance:
-        """The covariance of diag(factor) x, of the narrowest structure that holds it."""
+        """The covariance of diag(factor) x, of the narrowest structure that holds it.
+
+        One `factor` for all coordinates, a scalar, leaves every structure what it is.
+        """
 
     @property
     @abc.abstractmethod
@@ -99,6 +106,11 @@ class AbstractCovariance(eqx.Module):
 
         One that is not, such as equal variances, is fitted in one unit for all of them.
         """
+
+    @property
+    @abc.abstractmethod
+    def closed_form(self) -> bool:
+        """Whether `from_moments` is the maximum itself, and not only a step towards it."""
 
 
 def triangle(dim: int) -> tuple[np.ndarray, np.ndarray]:
@@ -163,6 +175,9 @@ class Full(AbstractCovariance):
     def matrix(self) -> Array:
         return self._value()
 
+    def variances(self) -> Array:
+        return jnp.diagonal(self._value(), axis1=-2, axis2=-1)
+
     def log_det(self) -> Array:
         return log_det_cholesky(self._factor())
 
@@ -201,6 +216,7 @@ class Full(AbstractCovariance):
         return Full(_floored(dense_scatter(weight, mean, second), self.floor), self.floor)
 
     def scale(self, factor: Array) -> Full:
+        factor = jnp.broadcast_to(factor, (self.noise_size,))
         return Full(self._value() * jnp.outer(factor, factor), self.floor)
 
     @property
@@ -209,6 +225,10 @@ class Full(AbstractCovariance):
 
     @property
     def unit_free(self) -> bool:
+        return True
+
+    @property
+    def closed_form(self) -> bool:
         return True
 
 
@@ -235,6 +255,9 @@ class Diagonal(AbstractCovariance):
 
     def matrix(self) -> Array:
         return jnp.diag(self._value())
+
+    def variances(self) -> Array:
+        return self._value()
 
     def log_det(self) -> Array:
         return jnp.sum(jnp.log(self._value()))
@@ -278,6 +301,10 @@ class Diagonal(AbstractCovariance):
     def unit_free(self) -> bool:
         return True
 
+    @property
+    def closed_form(self) -> bool:
+        return True
+
 
 class Spherical(AbstractCovariance):
     """One variance for all `dim` coordinates."""
@@ -291,6 +318,9 @@ class Spherical(AbstractCovariance):
 
     def matrix(self) -> Array:
         return self._value() * jnp.eye(self.dim, dtype=self._value().dtype)
+
+    def variances(self) -> Array:
+        return jnp.full(self.dim, self._value())
 
     def log_det(self) -> Array:
         return self.dim * jnp.log(self._value())
@@ -326,7 +356,9 @@ class Spherical(AbstractCovariance):
         residual = jnp.sum(second - weight * centre**2, axis=-1) / jnp.sum(weight, axis=-1)
         return Spherical(jnp.maximum(residual, self.floor), self.floor, mean.shape[-1])
 
-    def scale(self, factor: Array) -> Diagonal:
+    def scale(self, factor: Array) -> Diagonal | Spherical:
+        if jnp.ndim(factor) == 0:
+            return Spherical(self._value() * factor**2, self.floor, self.dim)
         return Diagonal(self._value() * factor**2, self.floor)
 
     @property
@@ -336,6 +368,10 @@ class Spherical(AbstractCovariance):
     @property
     def unit_free(self) -> bool:
         return False
+
+    @property
+    def closed_form(self) -> bool:
+        return True
 
 
 class LowRank(AbstractCovariance):
@@ -375,6 +411,10 @@ class LowRank(AbstractCovariance):
         f, d = self._values()
         g = f / jnp.sqrt(d)[:, None]
         return g, jnp.linalg.cholesky(jnp.eye(f.shape[1], dtype=f.dtype) + g.T @ g)
+
+    def variances(self) -> Array:
+        f, d = self._values()
+        return jnp.sum(f**2, axis=-1) + d
 
     def log_det(self) -> Array:
         return log_det_cholesky(self._inner()[1]) + jnp.sum(jnp.log(self._values()[1]))
@@ -439,6 +479,7 @@ class LowRank(AbstractCovariance):
 
     def scale(self, factor: Array) -> LowRank:
         f, d = self._values()
+        factor = jnp.broadcast_to(factor, d.shape)
         return self._replace(f * factor[:, None], d * factor**2)
 
     @property
@@ -448,6 +489,10 @@ class LowRank(AbstractCovariance):
     @property
     def unit_free(self) -> bool:
         return True
+
+    @property
+    def closed_form(self) -> bool:
+        return False
 
 
 def _leading(scatter: Array, rank: int, floor: Array) -> tuple[Array, Array]:
@@ -489,6 +534,9 @@ class Tied(AbstractCovariance):
 
     def matrix(self) -> Array:
         return self.covariance.matrix()
+
+    def variances(self) -> Array:
+        return self.covariance.variances()
 
     def log_det(self) -> Array:
         return self.covariance.log_det()
@@ -537,6 +585,10 @@ class Tied(AbstractCovariance):
     @property
     def unit_free(self) -> bool:
         return self.covariance.unit_free
+
+    @property
+    def closed_form(self) -> bool:
+        return self.covariance.closed_form
 
 
 def _filled(owner: AbstractCovariance, value: Array | None) -> Array:

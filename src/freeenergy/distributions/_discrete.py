@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.scipy.special import gammaln
+from jax.scipy.special import gammaln, logsumexp
 
 from .._core import (
     AbstractSpace,
@@ -31,7 +31,11 @@ from ._base import (
     AbstractRate,
     check_support,
     fisher_information,
+    levels,
+    log_partition_at,
+    log_prob_at,
     mean_parameters,
+    with_mean,
 )
 
 # rows of which the indicators of all labels are held at once
@@ -293,6 +297,10 @@ class Multinomial(AbstractJoint):
         trials = max(int(np.nansum(x, axis=1).max()), 1)
         return cls(on_device(np.full(x.shape[1], 1 / x.shape[1])), trials)
 
+    @property
+    def dim(self) -> int:
+        return self.probabilities.shape[-1]
+
     def statistics(self, x: Array) -> Array:
         return x[:-1]
 
@@ -403,6 +411,90 @@ class Poisson(AbstractRate):
 
     def sample(self, *, key: Array) -> Array:
         return jax.random.poisson(key, self.rate).astype(self.rate.dtype)
+
+
+@jax.custom_jvp
+def _softplus(v: Array) -> Array:
+    return jnp.maximum(v, 0) + jnp.log1p(jnp.exp(-jnp.abs(v)))
+
+
+@_softplus.defjvp
+def _(primals, tangents):
+    # one exponential; differentiating the value would take two and a division
+    (v,), (t,) = primals, tangents
+    return _softplus(v), t * jax.nn.sigmoid(v)
+
+
+def _log_normaliser(natural: Array) -> Array:
+    """log(1 + Σ_c exp η_c) along the last axis, where the last category has no entry."""
+    last = jnp.zeros((*natural.shape[:-1], 1), natural.dtype)
+    return logsumexp(jnp.concatenate([natural, last], axis=-1), axis=-1)
+
+
+@log_partition_at.register
+def _(family: Bernoulli, natural: Array) -> Array:
+    return _softplus(natural)
+
+
+@log_partition_at.register
+def _(family: Binomial, natural: Array) -> Array:
+    return jnp.asarray(family.trials, natural.dtype) * _softplus(natural)
+
+
+@log_partition_at.register
+def _(family: Categorical, natural: Array) -> Array:
+    return _log_normaliser(natural)
+
+
+@log_partition_at.register
+def _(family: Multinomial, natural: Array) -> Array:
+    return family.trials * _log_normaliser(natural)
+
+
+@log_partition_at.register
+def _(family: Poisson, natural: Array) -> Array:
+    return jnp.exp(natural)
+
+
+@log_prob_at.register
+def _(family: Multinomial, natural: Array, x: Array) -> Array:
+    member = family.from_natural(natural)
+    missing, known, left, _ = member._split(x)
+    logs = jnp.append(natural, jnp.zeros((), natural.dtype)) - _log_normaliser(natural)
+    # the missing categories together are one category, whose count is what is left
+    some = jnp.any(missing)
+    lump = logsumexp(jnp.where(missing | ~some, logs, -jnp.inf))
+    return member.log_base(x) + jnp.sum(known * logs) + jnp.where(some, left * lump, 0)
+
+
+@levels.register
+def _(family: Bernoulli) -> tuple[int, ...]:
+    return (2,) * family.dim
+
+
+@levels.register
+def _(family: Binomial) -> tuple[int, ...]:
+    return tuple(int(n) + 1 for n in np.broadcast_to(family.trials, family.dim))
+
+
+@levels.register
+def _(family: Categorical) -> tuple[int, ...]:
+    return (family.probabilities.shape[-1],) * family.dim
+
+
+@with_mean.register
+def _(member: Bernoulli, mean: Array) -> Bernoulli:
+    return Bernoulli(mean)
+
+
+@with_mean.register
+def _(member: Binomial, mean: Array) -> Binomial:
+    return Binomial(mean / jnp.asarray(member.trials, mean.dtype), member.trials)
+
+
+@with_mean.register
+def _(member: Poisson, mean: Array) -> Poisson:
+    return Poisson(mean)
 
 
 @mean_parameters.register

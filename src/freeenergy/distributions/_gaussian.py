@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import ClassVar
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,11 +14,15 @@ from jax import Array
 from .._core import LOG_2PI, ROOM, AbstractSpace, Reals, cholesky, log_det_cholesky, on_device, parameter
 from ._base import (
     AbstractExponentialFamily,
+    AbstractFactorised,
     AbstractRay,
     AbstractShaped,
     check_support,
     fisher_information,
     mean_parameters,
+    rescaled,
+    shared_statistics,
+    with_mean,
 )
 from ._covariance import (
     AbstractCovariance,
@@ -40,6 +46,7 @@ class Gaussian(AbstractExponentialFamily, AbstractRay, AbstractShaped):
     """
 
     support: ClassVar[AbstractSpace] = Reals()
+    unit_free: ClassVar[bool] = True
 
     mean: Array = parameter()
     covariance: AbstractCovariance  # pyright: ignore[reportGeneralTypeIssues]
@@ -48,6 +55,23 @@ class Gaussian(AbstractExponentialFamily, AbstractRay, AbstractShaped):
     def prototype(cls, x: np.ndarray) -> Gaussian:
         check_support(cls, x)
         return cls(on_device(np.zeros(x.shape[1])), Full(on_device(np.eye(x.shape[1]))))
+
+    @property
+    def dim(self) -> int:
+        return self.mean.shape[-1]
+
+    @property
+    def closed_form(self) -> bool:
+        return self.covariance.closed_form
+
+    @property
+    def common_unit(self) -> bool:
+        return not self.covariance.unit_free
+
+    def statistic_columns(self) -> np.ndarray:
+        if not self.masks_missing:
+            raise shared_statistics(self)
+        return np.tile(np.arange(self.dim), 2)
 
     def statistics(self, x: Array) -> Array:
         return jnp.concatenate([x, self.covariance.second_moments(x)])
@@ -111,7 +135,7 @@ class Gaussian(AbstractExponentialFamily, AbstractRay, AbstractShaped):
         residual = jnp.where(observed, x - self.mean, 0)
         if self.masks_missing:
             # divided before it is squared: squares alone overflow and vanish sooner than their ratio
-            root = jnp.sqrt(jnp.diagonal(self.covariance.matrix()))
+            root = jnp.sqrt(self.covariance.variances())
             return -0.5 * jnp.sum(
                 jnp.where(observed, (residual / root) ** 2 + 2 * jnp.log(root) + LOG_2PI, 0)
             )
@@ -184,6 +208,71 @@ class Gaussian(AbstractExponentialFamily, AbstractRay, AbstractShaped):
     @property
     def masks_missing(self) -> bool:
         return self.covariance.separable
+
+
+@with_mean.register
+def _(member: Gaussian, mean: Array) -> Gaussian:
+    return Gaussian(mean, member.covariance)
+
+
+@rescaled.register
+def _(member: Gaussian, shift: Array, scale: Array) -> Gaussian:
+    return Gaussian((member.mean - shift) / scale, member.covariance.scale(1 / scale))
+
+
+class GaussianLocation(AbstractFactorised):
+    """Gaussians of known variance, the location family:  p(x) = Π_d N(x_d; m_d, v).
+
+    One natural parameter a coordinate, η = m / v, which can be any number: T(x) = x, A(η) = v η²/2 and
+    h(x) = N(x; 0, v).  The real units of a harmonium are of this family.
+
+    Attributes:
+        loc: m.
+        variance: v, which is not learned: one number for all coordinates.
+
+    >>> GaussianLocation(jnp.zeros(1)).log_prob(jnp.ones(1)).round(6).item()
+    -1.418939
+    """
+
+    support: ClassVar[AbstractSpace] = Reals()
+
+    loc: Array = parameter()
+    variance: float = eqx.field(static=True, default=1.0)
+
+    @classmethod
+    def prototype(cls, x: np.ndarray) -> GaussianLocation:
+        check_support(cls, x)
+        return cls(on_device(np.zeros(x.shape[1])))
+
+    def statistics(self, x: Array) -> Array:
+        return x
+
+    def natural(self) -> Array:
+        return self.loc / self.variance
+
+    def log_partition(self) -> Array:
+        return 0.5 * self.loc**2 / self.variance
+
+    def log_base_terms(self, x: Array) -> Array:
+        return -0.5 * (x**2 / self.variance + LOG_2PI + math.log(self.variance))
+
+    def from_natural(self, natural: Array) -> GaussianLocation:
+        return GaussianLocation(self.variance * natural, self.variance)
+
+    def from_statistics(self, weight: Array, total: Array) -> GaussianLocation:
+        return GaussianLocation(total / weight, self.variance)
+
+    def mean(self) -> Array:
+        return self.loc
+
+    def sample(self, *, key: Array) -> Array:
+        noise = jax.random.normal(key, self.loc.shape, self.loc.dtype)
+        return self.loc + math.sqrt(self.variance) * noise
+
+
+@with_mean.register
+def _(member: GaussianLocation, mean: Array) -> GaussianLocation:
+    return GaussianLocation(mean, member.variance)
 
 
 def observed_block(sigma: Array, observed: Array) -> Array:

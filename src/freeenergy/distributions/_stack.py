@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import equinox as eqx
 import jax
 from jax import Array
 
+from ._base import rescaled
 from ._covariance import Tied
 
 
@@ -29,6 +31,24 @@ def component_axes(stack: Any) -> Any:
         return 0 if _is_stacked(node) else None
 
     return jax.tree.map(axes, stack, is_leaf=lambda node: isinstance(node, Tied))
+
+
+def rescaled_stack(stack: Any, shift: Any, scale: Any) -> Any:
+    """`rescaled` of every member of `stack`; what the members share is rescaled once.
+
+    >>> import jax.numpy as jnp
+    >>> from freeenergy.distributions import Diagonal, Gaussian
+    >>> stack = Gaussian(jnp.ones((3, 2)), Tied(Diagonal(jnp.ones(2))))
+    >>> rescaled_stack(stack, jnp.zeros(2), jnp.full(2, 2.0)).mean[0].tolist()
+    [0.5, 0.5]
+    """
+    axes = component_axes(stack)
+    arrays, fixed = eqx.partition(stack, eqx.is_array)
+
+    def one(member: Any) -> Any:
+        return eqx.filter(rescaled(eqx.combine(member, fixed), shift, scale), eqx.is_array)
+
+    return eqx.combine(jax.vmap(one, (axes,), axes)(arrays), fixed)
 
 
 def _is_stacked(node: Any) -> bool:

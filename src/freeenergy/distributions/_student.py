@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from .._core import (
@@ -21,7 +22,7 @@ from .._core import (
     real,
     refuse_outside,
 )
-from ._base import AbstractDistribution, AbstractPartial
+from ._base import AbstractDistribution, AbstractPartial, rescaled, with_mean
 from ._covariance import Full
 from ._gaussian import Gaussian, observed_block
 
@@ -54,6 +55,21 @@ class MultivariateT(AbstractDistribution, AbstractPartial):
 
     def __check_init__(self) -> None:
         refuse_outside(self)
+
+    @classmethod
+    def unit_free_columns(cls, n_features: int) -> np.ndarray:
+        """All of them: every member has its counterpart in any other unit."""
+        return np.ones(n_features, bool)
+
+    @property
+    def dim(self) -> int:
+        """How many columns an event has."""
+        return self.loc.shape[-1]
+
+    @property
+    def common_unit(self) -> bool:
+        """Whether all columns have to be in one unit."""
+        return False
 
     def log_density(self, length: Array, log_det: Array, dim: Array | int) -> Array:
         """log p from the squared Mahalanobis length of `dim` entries."""
@@ -114,3 +130,16 @@ class MultivariateT(AbstractDistribution, AbstractPartial):
         mean = self._normal().complete_mean(x)
         draw = self._normal().complete_sample(x, key=normal_key)
         return jnp.where(jnp.isnan(x), mean + jnp.sqrt((self.df + length) / chi) * (draw - mean), x)
+
+
+@with_mean.register
+def _(member: MultivariateT, mean: Array) -> MultivariateT:
+    return MultivariateT(mean, member.scale, member.df)
+
+
+@rescaled.register
+def _(member: MultivariateT, shift: Array, scale: Array) -> MultivariateT:
+    factor = 1 / jnp.broadcast_to(scale, member.loc.shape)
+    return MultivariateT(
+        (member.loc - shift) * factor, Full(member.scale).scale(factor).matrix(), member.df
+    )

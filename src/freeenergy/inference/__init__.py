@@ -168,8 +168,6 @@ __all__ = [
     "Taylor",
     "Unscented",
     "annealed_importance",
-    "argmin_by_gradient",
-    "argmin_over_points",
     "begin_lbfgs",
     "best_paths",
     "binary_state",

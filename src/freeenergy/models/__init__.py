@@ -17,7 +17,7 @@ from ._clusters import Clusters
 from ._density import Density
 from ._emissions import AbstractEmissions, FamilyEmissions, MixtureEmissions, RegressionEmissions
 from ._flow import autoregressive_flow, coupling_flow
-from ._harmonium import AbstractFiniteUnits, AbstractUnits, BernoulliUnits, GaussianUnits, Harmonium
+from ._harmonium import Harmonium, Units
 from ._hmm import HMM
 from ._ica import independent_components, spread_sources
 from ._kernels import Kernels
@@ -51,15 +51,7 @@ from ._transitions import (
     TiedTransition,
     Transition,
 )
-from ._vae import (
-    VAE,
-    AbstractEmission,
-    BernoulliEmission,
-    GaussianEmission,
-    GaussianEncoder,
-    StandardNormal,
-    mlp_vae,
-)
+from ._vae import VAE, GaussianEncoder, StandardNormal, mlp_vae
 
 __all__ = [
     "HMM",
@@ -67,34 +59,27 @@ __all__ = [
     "AbstractBlock",
     "AbstractBounded",
     "AbstractCountedTransition",
-    "AbstractEmission",
     "AbstractEmissions",
     "AbstractEnergy",
     "AbstractExactPosterior",
     "AbstractExpectationMaximisation",
-    "AbstractFiniteUnits",
     "AbstractRecognised",
     "AbstractRegularised",
     "AbstractSequenceModel",
     "AbstractSource",
     "AbstractTransition",
     "AbstractUndirected",
-    "AbstractUnits",
     "AbstractWithPrior",
     "AutoRegression",
     "Autoregressive",
     "BayesianMixture",
-    "BernoulliEmission",
-    "BernoulliUnits",
     "CauchySource",
     "Clusters",
     "Columns",
     "Cycle",
     "Density",
     "FamilyEmissions",
-    "GaussianEmission",
     "GaussianEncoder",
-    "GaussianUnits",
     "Harmonium",
     "InputTransition",
     "Kernels",
@@ -123,6 +108,7 @@ __all__ = [
     "TiedTransition",
     "Transition",
     "Trend",
+    "Units",
     "autoregressive_flow",
     "coupling_flow",
     "independent_components",

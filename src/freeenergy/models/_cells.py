@@ -112,7 +112,7 @@ def _(
 @cell_kind.register
 def _(model: VAE, cells: Cells) -> Kind | None:
     output = jax.eval_shape(lambda: model.decoder(model.prior.sample(key=jax.random.key(0))))
-    given = cell_kind(model.emission.given(jnp.zeros(output.shape, output.dtype)), cells)
+    given = cell_kind(model.emission.at(jnp.zeros(output.shape, output.dtype)), cells)
     return None if given is None else Kind.LOWER
 
 
@@ -126,7 +126,7 @@ def _(
     def draw(key: Array) -> Array:
         latent, inside = jax.random.split(key)
         z = q.sample(key=latent)
-        given = model.emission.given(model.decoder(z))
+        given = model.emission.at(model.decoder(z))
         mass = log_cells(given, x, width, cells, draws=1, complete=complete, key=inside)[0]
         return model.prior.log_prob(z) + mass - q.log_prob(z)
 

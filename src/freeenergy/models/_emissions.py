@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from .._core import boltzmann, buffer, in_blocks, parameter
@@ -19,6 +20,7 @@ from ..distributions import (
     AbstractSpace,
     Full,
     Gaussian,
+    Mean,
     Reals,
     component_axes,
     stack_size,
@@ -317,14 +319,24 @@ class RegressionEmissions(AbstractEmissions):
             raise ValueError("RegressionEmissions needs the inputs of every time step. Got None.")
         return with_one(inputs)
 
+    @classmethod
+    def unit_free_columns(cls, n_features: int) -> np.ndarray:
+        """All of them: every regression has its counterpart in any other unit."""
+        return np.ones(n_features, bool)
+
+    @property
+    def common_unit(self) -> bool:
+        """Whether all columns have to be in one unit, as equal variances ask for."""
+        return not self.covariance.unit_free
+
     def _about_zero(self) -> FamilyEmissions:
         """The laws of the residuals."""
         return FamilyEmissions(Gaussian(jnp.zeros(self._coefficients().shape[:2]), self.covariance))
 
     def at(self, inputs: Array | None) -> FamilyEmissions:
-        """The emissions at one input."""
+        """The emissions at one input: those of the residuals, given the means of the regressions."""
         means = self._coefficients() @ self._known(inputs)
-        return FamilyEmissions(Gaussian(means, self.covariance))
+        return FamilyEmissions(Mean().at(self._about_zero().members, means))
 
     @property
     def size(self) -> int:

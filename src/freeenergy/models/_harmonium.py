@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-import abc
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
-from .._core import LOG_2PI, AbstractHomogeneous, parameter
-from ..distributions import AbstractDistribution, AbstractExponentialFamily, Bernoulli, Diagonal, Gaussian
+from .._core import AbstractHomogeneous, buffer, parameter
+from ..distributions import (
+    AbstractDistribution,
+    AbstractExponentialFamily,
+    Given,
+    Natural,
+    levels,
+    log_partition_at,
+)
 from ..inference import (
     Sandwich,
     annealed_importance,
-    binary_state,
     linear_schedule,
     log_partition_by_enumeration,
     run_chain,
@@ -28,93 +35,85 @@ _MOST_STATES = 2**20
 _MOST_STATES_A_ROW = 2**12
 
 
-class AbstractUnits(eqx.Module):
+class Units(eqx.Module):
     """One side of a harmonium: independent units of an exponential family, with their biases.
 
-    p(x | η) = Π_i h(x_i) exp(η_i T(x_i) − A(η_i)); all methods but `given` return a number per unit.
+    p(x | η) = h(x) exp(η·T(x) − A(η)), where η are the biases and what the other side adds to them.  Any
+    family whose coordinates are independent serves: `Bernoulli`, `Binomial`, `Categorical` (softmax units),
+    `Poisson`, `GaussianLocation` (real units), or a `Product` of several.
+
+    Attributes:
+        family: a member, of which only the shapes count.
+        bias: η without the other side, a number per statistic: one vector.
+
+    >>> from freeenergy.distributions import Poisson
+    >>> Units(Poisson, jnp.zeros(2)).log_partition(jnp.zeros(2)).item()
+    2.0
     """
 
-    bias: eqx.AbstractVar[Array]
+    family: AbstractExponentialFamily = buffer()
+    bias: Array = parameter()
 
-    @abc.abstractmethod
-    def statistics(self, x: Array) -> Array:
-        """T(x)."""
+    def __init__(self, family: Any, bias: Array) -> None:
+        """`family` may be a class, if its units have one natural parameter each."""
+        self.family = family.prototype(np.zeros((1, len(bias)))) if isinstance(family, type) else family
+        size = len(self.family.statistic_columns())
+        if bias.shape != (size,):
+            raise ValueError(
+                f"The 'bias' of Units must be a vector with one number for each of the {size} statistics "
+                f"of {type(self.family).__name__}. Got the shape {bias.shape} instead."
+            )
+        self.bias = bias
 
-    @abc.abstractmethod
-    def log_base(self, x: Array) -> Array:
-        """log h(x)."""
-
-    @abc.abstractmethod
-    def log_partition(self, natural: Array) -> Array:
-        """A(η)."""
-
-    @abc.abstractmethod
-    def mean(self, natural: Array) -> Array:
-        """E[x | η]."""
-
-    @abc.abstractmethod
-    def given(self, natural: Array) -> AbstractExponentialFamily:
+    @property
+    def law(self) -> Given:
         """p(x | η)."""
+        return Given(self.family, Natural())
 
-
-class AbstractFiniteUnits(AbstractUnits):
-    """Units whose joint states can be counted."""
-
-    @abc.abstractmethod
-    def states(self, count: int) -> int:
-        """How many joint states `count` units have."""
-
-    @abc.abstractmethod
-    def state(self, index: Array, count: int) -> Array:
-        """Joint state number `index` of `count` units."""
-
-
-class BernoulliUnits(AbstractFiniteUnits):
-    """Binary units: A(η) = log(1 + exp η)."""
-
-    bias: Array = parameter()
+    @property
+    def count(self) -> int:
+        """How many units there are."""
+        return self.family.dim
 
     def statistics(self, x: Array) -> Array:
-        return x
+        """T(x), one vector."""
+        # a member made of the biases has their type
+        return self.law.at(self.bias).statistics(x).ravel()
 
     def log_base(self, x: Array) -> Array:
-        return jnp.zeros_like(x)
+        """log h(x) of all units together."""
+        return self.law.at(self.bias).log_base(x)
 
     def log_partition(self, natural: Array) -> Array:
-        return jax.nn.softplus(natural)
+        """A(η) of all units together."""
+        shape = eqx.filter_eval_shape(lambda family: family.natural(), self.family).shape
+        return jnp.sum(log_partition_at(self.family, natural.reshape(shape)))
 
-    def mean(self, natural: Array) -> Array:
-        return jax.nn.sigmoid(natural)
+    def observed(self, x: Array, natural: Array) -> Array:
+        """log h(x) + η·T(x), with the units that are NaN in `x` summed out."""
+        return self.law.log_prob(natural, x) + self.log_partition(natural)
 
-    def given(self, natural: Array) -> Bernoulli:
-        return Bernoulli(jax.nn.sigmoid(natural))
+    def known(self, x: Array) -> Array:
+        """For each statistic, whether its unit is observed in `x`."""
+        return ~jnp.isnan(x)[self.family.statistic_columns()]
 
-    def states(self, count: int) -> int:
-        return 2**count
+    def expected(self, natural: Array) -> Array:
+        """E[T | η]."""
+        return jax.grad(self.log_partition)(natural)
 
-    def state(self, index: Array, count: int) -> Array:
-        return binary_state(index, count, self.bias.dtype)
+    def states(self, units: int | None = None) -> float:
+        """How many joint states all units have, or `units` of them at most; inf where there is no end."""
+        found = levels(self.family)
+        if found is None:
+            return math.inf
+        return math.prod(found) if units is None else max(found) ** units
 
-
-class GaussianUnits(AbstractUnits):
-    """Real units of unit variance: h(x) = N(x; 0, 1), A(η) = η²/2."""
-
-    bias: Array = parameter()
-
-    def statistics(self, x: Array) -> Array:
-        return x
-
-    def log_base(self, x: Array) -> Array:
-        return -0.5 * (x**2 + LOG_2PI)
-
-    def log_partition(self, natural: Array) -> Array:
-        return 0.5 * natural**2
-
-    def mean(self, natural: Array) -> Array:
-        return natural
-
-    def given(self, natural: Array) -> Gaussian:
-        return Gaussian(natural, Diagonal(jnp.ones_like(natural)))
+    def state(self, index: Array, units: int | None = None) -> Array:
+        """Joint state number `index` of all units, or of any `units` of them; the first changes fastest."""
+        found = levels(self.family) or ()
+        base = np.array(found if units is None else (max(found),) * units, int)
+        places = np.cumprod(np.append(1, base[:-1]))
+        return (index // places % base).astype(self.bias.dtype)
 
 
 class _Path(NamedTuple):
@@ -132,34 +131,35 @@ class Harmonium(AbstractUndirected, AbstractExactPosterior):
     Given one side, the units of the other are independent, with natural parameters b + W U(z) or
     c + Wᵀ T(x).  Either side can be summed out in closed form,
 
-        F(x) = −bᵀT(x) − log h(x) − Σ_j A_j(c_j + w_jᵀ T(x)),
+        F(x) = −bᵀT(x) − log h(x) − A(c + Wᵀ T(x)),
 
     but not both: log Z is had by enumeration of the smaller side, or by annealing.
 
     Attributes:
         visible: the observed side, with biases b.
         hidden: the hidden side, with biases c.
-        coupling: W, a row for each visible and a column for each hidden unit.
+        coupling: W, a row for each statistic of the visible and a column for each of the hidden units.
 
-    >>> rbm = Harmonium(BernoulliUnits(jnp.zeros(2)), BernoulliUnits(jnp.zeros(3)), jnp.zeros((2, 3)))
+    >>> from freeenergy.distributions import Bernoulli
+    >>> rbm = Harmonium(Units(Bernoulli, jnp.zeros(2)), Units(Bernoulli, jnp.zeros(3)), jnp.zeros((2, 3)))
     >>> round(float(rbm.log_partition() / jnp.log(2)), 6)
     5.0
     """
 
-    visible: AbstractUnits
-    hidden: AbstractUnits
+    visible: Units
+    hidden: Units
     coupling: Array = parameter()
 
     def energy(self, x: Array, z: Array) -> Array:
         """e(x, z); exp(−e) is the joint probability up to the factor Z."""
-        biases = _linear(self.visible, self.visible.bias, x) + _linear(self.hidden, self.hidden.bias, z)
+        biases = _linear(self.visible, x) + _linear(self.hidden, z)
         return -self.visible.statistics(x) @ self.coupling @ self.hidden.statistics(z) - biases
 
     def latent(self, x: Array) -> AbstractHomogeneous:
         """z, the hidden units."""
-        values = self.hidden.given(self.hidden.bias).support
+        values = self.hidden.family.support
         assert isinstance(values, AbstractHomogeneous)
-        return values.with_shape(self.hidden.bias.shape)
+        return values.with_shape((self.hidden.count,))
 
     def _to_hidden(self, x: Array) -> Array:
         return self.visible.statistics(x) @ self.coupling + self.hidden.bias
@@ -168,53 +168,43 @@ class Harmonium(AbstractUndirected, AbstractExactPosterior):
         return self.coupling @ self.hidden.statistics(z) + self.visible.bias
 
     def free_energy(self, x: Array) -> Array:
-        inner = jnp.sum(self.hidden.log_partition(self._to_hidden(x)))
-        return -_linear(self.visible, self.visible.bias, x) - inner
+        return -_linear(self.visible, x) - self.hidden.log_partition(self._to_hidden(x))
 
     def free_energy_hidden(self, z: Array) -> Array:
         """−log Σ_x exp(−e(x, z))."""
-        inner = jnp.sum(self.visible.log_partition(self._to_visible(z)))
-        return -_linear(self.hidden, self.hidden.bias, z) - inner
+        return -_linear(self.hidden, z) - self.visible.log_partition(self._to_visible(z))
 
     def posterior(self, x: Array) -> AbstractDistribution:
         """p(z | x)."""
-        return self.hidden.given(self._to_hidden(x))
+        return self.hidden.law.at(self._to_hidden(x))
 
     def hidden_mean(self, x: Array) -> Array:
         """E[z | x]."""
-        return self.hidden.mean(self._to_hidden(x))
+        return self.hidden.law.mean(self._to_hidden(x))
 
     def emission(self, z: Array) -> AbstractDistribution:
         """p(x | z)."""
-        return self.visible.given(self._to_visible(z))
+        return self.visible.law.at(self._to_visible(z))
 
     def gibbs(self, x: Array, *, key: Array) -> Array:
         up, down = jax.random.split(key)
         return self.emission(self.posterior(x).sample(key=up)).sample(key=down)
 
     def initial(self, *, key: Array) -> Array:
-        return self.visible.given(self.visible.bias).sample(key=key)
+        return self.visible.law.sample(self.visible.bias, key=key)
 
     @eqx.filter_jit
     def log_partition(self) -> Array:
         """log Z exactly, by enumeration of the smaller side."""
-        sides = [
-            (units.states(units.bias.shape[0]), units, free)
-            for units, free in (
-                (self.visible, self.free_energy),
-                (self.hidden, self.free_energy_hidden),
-            )
-            if isinstance(units, AbstractFiniteUnits)
-        ]
-        if not sides or min(s[0] for s in sides) > _MOST_STATES:
+        sides = ((self.visible, self.free_energy), (self.hidden, self.free_energy_hidden))
+        units, free = min(sides, key=lambda side: side[0].states())
+        if units.states() > _MOST_STATES:
             raise ValueError(
-                "The exact log-partition of a Harmonium needs a side with at most 20 binary units. Got "
-                f"{self.visible.bias.shape[0]} visible and {self.hidden.bias.shape[0]} hidden units "
+                "The exact log-partition of a Harmonium needs a side with at most as many states as 20 "
+                f"binary units. Got {self.visible.count} visible and {self.hidden.count} hidden units "
                 "instead; 'log_partition_annealed' estimates it."
             )
-        count, units, free = min(sides, key=lambda side: side[0])
-        size = units.bias.shape[0]
-        return log_partition_by_enumeration(lambda i: free(units.state(i, size)), jnp.arange(count))
+        return log_partition_by_enumeration(lambda i: free(units.state(i)), jnp.arange(int(units.states())))
 
     @eqx.filter_jit
     def log_partition_annealed(
@@ -230,7 +220,7 @@ class Harmonium(AbstractUndirected, AbstractExactPosterior):
             key: seeds the chains.
         """
         begin, run = jax.random.split(key)
-        unknown = jnp.full_like(self.visible.bias, jnp.nan)
+        unknown = jnp.full(self.visible.count, jnp.nan, self.coupling.dtype)
         path = self._path(unknown, self.visible.bias if base is None else base)
         return sandwich(
             path.energy,
@@ -260,8 +250,8 @@ class Harmonium(AbstractUndirected, AbstractExactPosterior):
             now, total = state
             up, down = jax.random.split(key)
             natural = self._to_visible(self.posterior(now).sample(key=up))
-            drawn = self.visible.given(natural).sample(key=down)
-            return jnp.where(observed, now, drawn), total + self.visible.mean(natural)
+            drawn = self.visible.law.at(natural).sample(key=down)
+            return jnp.where(observed, now, drawn), total + self.visible.law.mean(natural)
 
         start = self.complete_sample(x, steps=burn_in, key=begin)
         _, total = run_chain(sweep, (start, jnp.zeros_like(x)), steps=1, burn_in=steps - 1, key=run)
@@ -289,12 +279,12 @@ class Harmonium(AbstractUndirected, AbstractExactPosterior):
             key: seeds the chains.
         """
         exact = jnp.zeros((), self.coupling.dtype)
-        most_missing = self.visible.bias.shape[0] if most_missing is None else most_missing
+        most_missing = self.visible.count if most_missing is None else most_missing
         if most_missing == 0:
             return self.free_energy(x), exact
-        if _few(self.hidden, self.hidden.bias.shape[0]):
+        if self.hidden.states() <= _MOST_STATES_A_ROW:
             return self._marginal_over_hidden(x), exact
-        if _few(self.visible, most_missing):
+        if self.visible.states(most_missing) <= _MOST_STATES_A_ROW:
             return self._marginal_over_missing(x, most_missing), exact
         begin, run = jax.random.split(key)
         path = self._path(x, self._guess(x))
@@ -311,59 +301,46 @@ class Harmonium(AbstractUndirected, AbstractExactPosterior):
     def _clamped(self, observed: Array) -> Callable[..., Array]:
         return lambda x, *, key: jnp.where(observed, x, self.gibbs(x, key=key))
 
-    def _observed_terms(self, x: Array, natural: Array) -> Array:
-        """log h(x) + η T(x) where x is observed, A(η) where it is summed out."""
-        observed = ~jnp.isnan(x)
-        filled = _fill(x, jnp.zeros_like(x))
-        seen = natural * self.visible.statistics(filled) + self.visible.log_base(filled)
-        return jnp.where(observed, seen, self.visible.log_partition(natural))
-
     def _marginal_over_hidden(self, x: Array) -> Array:
-        units = self.hidden
-        assert isinstance(units, AbstractFiniteUnits)
-        size = units.bias.shape[0]
-
         def energy(index: Array) -> Array:
-            z = units.state(index, size)
-            given = jnp.sum(self._observed_terms(x, self._to_visible(z)))
-            return -_linear(units, units.bias, z) - given
+            z = self.hidden.state(index)
+            return -_linear(self.hidden, z) - self.visible.observed(x, self._to_visible(z))
 
-        return -log_partition_by_enumeration(energy, jnp.arange(units.states(size)), batch_size=64)
+        states = jnp.arange(int(self.hidden.states()))
+        return -log_partition_by_enumeration(energy, states, batch_size=64)
 
     def _marginal_over_missing(self, x: Array, most: int) -> Array:
         units = self.visible
-        assert isinstance(units, AbstractFiniteUnits)
         observed = ~jnp.isnan(x)
         places = jnp.argsort(observed)[:most]
         spare = observed[places]
-        first = units.state(jnp.asarray(0), most)
 
         def energy(index: Array) -> Array:
             state = units.state(index, most)
             # a place that is observed after all keeps its value, and is visited once
-            again = jnp.any(spare & (state != first))
+            again = jnp.any(spare & (state != 0))
             here = x.at[places].set(jnp.where(spare, x[places], state))
+            # of units with unequal numbers of values some states are none: their energy is infinite
             return jnp.where(again, jnp.inf, self.free_energy(here))
 
-        return -log_partition_by_enumeration(energy, jnp.arange(units.states(most)), batch_size=64)
+        return -log_partition_by_enumeration(energy, jnp.arange(int(units.states(most))), batch_size=64)
 
     def _guess(self, x: Array) -> Array:
         """Natural parameters for the missing units from one mean-field sweep."""
 
-        def expected(units: AbstractUnits, natural: Array) -> Array:
-            return jax.grad(lambda eta: jnp.sum(units.log_partition(eta)))(natural)
-
-        t = jnp.where(jnp.isnan(x), expected(self.visible, self.visible.bias), self.visible.statistics(x))
-        u = expected(self.hidden, t @ self.coupling + self.hidden.bias)
+        t = jnp.where(
+            self.visible.known(x), self.visible.statistics(x), self.visible.expected(self.visible.bias)
+        )
+        u = self.hidden.expected(t @ self.coupling + self.hidden.bias)
         return self.coupling @ u + self.visible.bias
 
     def _path(self, x: Array, base: Array) -> _Path:
         """From missing units with natural parameters `base`, apart from the hidden ones, to the model."""
-        observed = ~jnp.isnan(x)
+        observed, known = ~jnp.isnan(x), self.visible.known(x)
 
         def heated(beta: Array) -> Harmonium:
-            coupling = jnp.where(observed[:, None], 1, beta) * self.coupling
-            bias = jnp.where(observed, self.visible.bias, (1 - beta) * base + beta * self.visible.bias)
+            coupling = jnp.where(known[:, None], 1, beta) * self.coupling
+            bias = jnp.where(known, self.visible.bias, (1 - beta) * base + beta * self.visible.bias)
             return eqx.tree_at(lambda m: (m.visible.bias, m.coupling), self, (bias, coupling))
 
         def kernel(beta: Array, state: Array, *, key: Array) -> Array:
@@ -371,8 +348,9 @@ class Harmonium(AbstractUndirected, AbstractExactPosterior):
 
         apart = heated(jnp.zeros((), self.coupling.dtype))
         # the coupling of missing units is zero there, so any value will do for them
-        hidden = apart.hidden.log_partition(apart._to_hidden(_fill(x, jnp.zeros_like(x))))
-        log_partition = jnp.sum(self._observed_terms(x, apart.visible.bias)) + jnp.sum(hidden)
+        t = jnp.where(known, self.visible.statistics(x), 0)
+        hidden = self.hidden.log_partition(t @ apart.coupling + self.hidden.bias)
+        log_partition = self.visible.observed(x, apart.visible.bias) + hidden
         return _Path(
             lambda beta, state: heated(beta).free_energy(state),
             kernel,
@@ -381,13 +359,9 @@ class Harmonium(AbstractUndirected, AbstractExactPosterior):
         )
 
 
-def _linear(units: AbstractUnits, natural: Array, x: Array) -> Array:
-    return jnp.vdot(natural, units.statistics(x)) + jnp.sum(units.log_base(x))
+def _linear(units: Units, x: Array) -> Array:
+    return units.bias @ units.statistics(x) + units.log_base(x)
 
 
 def _fill(x: Array, values: Array) -> Array:
     return jnp.where(jnp.isnan(x), values, x)
-
-
-def _few(units: Any, count: int) -> bool:
-    return isinstance(units, AbstractFiniteUnits) and units.states(count) <= _MOST_STATES_A_ROW

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import abc
 from collections.abc import Callable
 from typing import Any
 
@@ -11,8 +10,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from .._core import LOG_2PI, Reals, parameter, positive
-from ..distributions import AbstractDistribution, Bernoulli, Diagonal, Gaussian
+from .._core import LOG_2PI, Reals
+from ..distributions import AbstractDistribution, Diagonal, Gaussian, Given
 from ..inference import (
     AbstractExpectation,
     Amortised,
@@ -25,89 +24,6 @@ from ..inference import (
 )
 from ..nn import mlp
 from ._base import AbstractBounded, AbstractRecognised
-
-
-class AbstractEmission(eqx.Module):
-    """p(x | output): how the output of a decoder, a number per entry, stands for the data.
-
-    NaN in `x` is not observed and counts nothing, which is exact: the entries are independent given z.
-    """
-
-    @abc.abstractmethod
-    def given(self, output: Array) -> AbstractDistribution:
-        """p(x | output)."""
-
-    @abc.abstractmethod
-    def log_prob(self, output: Array, x: Array) -> Array:
-        """log p(x | output)."""
-
-    @abc.abstractmethod
-    def mean(self, output: Array) -> Array:
-        """E[x | output]."""
-
-    @abc.abstractmethod
-    def sample(self, output: Array, *, key: Array) -> Array:
-        """A draw of x."""
-
-
-class GaussianEmission(AbstractEmission):
-    """x ~ N(output, variance), with a learned variance per entry (or one for all, as a scalar).
-
-    >>> round(float(GaussianEmission(jnp.ones(2)).log_prob(jnp.zeros(2), jnp.array([0.0, jnp.nan]))), 6)
-    -0.918939
-    """
-
-    variance: Array = parameter(positive)
-
-    def given(self, output: Array) -> Gaussian:
-        return Gaussian(output, Diagonal(jnp.broadcast_to(self.variance, output.shape)))
-
-    def log_prob(self, output: Array, x: Array) -> Array:
-        observed = ~jnp.isnan(x)
-        variance = jnp.broadcast_to(self.variance, x.shape)
-        square = jnp.where(observed, x - output, 0) ** 2 / variance
-        return -0.5 * jnp.sum(jnp.where(observed, square + jnp.log(variance) + LOG_2PI, 0))
-
-    def mean(self, output: Array) -> Array:
-        return output
-
-    def sample(self, output: Array, *, key: Array) -> Array:
-        scale = jnp.broadcast_to(jnp.sqrt(self.variance), output.shape)
-        return output + scale * jax.random.normal(key, output.shape, output.dtype)
-
-
-class BernoulliEmission(AbstractEmission):
-    """x_d ∈ {0, 1} with log-odds `output`:  log p = x·output − log(1 + exp(output)).
-
-    >>> round(float(BernoulliEmission().log_prob(jnp.array([800.0]), jnp.array([0.0]))), 1)
-    -800.0
-    """
-
-    def given(self, output: Array) -> Bernoulli:
-        return Bernoulli(self.mean(output))
-
-    def log_prob(self, output: Array, x: Array) -> Array:
-        observed = ~jnp.isnan(x)
-        terms = jnp.where(observed, x, 0) * output - _softplus(output)
-        return jnp.sum(jnp.where(observed, terms, 0))
-
-    def mean(self, output: Array) -> Array:
-        return jax.nn.sigmoid(output)
-
-    def sample(self, output: Array, *, key: Array) -> Array:
-        return Bernoulli(self.mean(output)).sample(key=key)
-
-
-@jax.custom_jvp
-def _softplus(v: Array) -> Array:
-    return jnp.maximum(v, 0) + jnp.log1p(jnp.exp(-jnp.abs(v)))
-
-
-@_softplus.defjvp
-def _(primals, tangents):
-    # one exponential; differentiating the value would take two and a division
-    (v,), (t,) = primals, tangents
-    return _softplus(v), t * jax.nn.sigmoid(v)
 
 
 class StandardNormal(AbstractDistribution):
@@ -164,18 +80,20 @@ class VAE(AbstractRecognised, AbstractBounded):
     Attributes:
         encoder: a network that makes q(z | x) of x.
         decoder: a network that makes the parameters of the emission of z.
-        emission: the family of x given the output of the decoder.
+        emission: a family given the output of the decoder, such as `Given(Poisson(…), Natural())`.
         prior: p(z).
         expectation: how E_q[e] is had; `mlp_vae` takes the part of the prior in closed form.
 
-    >>> model = mlp_vae(3, 2, width=8, depth=1, emission=BernoulliEmission(), key=jax.random.key(0))
+    >>> from freeenergy.distributions import Bernoulli
+    >>> emission = Given(Bernoulli(jnp.full(3, 0.5)))
+    >>> model = mlp_vae(3, 2, width=8, depth=1, emission=emission, key=jax.random.key(0))
     >>> model.sample(key=jax.random.key(1)).shape
     (3,)
     """
 
     encoder: Callable[[Array], AbstractDistribution]
     decoder: Callable[[Array], Array]
-    emission: AbstractEmission
+    emission: Given
     prior: AbstractDistribution
     expectation: AbstractExpectation = Pathwise()
 
@@ -212,14 +130,15 @@ class VAE(AbstractRecognised, AbstractBounded):
     def complete_mean(self, x: Array, *, samples: int, key: Array) -> Array:
         """`x` with each NaN replaced by its mean given what is observed, by importance sampling."""
         codes, log_weights = importance_draws(self.energy, self.recognition, x, samples=samples, key=key)
-        mean, _ = self_normalised_mean(log_weights, jax.vmap(self.reconstruct)(codes))
+        filled = jax.vmap(lambda z: self.emission.at(self.decoder(z)).complete_mean(x))(codes)
+        mean, _ = self_normalised_mean(log_weights, filled)
         return jnp.where(jnp.isnan(x), mean, x)
 
     def complete_sample(self, x: Array, *, samples: int, key: Array) -> Array:
         """`x` with the NaN entries drawn given the observed ones, by importance resampling."""
         latent, emit = jax.random.split(key)
         z = importance_resample(self.energy, self.recognition, x, samples=samples, key=latent)
-        return jnp.where(jnp.isnan(x), self.emission.sample(self.decoder(z), key=emit), x)
+        return self.emission.at(self.decoder(z)).complete_sample(x, key=emit)
 
 
 def mlp_vae(
@@ -228,7 +147,7 @@ def mlp_vae(
     *,
     width: int = 400,
     depth: int = 1,
-    emission: AbstractEmission,
+    emission: Given,
     mask_input: bool = False,
     dtype: Any = jnp.float32,
     key: Array,
@@ -240,14 +159,15 @@ def mlp_vae(
         latent_dim: entries of the code.
         width: units in a hidden layer.
         depth: hidden layers of each network.
-        emission: the family of the data, such as `BernoulliEmission()`.
+        emission: the family of the data, such as `Given(Bernoulli(…))`.
         mask_input: whether the encoder is told which entries are observed.
-        dtype: type of the networks, and of the data.
+        dtype: type of the networks, of the emission, and of the data.
         key: makes the weights.
     """
     encode, decode = jax.random.split(key)
     inputs = 2 * dim if mask_input else dim
     encoder = mlp(inputs, 2 * latent_dim, width=width, depth=depth, dtype=dtype, key=encode)
-    decoder = mlp(latent_dim, dim, width=width, depth=depth, dtype=dtype, key=decode)
+    emission = jax.tree.map(lambda a: a.astype(dtype) if eqx.is_inexact_array(a) else a, emission)
+    decoder = mlp(latent_dim, emission.size, width=width, depth=depth, dtype=dtype, key=decode)
     prior = StandardNormal(latent_dim, dtype)
     return VAE(GaussianEncoder(encoder, mask_input), decoder, emission, prior, Split(prior.energy))

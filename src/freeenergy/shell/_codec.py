@@ -28,6 +28,7 @@ import optax
 from .._core import broken_constraints, on_device
 from .._layers import PARTS
 from ._base import AbstractDensity, AbstractExactDensity, Shell, log_prob_of
+from ._former import FORMER_FIELDS, FORMER_NAMES, FORMER_RECORDS
 from ._rows import Scaling
 
 VERSION = importlib.metadata.version("freeenergy")
@@ -61,11 +62,6 @@ _ELSEWHERE: dict[str, tuple[Any, str]] = {
         piecewise_interpolate_schedule polynomial_schedule sgdr_schedule warmup_constant_schedule
         warmup_cosine_decay_schedule warmup_exponential_decay_schedule""",
     ),
-}
-# what files of earlier versions call by another name
-_FORMER_NAMES = {
-    f"freeenergy.estimators.{name}": f"freeenergy.shell.{name}"
-    for name in ("Column", "Grid", "Scaling", "Support")
 }
 # modules of the library that read or write files: no parameter in a file can make a fit do that
 _WITH_FILES = ("_checkpoints", "_chunks", "_files", "_stream")
@@ -305,7 +301,7 @@ class Decoder:
         self.used: set[str] = set()
 
     def named(self, name: str) -> Any:
-        name = _FORMER_NAMES.get(name, name)
+        name = FORMER_NAMES.get(name, name)
         if name in self.registry:
             return self.registry[name]
         unknown = [n for n in self.header.get("foreign", []) if n not in self.registry]
@@ -382,6 +378,8 @@ class Decoder:
                 return _PARTIALS[int(kind)](parts[0], *parts[1], **parts[2])
             case {"method": [owner, str(name)]}:
                 return self.method(self.decode(owner), name)
+            case {"record": [str(name), dict(fields)]} if name in FORMER_RECORDS:
+                return self.former(name, fields)
             case {"record": [str(name), dict(fields)]}:
                 return self.record(self.kind(name, _is_record, "a record"), fields)
             case {"estimator": [str(name), dict(parameters), dict(attributes)]}:
@@ -411,8 +409,16 @@ class Decoder:
         plain = type(made) in (int, float, str) and type(made) is type(default)
         return default if plain and repr(made) == repr(default) else made
 
+    def former(self, name: str, fields: dict[str, Any]) -> Any:
+        """What a record of an earlier version is now."""
+        make = FORMER_RECORDS[name]
+        if set(fields) != set(inspect.signature(make).parameters):
+            raise ValueError
+        return make(**{field: self.decode(node) for field, node in fields.items()})
+
     def record(self, kind: Any, fields: dict[str, Any]) -> Any:
         values = self.complete(kind, _fields(kind), fields)
+        values = FORMER_FIELDS[kind](values) if kind in FORMER_FIELDS else values
         if issubclass(kind, tuple):
             return tuple.__new__(kind, values.values())
         made = object.__new__(kind)

@@ -27,7 +27,6 @@ from ...distributions import (
     DirichletPrior,
     Full,
     Gaussian,
-    LowRank,
     Product,
     Tied,
     component_axes,
@@ -120,8 +119,9 @@ class AbstractGenerativeClassifier(ClassifierMixin, AbstractExactDensity):
         self._check_size(*X.shape)
         whole = self._scaling(X, weight)
         with cells_of(passed, X, getattr(self, "feature_names_in_", None)):
-            plain = ~_gaussian_columns(self._prototype(X), X.shape[1])
-        # only the Gaussian is the same family in every unit
+            prototype: Any = self._prototype(X)
+        # columns of other families have no other unit
+        plain = ~prototype.unit_free_columns(X.shape[1])
         self.scaling_ = Scaling(np.where(plain, 0.0, whole.shift), np.where(plain, 1.0, whole.scale))
         rows = canonical_rows(X, weight, self.scaling_, np.asarray(encoder.transform(y), float)[:, None])
         result = self._fit_rows(rows._replace(x=self.scaling_.apply(rows.x)), key=key_of(0))
@@ -137,7 +137,7 @@ class AbstractGenerativeClassifier(ClassifierMixin, AbstractExactDensity):
         weights, members = _start(prototype, data, len(self.classes_))
         start = Labelled(MixtureModel(weights, members, self.weight_prior, self.component_prior))
         hidden = data.incomplete and not prototype.masks_missing
-        learner = EM(tol=self.tol) if hidden or _is_iterative(prototype) else ClosedForm()
+        learner = EM(tol=self.tol) if hidden or not prototype.closed_form else ClosedForm()
         return fit(start, learner, data, key=key, max_iter=self.max_iter)
 
     def predict_log_proba(self, X: Any) -> np.ndarray:
@@ -160,27 +160,6 @@ class AbstractGenerativeClassifier(ClassifierMixin, AbstractExactDensity):
     def class_prior_(self) -> np.ndarray:
         """π, the probability of each class."""
         return np.asarray(self.model_.weights)
-
-
-def _gaussian_columns(family: AbstractExponentialFamily, n_features: int) -> np.ndarray:
-    if isinstance(family, Product):
-        return np.concatenate([_gaussian_columns(p, n) for p, n in zip(family.parts, family.sizes)])
-    return np.full(n_features, isinstance(family, Gaussian))
-
-
-def _is_iterative(family: AbstractExponentialFamily) -> bool:
-    """Whether the M step itself is not closed: low rank."""
-    covariance = family.covariance if isinstance(family, Gaussian) else None
-    inner = covariance.covariance if isinstance(covariance, Tied) else covariance
-    return isinstance(inner, LowRank)
-
-
-def _width(family: AbstractExponentialFamily) -> int:
-    if isinstance(family, Product):
-        return sum(family.sizes)
-    if isinstance(family, Gaussian):
-        return family.mean.shape[-1]
-    return jax.eval_shape(lambda: family.sample(key=jax.random.key(0))).shape[0]
 
 
 def _is_family(value: Any) -> bool:
@@ -242,7 +221,7 @@ class NaiveBayes(AbstractGenerativeClassifier):
     def _prototype(self, X: np.ndarray) -> AbstractExponentialFamily:
         if isinstance(self.family, type):
             return _member(self.family, X)
-        width = len(self.family) if isinstance(self.family, Sequence) else _width(self.family)
+        width = len(self.family) if isinstance(self.family, Sequence) else self.family.dim
         if width != X.shape[1]:
             raise ValueError(
                 f"The 'family' parameter of NaiveBayes must describe the {X.shape[1]} columns of X. "

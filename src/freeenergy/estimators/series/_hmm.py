@@ -211,11 +211,10 @@ class HMM(AbstractSequenceDensity):
         return isinstance(self.transition, AbstractTransition) and self.transition.varies
 
     def _scaling(self, X: np.ndarray, weight: np.ndarray) -> Scaling:
-        # only the Gaussian is the same family in every unit
-        if not (self.family is Gaussian or isinstance(self.family, Gaussian | RegressionEmissions)):
+        if not self.family.unit_free_columns(X.shape[1]).all():
             return Scaling.identity(X.shape[1])
-        covariance = self.family.covariance if isinstance(self.family, Gaussian) else None
-        return Scaling.standardise(X, weight, common=covariance is not None and not covariance.unit_free)
+        common = not isinstance(self.family, type) and self.family.common_unit
+        return Scaling.standardise(X, weight, common=common)
 
     def _discrete_columns(self, n_features: int) -> np.ndarray:
         return discrete_columns(self.family, n_features)

@@ -11,7 +11,14 @@ import numpy as np
 from jax import Array
 
 from ..._core import AbstractAlgorithm, Data, Fit, on_device, split_key
-from ...distributions import Diagonal, Full, Gaussian, NormalInverseGamma, NormalInverseWishart
+from ...distributions import (
+    AbstractCovariance,
+    Diagonal,
+    Full,
+    Gaussian,
+    NormalInverseGamma,
+    NormalInverseWishart,
+)
 from ...learning import EM, fit
 from ...learning._em import expect_all
 from ...models import BayesianMixture as BayesianMixtureModel
@@ -96,7 +103,7 @@ class BayesianMixture(AbstractMixture):
         check_int(self, "n_components")
         check_instance(self, "covariance", Full, Diagonal, optional=True)
         check_real(self, "weight_concentration", closed=False, optional=True)
-        prior = NormalInverseGamma if isinstance(self.covariance, Diagonal) else NormalInverseWishart
+        prior = NormalInverseGamma if self._structure().separable else NormalInverseWishart
         check_instance(self, "component_prior", prior, optional=True)
         check_int(self, "n_init")
         check_int(self, "max_iter")
@@ -104,9 +111,11 @@ class BayesianMixture(AbstractMixture):
         check_instance(self, "learner", AbstractAlgorithm, optional=True)
         check_instance(self, "init", AbstractStart, np.ndarray, optional=True)
 
+    def _structure(self) -> AbstractCovariance:
+        return Full() if self.covariance is None else self.covariance
+
     def _check_size(self, rows: int, columns: int) -> None:
-        structure = Full() if self.covariance is None else self.covariance
-        check_covariances(self, structure, rows, columns, self.n_components)
+        check_covariances(self, self._structure(), rows, columns, self.n_components)
 
     def _distances(self, rows: Rows) -> Scaling:
         # the rows are standardised already
@@ -114,15 +123,15 @@ class BayesianMixture(AbstractMixture):
 
     def _prototype(self, rows: Rows) -> Gaussian:
         dim = rows.x.shape[1]
-        diagonal = isinstance(self.covariance, Diagonal)
-        covariance = Diagonal(on_device(np.ones(dim))) if diagonal else Full(on_device(np.eye(dim)))
+        separable = self._structure().separable
+        covariance = Diagonal(on_device(np.ones(dim))) if separable else Full(on_device(np.eye(dim)))
         return Gaussian(on_device(np.zeros(dim)), covariance)
 
     def _prior(self, dim: int) -> NormalInverseWishart | NormalInverseGamma:
         if self.component_prior is not None:
             return self.component_prior
         mean, one = on_device(np.zeros(dim)), np.ones(dim)
-        if isinstance(self.covariance, Diagonal):
+        if self._structure().separable:
             return NormalInverseGamma(mean, *map(on_device, (one, 1.5 * one, 0.5 * one)))
         return NormalInverseWishart(mean, *map(on_device, (1.0, np.eye(dim), dim + 2.0)))
 

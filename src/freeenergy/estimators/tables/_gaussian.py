@@ -11,7 +11,7 @@ import numpy as np
 from jax import Array
 
 from ..._core import AbstractAlgorithm, Data, Fit, on_device, sum_over_blocks
-from ...distributions import AbstractConjugatePrior, AbstractCovariance, Full, Gaussian, LowRank
+from ...distributions import AbstractConjugatePrior, AbstractCovariance, Full, Gaussian
 from ...learning import EM, ClosedForm, fit
 from ...models import Density
 from ...shell._base import AbstractExactDensity
@@ -91,9 +91,7 @@ class GaussianDensity(AbstractExactDensity):
         family = Gaussian(on_device(np.zeros(dim)), self._structure())
         # rows are standardised: what is missing starts at the mean, zero
         start = Density(_start(family, data), self.prior)
-        # low rank has no closed form
-        iterative = isinstance(family.covariance, LowRank)
-        needs_em = iterative or (data.incomplete and not family.masks_missing)
+        needs_em = not family.closed_form or (data.incomplete and not family.masks_missing)
         learner = self.learner or (EM(tol=self.tol) if needs_em else ClosedForm())
         return fit(start, learner, data, key=key, max_iter=self.max_iter, progress=self._progress())
 

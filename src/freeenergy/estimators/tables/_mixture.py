@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import abc
-import dataclasses
 from typing import Any, NamedTuple, Self
 
 import equinox as eqx
@@ -31,9 +30,8 @@ from ...distributions import (
     DirichletPrior,
     Full,
     Gaussian,
-    Spherical,
-    Tied,
     component_axes,
+    rescaled_stack,
 )
 from ...learning import EM, LBFGS, Gradient, fit
 from ...models import Mixture as MixtureModel
@@ -122,27 +120,12 @@ def _parameters(model: MixtureModel) -> MixtureParameters:
     return MixtureParameters(model.weights, eqx.filter(model.components, learnable(model.components)))
 
 
-def _structure(members: AbstractExponentialFamily) -> list[type]:
-    """The family, and of a Gaussian the kind of its covariance."""
-    if not isinstance(members, Gaussian):
-        return [type(members)]
-    covariance = members.covariance
-    inner = [type(covariance.covariance)] if isinstance(covariance, Tied) else []
-    return [Gaussian, type(covariance), *inner]
-
-
-def _scaled(covariance: AbstractCovariance, factor: Array) -> AbstractCovariance:
-    """A covariance, or a stack of them, in units of 1 / `factor`: one and the same if not unit-free."""
-    inner = covariance.covariance if isinstance(covariance, Tied) else covariance
-    if isinstance(inner, Spherical) and inner.variance is not None:
-        scaled = dataclasses.replace(inner, variance=inner.variance * factor[0] ** 2)
-        return Tied(scaled) if isinstance(covariance, Tied) else scaled
-    if isinstance(covariance, Tied):
-        return covariance.scale(factor)
-    arrays, static = eqx.partition(covariance, eqx.is_array)
-    return eqx.combine(
-        jax.vmap(lambda a: eqx.filter(eqx.combine(a, static).scale(factor), eqx.is_array))(arrays), static
-    )
+def _kinds(members: Any) -> list[type]:
+    """The family, and the kinds of what its members are made of, such as a covariance."""
+    nodes = [members]
+    for node in nodes:
+        nodes += [part for part in vars(node).values() if isinstance(part, eqx.Module)]
+    return [type(node) for node in nodes]
 
 
 class AbstractMixture(AbstractExactDensity):
@@ -282,21 +265,17 @@ class AbstractMixture(AbstractExactDensity):
     ) -> MixtureModel:
         """A start that the user gives, checked and rescaled."""
         members = model.components
-        width = jax.eval_shape(lambda: model.component(0).sample(key=jax.random.key(0))).shape[-1]
-        found = (model.size, width, _structure(members))
-        if found != (self.n_components, columns, _structure(prototype)):
+        width = model.component(0).dim
+        found = (model.size, width, _kinds(members))
+        if found != (self.n_components, columns, _kinds(prototype)):
             names = "(".join(kind.__name__ for kind in found[2])
             raise ValueError(
                 f"The 'init' parameter of {type(self).__name__} must be a mixture of {self.n_components} "
                 f"members of the family and covariance that is fitted, of {columns} columns. Got "
                 f"{found[0]} of {names + ')' * (len(found[2]) - 1)}, of {width} columns, instead."
             )
-        if not isinstance(members, Gaussian):
-            return model
         shift, scale = map(on_device, self.scaling_)
-        rescaled = Gaussian(
-            (members.mean - shift[None]) / scale[None], _scaled(members.covariance, 1 / scale)
-        )
+        rescaled = rescaled_stack(members, shift, scale[0] if prototype.common_unit else scale)
         return MixtureModel(model.weights, rescaled)
 
     def _standard_errors(self, X: Any, sample_weight: Any, labels: Any, report: Any, *args: Array) -> Any:
@@ -435,10 +414,10 @@ class Mixture(AbstractMixture):
         return self.family is Gaussian or isinstance(self.family, Gaussian)
 
     def _scaling(self, X: np.ndarray, weight: np.ndarray | None) -> Scaling:
-        # only the Gaussian is the same family in every unit
-        if not self._is_gaussian():
+        if not self.family.unit_free_columns(X.shape[1]).all():
             return Scaling.identity(X.shape[1])
-        return Scaling.standardise(X, weight, common=not self._structure().unit_free)
+        common = not isinstance(self.family, type) and self.family.common_unit
+        return Scaling.standardise(X, weight, common=common)
 
     def _structure(self) -> AbstractCovariance:
         """The covariance of Gaussian members."""

@@ -26,9 +26,10 @@ from ..._core import (
     split_key,
     split_key_data,
 )
-from ...inference import binary_state, run_chain
+from ...distributions import Bernoulli
+from ...inference import run_chain
 from ...learning import AbstractNegativePhase, Contrastive, Gradient, PersistentChains, fit
-from ...models import BernoulliUnits, Harmonium
+from ...models import Harmonium, Units
 from ...shell._base import AbstractDensity
 from ...shell._networks import adam, cast, seeded
 from ...shell._rows import Rows, Scaling
@@ -74,19 +75,22 @@ def _exact_draw(key: Array, model: Harmonium, cumulative: Array) -> Array:
     choose, emit = jax.random.split(jax.random.wrap_key_data(key))
     index = jnp.searchsorted(cumulative, jax.random.uniform(choose, dtype=cumulative.dtype))
     index = jnp.minimum(index, len(cumulative) - 1).astype(int)
-    z = binary_state(index, model.hidden.bias.shape[0], cumulative.dtype)
-    return model.emission(z).sample(key=emit)
+    return model.emission(model.hidden.state(index)).sample(key=emit)
 
 
 @eqx.filter_jit
 def _hidden_distribution(model: Harmonium) -> Array:
-    size = model.hidden.bias.shape[0]
-
     def energy(index: Array) -> Array:
-        return model.free_energy_hidden(binary_state(index, size, model.coupling.dtype))
+        return model.free_energy_hidden(model.hidden.state(index))
 
-    energies = jax.lax.map(energy, jnp.arange(2**size), batch_size=1024)
+    states = jnp.arange(int(model.hidden.states()))
+    energies = jax.lax.map(energy, states, batch_size=1024)
     return jnp.cumsum(jax.nn.softmax(-energies))
+
+
+def _binary_units(bias: np.ndarray) -> Units:
+    family = Bernoulli(on_device(np.full(len(bias), 0.5), np.float32))
+    return Units(family, on_device(bias, np.float32))
 
 
 class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AbstractDensity):
@@ -178,8 +182,8 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AbstractDensity):
         share = (np.nansum(rows.x * rows.weight[:, None], axis=0) + 0.5) / (known.sum(axis=0) + 1)
         self.base_rate_ = np.log(share) - np.log1p(-share)
         start = Harmonium(
-            BernoulliUnits(on_device(self.base_rate_, np.float32)),
-            BernoulliUnits(on_device(np.zeros(self.n_components), np.float32)),
+            _binary_units(self.base_rate_),
+            _binary_units(np.zeros(self.n_components)),
             on_device(generator(start_key).normal(0, 0.01, (dim, self.n_components)), np.float32),
         )
         phase = PersistentChains(self.batch_size) if self.phase is None else self.phase

@@ -22,13 +22,22 @@ from ..._core import (
     split_key,
     split_key_data,
 )
-from ...distributions import Gaussian
+from ...distributions import (
+    AbstractDistribution,
+    AbstractShaped,
+    Binary,
+    Diagonal,
+    Gaussian,
+    Given,
+    Mean,
+)
 from ...learning import FreeEnergy, Gradient, fit
-from ...models import AbstractEmission, BernoulliEmission, GaussianEmission, mlp_vae
+from ...models import mlp_vae
 from ...shell._base import AbstractDensity, draw_rows
 from ...shell._importance import complete_mean, complete_sample, importance_bound
 from ...shell._networks import adam, cast, check_networks, split_rows
 from ...shell._rows import Rows, Scaling
+from ...shell._support import discrete_columns, label_columns
 from ...shell._validation import binary_rows, check_instance, check_int, check_numbers, check_real
 
 _COMPLETION_SAMPLES = 200
@@ -51,13 +60,16 @@ class VAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AbstractDensity):
 
     Args:
         latent_dim: entries of z.
-        emission: `GaussianEmission` (learned noise variance per column; the default) or
-            `BernoulliEmission`, as a class.
+        emission: the family of x given z: a class of `freeenergy.distributions` such as `Gaussian` (learned
+            noise variance per column; the default), `Bernoulli`, `Poisson` or `Categorical`; a member, such
+            as a `Product` for columns of different kinds; or a member with a link, such as
+            `Given(StudentT(…), Free())`.  Its parameters are those of standardised columns, where the
+            family has other units.
         width, depth: hidden units in a layer, and layers, of both networks.
         learning_rate, batch_size, max_iter: of Adam; an iteration is an epoch.
         validation_fraction, patience: rows held out, and epochs without improvement before stopping.
         importance_samples: draws for the evidence of a row.
-        threshold: with `BernoulliEmission`, entries above it count as one, the others as zero; None
+        threshold: with `Bernoulli`, entries above it count as one, the others as zero; None
             refuses all but zeros and ones.
         learner: replaces Adam on the free energy.
         random_state, verbose, checkpoint: as everywhere.
@@ -72,7 +84,7 @@ class VAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AbstractDensity):
     def __init__(
         self,
         latent_dim: int = 8,
-        emission: type[AbstractEmission] = GaussianEmission,
+        emission: Any = Gaussian,
         *,
         width: int = 128,
         depth: int = 1,
@@ -116,23 +128,45 @@ class VAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AbstractDensity):
         check_real(self, "validation_fraction", 0.0, 1.0)
         check_real(self, "threshold", -np.inf, optional=True)
         check_instance(self, "learner", AbstractAlgorithm, optional=True)
-        if self.emission not in (GaussianEmission, BernoulliEmission):
+        family = isinstance(self.emission, type) and issubclass(self.emission, AbstractShaped)
+        if not (family or isinstance(self.emission, AbstractDistribution | Given)):
             raise ValueError(
-                "The 'emission' parameter of VAE must be GaussianEmission or BernoulliEmission. "
-                f"Got {self.emission!r} instead."
+                "The 'emission' parameter of VAE must be a family of freeenergy.distributions, such as "
+                f"Poisson, a member of one, or a Given. Got {self.emission!r} instead."
             )
 
-    def _binary(self) -> bool:
-        return self.emission is BernoulliEmission
+    def _emission(self, x: np.ndarray) -> Given:
+        """The emission for rows like `x`."""
+        dim = x.shape[1]
+        if self.emission is Gaussian:
+            # of standardised columns half is noise at first
+            return Given(Gaussian(on_device(np.zeros(dim)), Diagonal(on_device(np.full(dim, 0.5)))), Mean())
+        if isinstance(self.emission, type):
+            return Given(self.emission.prototype(x))
+        found = self.emission if isinstance(self.emission, Given) else Given(self.emission)
+        if found.dim != dim:
+            raise ValueError(
+                f"The 'emission' parameter of VAE must describe the {dim} columns of X. "
+                f"Got one of {found.dim} columns instead."
+            )
+        return found
 
     def _discrete_columns(self, n_features: int) -> np.ndarray:
-        return np.full(n_features, self._binary())
+        return discrete_columns(self.emission, n_features)
+
+    def _label_columns(self, n_features: int) -> np.ndarray:
+        return label_columns(self.emission, n_features)
 
     def _prepare(self, X: np.ndarray) -> np.ndarray:
-        return binary_rows(self, X, self.threshold) if self._binary() else X
+        return binary_rows(self, X, self.threshold) if self.emission.support == Binary() else X
 
     def _scaling(self, X: np.ndarray, weight: np.ndarray | None) -> Scaling:
-        return Scaling.identity(X.shape[1]) if self._binary() else Scaling.standardise(X, weight)
+        free = self.emission.unit_free_columns(X.shape[1])
+        if not free.any():
+            return Scaling.identity(X.shape[1])
+        common = not isinstance(self.emission, type) and self.emission.common_unit
+        whole = Scaling.standardise(X, weight, common=common)
+        return Scaling(np.where(free, whole.shift, 0.0), np.where(free, whole.scale, 1.0))
 
     def _check_size(self, rows: int, columns: int) -> None:
         sizes = {"width": self.width, "depth": self.depth}
@@ -141,7 +175,8 @@ class VAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AbstractDensity):
                 columns,
                 self.latent_dim,
                 **sizes,
-                emission=BernoulliEmission(),
+                # classes have a few numbers a column, whichever they are
+                emission=Given(Gaussian(jnp.zeros(columns), Diagonal(jnp.ones(columns)))),
                 mask_input=True,
                 key=key_of(0),
             ),
@@ -155,17 +190,12 @@ class VAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AbstractDensity):
         start_key, fit_key = split_key(key)
         train, validation = split_rows(rows, self.validation_fraction, np.float32)
         dim = rows.x.shape[1]
-        emission = (
-            BernoulliEmission()
-            if self._binary()
-            else GaussianEmission(on_device(np.full(dim, 0.5), np.float32))
-        )
         start = _start(
             dim,
             self.latent_dim,
             width=self.width,
             depth=self.depth,
-            emission=emission,
+            emission=cast(self._emission(rows.x), np.float32),
             mask_input=bool(np.isnan(rows.x).any()),
             key=start_key,
         )

@@ -13,6 +13,7 @@ from .._core import LOG_2PI, ROOM, AbstractSpace, Reals, cholesky, log_det_chole
 from ._base import (
     AbstractExponentialFamily,
     AbstractRay,
+    AbstractRescalable,
     AbstractShaped,
     check_support,
     fisher_information,
@@ -27,7 +28,7 @@ from ._covariance import (
 )
 
 
-class Gaussian(AbstractExponentialFamily, AbstractRay, AbstractShaped):
+class Gaussian(AbstractExponentialFamily, AbstractRay, AbstractShaped, AbstractRescalable):
     """N(x; μ, Σ) = exp(−½ (x−μ)ᵀΣ⁻¹(x−μ)) / √|2πΣ|.
 
     The covariance is an object, so that one class serves every structure.  Missing entries are
@@ -184,6 +185,9 @@ class Gaussian(AbstractExponentialFamily, AbstractRay, AbstractShaped):
     @property
     def masks_missing(self) -> bool:
         return self.covariance.separable
+
+    def in_units(self, shift: Array, scale: Array) -> Gaussian:
+        return Gaussian(shift + scale * self.mean, self.covariance.scale(scale))
 
 
 def observed_block(sigma: Array, observed: Array) -> Array:

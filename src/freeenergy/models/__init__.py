@@ -2,12 +2,19 @@
 
 from . import _cells as _cells  # registers the models
 from ._autoregression import AutoRegression
-from ._base import AbstractEnergy, AbstractExpectationMaximisation, AbstractRegularised
+from ._base import (
+    AbstractBoundedModel,
+    AbstractCoded,
+    AbstractEnergy,
+    AbstractExactModel,
+    AbstractExpectationMaximisation,
+    AbstractRegularised,
+)
 from ._bayesian_mixture import BayesianMixture
 from ._clusters import Clusters
 from ._density import Density
 from ._emissions import AbstractEmissions, FamilyEmissions, MixtureEmissions, RegressionEmissions
-from ._flow import autoregressive_flow, coupling_flow
+from ._flow import FlowWithMissing, MissingFromMixture, autoregressive_flow, coupling_flow
 from ._harmonium import AbstractFiniteUnits, AbstractUnits, BernoulliUnits, GaussianUnits, Harmonium
 from ._hmm import HMM
 from ._ica import independent_components, spread_sources
@@ -42,6 +49,7 @@ from ._transitions import (
     TiedTransition,
     Transition,
 )
+from ._units import InUnits, SeriesInUnits, in_units, series_in_units
 from ._vae import (
     VAE,
     AbstractEmission,
@@ -56,10 +64,13 @@ __all__ = [
     "HMM",
     "VAE",
     "AbstractBlock",
+    "AbstractBoundedModel",
+    "AbstractCoded",
     "AbstractCountedTransition",
     "AbstractEmission",
     "AbstractEmissions",
     "AbstractEnergy",
+    "AbstractExactModel",
     "AbstractExpectationMaximisation",
     "AbstractFiniteUnits",
     "AbstractRegularised",
@@ -78,10 +89,12 @@ __all__ = [
     "Cycle",
     "Density",
     "FamilyEmissions",
+    "FlowWithMissing",
     "GaussianEmission",
     "GaussianEncoder",
     "GaussianUnits",
     "Harmonium",
+    "InUnits",
     "InputTransition",
     "Kernels",
     "Labelled",
@@ -94,12 +107,14 @@ __all__ = [
     "LogCoshSource",
     "LogisticTransition",
     "MarkovChain",
+    "MissingFromMixture",
     "Mixture",
     "MixtureEmissions",
     "RegressionEmissions",
     "Regressors",
     "Seasonal",
     "Series",
+    "SeriesInUnits",
     "SoftmaxModel",
     "SparseCoding",
     "StandardNormal",
@@ -111,10 +126,12 @@ __all__ = [
     "Trend",
     "autoregressive_flow",
     "coupling_flow",
+    "in_units",
     "independent_components",
     "mlp_vae",
     "one_series",
     "ppca_closed_form",
+    "series_in_units",
     "spread_sources",
     "stationary_covariance",
 ]

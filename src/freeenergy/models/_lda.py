@@ -12,7 +12,15 @@ from jax.scipy.special import digamma, gammaln, polygamma
 
 from .._core import buffer, parameter, positive
 from ..distributions import AbstractDistribution, Dirichlet
-from ..inference import Amortised, importance_draws, importance_resample, self_normalised_mean
+from ..inference import (
+    Amortised,
+    ImportanceEstimate,
+    importance_draws,
+    importance_estimate,
+    importance_log_weights,
+    importance_resample,
+    self_normalised_mean,
+)
 from ._base import AbstractExpectationMaximisation, AbstractRegularised
 
 Document = tuple[Array, Array]
@@ -288,6 +296,14 @@ class LatentDirichletAllocation(AbstractExpectationMaximisation[Array], Abstract
             return _Shares(Dirichlet(self.posterior_concentration(document, incomplete=incomplete)))
 
         return Amortised(shares)
+
+    def evidence(
+        self, document: Document, *, incomplete: bool = True, samples: int, key: Array
+    ) -> ImportanceEstimate:
+        """log of the mean of `samples` importance weights, with θ drawn from the q of the bound."""
+        recognition = self.recognition(incomplete=incomplete)
+        weights = importance_log_weights(self, recognition, document, samples=samples, key=key)
+        return importance_estimate(weights)
 
     def complete_mean(self, document: Document, *, samples: int, key: Array) -> Array:
         """The counts, each missing one replaced by its mean given the others, by importance sampling."""

@@ -15,7 +15,7 @@ from jax.scipy.special import gammaln
 from .._core import LOG_2PI, buffer, cholesky, log1p_square, log_det_cholesky, parameter, positive
 from ..distributions import AbstractDistribution, Full, Gaussian
 from ..inference import Amortised, importance_draws, importance_resample, self_normalised_mean
-from ._base import AbstractExpectationMaximisation
+from ._base import AbstractBoundedModel, AbstractCoded, AbstractExpectationMaximisation
 
 _MOST_STEPS = 2000
 # of that of the data: less noise would make the inner problem as hard as a linear programme
@@ -213,7 +213,7 @@ class SparseStatistics(NamedTuple):
     power: Array
 
 
-class SparseCoding(AbstractExpectationMaximisation[SparseStatistics]):
+class SparseCoding(AbstractBoundedModel, AbstractExpectationMaximisation[SparseStatistics], AbstractCoded):
     """x_k ~ exp(−E(x_k))/Z independently, y | x ~ N(C x + c, I/λ), with as many sources as one likes.
 
     Given y the mode x⁰ of the sources solves a regularised least-squares problem (for Laplace sources,
@@ -282,6 +282,10 @@ class SparseCoding(AbstractExpectationMaximisation[SparseStatistics]):
     def mode(self, y: Array) -> Array:
         """x⁰ = argmin λ/2 ‖y − c − Cx‖² + Σ E(x_k), by an accelerated proximal gradient."""
         return self._mode(y, self.prepare(), 1e-13)
+
+    def encode(self, y: Array) -> Array:
+        """The mode: the sparse code."""
+        return self.mode(y)
 
     def energy(self, y: Array, x: Array) -> Array:
         """−log p(x, y)."""

@@ -24,6 +24,7 @@ from ..inference import (
     self_normalised_mean,
 )
 from ..nn import mlp
+from ._base import AbstractBoundedModel, AbstractCoded
 
 
 class AbstractEmission(eqx.Module):
@@ -154,7 +155,7 @@ class GaussianEncoder(eqx.Module):
         return Gaussian(mean, Diagonal(jnp.exp(jnp.clip(log_variance, -_WIDEST, _WIDEST))))
 
 
-class VAE(eqx.Module):
+class VAE(AbstractBoundedModel, AbstractCoded):
     """z ~ prior, x ~ emission(decoder(z)):  e(x, z) = −log p(z) − log p(x | z).
 
     log p(x) has no closed form, so there is no `log_prob`: there is a `bound`, and the importance
@@ -215,6 +216,12 @@ class VAE(eqx.Module):
         latent, emit = jax.random.split(key)
         z = importance_resample(self, self.recognition, x, samples=samples, key=latent)
         return jnp.where(jnp.isnan(x), self.emission.sample(self.decoder(z), key=emit), x)
+
+    def encode(self, x: Array) -> Array:
+        """The mean of q(z | x)."""
+        q = self.recognise(x)
+        assert isinstance(q, Gaussian)
+        return q.mean
 
 
 def mlp_vae(

@@ -16,7 +16,6 @@ from ..._core import (
     AbstractAlgorithm,
     Data,
     Fit,
-    boltzmann,
     learnable,
     on_device,
     split_key,
@@ -26,6 +25,7 @@ from ...distributions import (
     AbstractConjugatePrior,
     AbstractCovariance,
     AbstractExponentialFamily,
+    AbstractIndependent,
     AbstractShaped,
     Diagonal,
     DirichletPrior,
@@ -35,22 +35,26 @@ from ...distributions import (
     Tied,
     component_axes,
 )
-from ...learning import EM, LBFGS, Gradient, fit
+from ...learning import EM, LBFGS, Gradient
 from ...models import Mixture as MixtureModel
 from ...models import Supervised
 from ...models._mixture import rows_and_shares
-from ...shell._base import AbstractExactDensity, best_of, by_completeness, log_prob_complete_of, log_prob_of
-from ...shell._information import standard_errors
-from ...shell._rows import Rows, Scaling, canonical_rows
-from ...shell._support import discrete_columns, label_columns
-from ...shell._validation import (
-    check_covariances,
+from ...shell import (
+    AbstractDensity,
+    ColumnRoles,
+    Predicts,
+    PredictsProbabilities,
+    Rows,
+    Scaling,
+    best_of,
     check_instance,
     check_int,
     check_numbers,
-    check_real,
-    check_weight,
 )
+from ...shell._answers import by_completeness, log_prob_complete_of, log_prob_of, log_probs
+from ...shell._information import standard_errors
+from ...shell._rows import canonical_rows
+from ...shell._validation import check_covariances, check_weight
 from ._starts import LLOYD_STEPS, AbstractStart, PlusPlus, at_known, start_model
 
 # how often components that hold less than a row and a half are given something else to explain
@@ -85,14 +89,6 @@ def _reseeded(
     )
     weights = jnp.where(broken, 1 / model.size, model.weights)
     return eqx.tree_at(lambda m: (m.weights, m.components), model, (weights / weights.sum(), components))
-
-
-def responsibilities(row: Array, model: MixtureModel) -> Array:
-    return model.posterior(row).probabilities
-
-
-def _responsibilities_complete(row: Array, model: MixtureModel) -> Array:
-    return boltzmann(-model.log_joint_complete(row))[1]
 
 
 class GaussianMixtureParameters(NamedTuple):
@@ -145,7 +141,7 @@ def _scaled(covariance: AbstractCovariance, factor: Array) -> AbstractCovariance
     )
 
 
-class AbstractMixture(AbstractExactDensity):
+class AbstractMixture(Predicts, PredictsProbabilities, AbstractDensity):
     """What mixtures share, whatever the family of their components."""
 
     _sums_rows = True
@@ -167,11 +163,10 @@ class AbstractMixture(AbstractExactDensity):
         """The units in which distances between rows are taken for the start."""
 
     def _check_parameters(self) -> None:
+        super()._check_parameters()
         check_int(self, "n_components")
-        check_int(self, "n_init")
-        check_int(self, "max_iter")
-        check_real(self, "tol")
-        check_instance(self, "learner", AbstractAlgorithm, optional=True)
+
+    def _check_start_and_priors(self) -> None:
         check_instance(self, "init", AbstractStart, np.ndarray, MixtureModel, optional=True)
         check_instance(self, "weight_prior", DirichletPrior, optional=True)
         check_instance(self, "component_prior", AbstractConjugatePrior, optional=True)
@@ -188,7 +183,9 @@ class AbstractMixture(AbstractExactDensity):
                 are, NaN is not known, and a zero beside NaN says that the component is impossible (an
                 array of booleans says which are possible).
         """
-        return self._fit(X, sample_weight, None if labels is None else lambda X: self._shares(labels, X))
+        known = None if labels is None else lambda X: self._shares(labels, X)
+        self._fit(X, sample_weight=sample_weight, known=known)
+        return self
 
     def _shares(self, labels: Any, X: np.ndarray) -> np.ndarray | None:
         """What is known of the components of the rows, as in `Supervised`; None if nothing is."""
@@ -235,7 +232,7 @@ class AbstractMixture(AbstractExactDensity):
         given = isinstance(self.init, np.ndarray) or rows.known is not None
         return 0 if given else LLOYD_STEPS
 
-    def _fit_rows(self, rows: Rows, *, key: Array) -> Fit:
+    def _learn(self, rows: Rows, key: Array) -> Fit:
         data = self._data(rows)
         near = self._distances(rows)
         steps = self._lloyd_steps(rows)
@@ -251,17 +248,8 @@ class AbstractMixture(AbstractExactDensity):
                 start = start_model(prototype, data, centres, near, steps)
             start = MixtureModel(start.weights, start.components, self.weight_prior, self.component_prior)
             for attempt in range(1 + _REPAIRS):
-                result = fit(
-                    start,
-                    learner,
-                    data,
-                    key=fit_key,
-                    max_iter=self.max_iter,
-                    progress=self._progress(),
-                    checkpoint=self._checkpoint(
-                        rows, number * (1 + _REPAIRS) + attempt, f"start {number}, repair {attempt}"
-                    ),
-                )
+                part, what = number * (1 + _REPAIRS) + attempt, f"start {number}, repair {attempt}"
+                result = self._run(start, learner, data, rows, fit_key, part=part, what=what)
                 # weights that are shares of a whole still mean the rows
                 least = _LEAST_ROWS * min(1.0, rows.weight.mean())
                 broken = np.asarray(result.model.weights) * rows.weight.sum() < least
@@ -300,7 +288,7 @@ class AbstractMixture(AbstractExactDensity):
         return MixtureModel(model.weights, rescaled)
 
     def _standard_errors(self, X: Any, sample_weight: Any, labels: Any, report: Any, *args: Array) -> Any:
-        X = self._validated(X)
+        X = self._read(X).x
         shares = None if labels is None else self._shares(labels, X)
         rows = canonical_rows(X, check_weight(X, sample_weight), self.scaling_, shares)
         rows = rows._replace(x=self.scaling_.apply(rows.x))
@@ -326,7 +314,7 @@ class AbstractMixture(AbstractExactDensity):
         broken: np.ndarray,
     ) -> MixtureModel:
         """Empty and collapsed components moved to the rows that the others explain worst."""
-        nats = by_completeness(rows.x, model, log_prob_complete_of, log_prob_of)
+        nats = log_probs(model, rows.x)
         worst = np.argsort(nats)[: max(len(nats) // (2 * self.n_components), 2)]
         chosen = np.zeros(data.size)
         chosen[worst] = 1.0
@@ -350,14 +338,20 @@ class AbstractMixture(AbstractExactDensity):
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """p(component | row), the responsibilities."""
-        X = self._validated(X)
-        z = self.scaling_.apply(X)
-        shares = by_completeness(z, self.model_, _responsibilities_complete, responsibilities)
+        kind = type(self.model_)
+        methods = kind.responsibilities_complete, kind.responsibilities
+        shares = by_completeness(self._read(X).z, self.model_, *methods)
         return check_numbers(self, "predict_proba", shares)
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable component of each row."""
         return np.argmax(self.predict_proba(X), axis=1)
+
+    def latent(self, X: Any) -> np.ndarray:
+        return self.predict_proba(X)
+
+    def states(self, X: Any) -> dict[str, np.ndarray]:
+        return {"probabilities": self.predict_proba(X)}
 
     @property
     def weights_(self) -> np.ndarray:
@@ -423,6 +417,7 @@ class Mixture(AbstractMixture):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
+        self._check_start_and_priors()
         shaped = isinstance(self.family, type) and issubclass(self.family, AbstractShaped)
         if not shaped and not isinstance(self.family, AbstractExponentialFamily):
             raise ValueError(
@@ -448,11 +443,15 @@ class Mixture(AbstractMixture):
         structure = self._structure() if self._is_gaussian() else Diagonal()
         check_covariances(self, structure, rows, columns, self.n_components)
 
-    def _discrete_columns(self, n_features: int) -> np.ndarray:
-        return discrete_columns(self.family, n_features)
+    def column_roles(self, n_features: int) -> ColumnRoles:
+        return ColumnRoles.of(self.family, n_features)
 
-    def _label_columns(self, n_features: int) -> np.ndarray:
-        return label_columns(self.family, n_features)
+    def parts(self, X: Any) -> dict[str, np.ndarray]:
+        members = self.model_.components
+        if not isinstance(members, AbstractIndependent):
+            return {}
+        means = jax.vmap(lambda member: member.mean(), (component_axes(members),))(members)
+        return {"weights": self.weights_, "means": self.scaling_.invert(np.asarray(means))}
 
     def _distances(self, rows: Rows) -> Scaling:
         return Scaling.standardise(rows.x, rows.weight)
@@ -535,6 +534,7 @@ class GaussianMixture(AbstractMixture):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
+        self._check_start_and_priors()
         check_instance(self, "covariance", AbstractCovariance, optional=True)
 
     def _structure(self) -> AbstractCovariance:
@@ -584,3 +584,12 @@ class GaussianMixture(AbstractMixture):
             np.asarray(self.model_.component(k).covariance.matrix()) for k in range(self.n_components)
         ]
         return np.stack(matrices) * np.outer(self.scaling_.scale, self.scaling_.scale)
+
+    def parts(self, X: Any) -> dict[str, np.ndarray]:
+        return gaussian_parts(self)
+
+
+def gaussian_parts(estimator: Any) -> dict[str, np.ndarray]:
+    """Weights, means and standard deviations of Gaussian components, for a picture."""
+    spread = np.sqrt(np.diagonal(estimator.covariances_, axis1=1, axis2=2))
+    return {"weights": estimator.weights_, "means": estimator.means_, "spread": spread}

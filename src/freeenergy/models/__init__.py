@@ -14,7 +14,7 @@ from ._bayesian_mixture import BayesianMixture
 from ._clusters import Clusters
 from ._density import Density
 from ._emissions import AbstractEmissions, FamilyEmissions, MixtureEmissions, RegressionEmissions
-from ._flow import FlowWithMissing, MissingFromMixture, autoregressive_flow, coupling_flow
+from ._flow import FlowWithMissing, autoregressive_flow, coupling_flow
 from ._harmonium import AbstractFiniteUnits, AbstractUnits, BernoulliUnits, GaussianUnits, Harmonium
 from ._hmm import HMM
 from ._ica import independent_components, spread_sources
@@ -107,7 +107,6 @@ __all__ = [
     "LogCoshSource",
     "LogisticTransition",
     "MarkovChain",
-    "MissingFromMixture",
     "Mixture",
     "MixtureEmissions",
     "RegressionEmissions",

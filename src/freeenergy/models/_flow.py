@@ -40,7 +40,7 @@ class _Missing(AbstractDistribution):
         return self.mixture.complete_sample(self.x, key=key)
 
 
-class MissingFromMixture(AbstractRecognition):
+class _FromMixture(AbstractRecognition):
     """Recognition of missing entries by a mixture that covers the same rows."""
 
     mixture: Mixture
@@ -82,7 +82,7 @@ class FlowWithMissing(AbstractBoundedModel, AbstractCoded):
     def recognition(self) -> AbstractRecognition:
         """Draws missing entries from the proposal."""
         assert self.proposal is not None
-        return MissingFromMixture(self.proposal)
+        return _FromMixture(self.proposal)
 
     def log_prob(self, x: Array) -> Array:
         """log p(x) of a complete event."""

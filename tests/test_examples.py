@@ -191,7 +191,7 @@ from freeenergy.distributions import (
     AbstractCovariance, AbstractDistribution, AbstractFactorised, AbstractSpace, Counts, Diagonal, Full,
     Gaussian
 )
-from freeenergy.shell import AbstractDensity, Scaling, check_int
+from freeenergy.shell import AbstractDensity, Scaling
 from freeenergy.inference import AbstractExpectation, AbstractRecognition, Pathwise
 from freeenergy.learning import AbstractNegativePhase, ClosedForm, fit
 from freeenergy.models import Density

@@ -10,7 +10,7 @@ from data import ROWS
 
 import freeenergy as fe
 from freeenergy._core import count_compilations
-from freeenergy.shell import Rows, SamplesRows, check_int
+from freeenergy.shell import Rows, SamplesRows
 from freeenergy.testing import check_generative_estimator, check_sequence_estimator
 
 # programs that the contract of one estimator may compile; CONTRIBUTING.md tells what to do about more
@@ -139,9 +139,6 @@ class Bootstrap(SamplesRows):
     def __init__(self, *, max_iter=1, random_state=None):
         self.max_iter = max_iter
         self.random_state = random_state
-
-    def _check_parameters(self):
-        check_int(self, "max_iter")
 
     def _learn(self, rows: Rows, key):
         model = fe.models.Kernels.of(rows.x, np.full(rows.x.shape, 1e-6), rows.weight)

@@ -16,7 +16,7 @@ import freeenergy as fe
 from freeenergy import parameter, positive
 from freeenergy.learning import LBFGS, negative_log_likelihood
 from freeenergy.models import AbstractExactModel
-from freeenergy.shell import AbstractDensity, Arrays, Scaling, check_int
+from freeenergy.shell import AbstractDensity, Arrays, Scaling
 from freeenergy.testing import check_files, check_generative_estimator
 
 IMAGES = np.random.RandomState(0).normal(3.0, np.arange(1.0, 7.0).reshape(2, 3), (40, 2, 3))
@@ -56,9 +56,6 @@ class PixelDensity(AbstractDensity):
     def __init__(self, *, max_iter=200, random_state=None):
         self.max_iter = max_iter
         self.random_state = random_state
-
-    def _check_parameters(self):
-        check_int(self, "max_iter")
 
     def _scaling(self, X, weight):
         return Scaling.standardise(X, weight, common=True)

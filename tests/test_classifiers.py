@@ -105,8 +105,8 @@ def test_mixed_columns():
     )
     again = fe.NaiveBayes(family).fit(M, labels)
     np.testing.assert_allclose(again.predict_log_proba(M), mixed.predict_log_proba(M), atol=1e-10)
-    assert mixed._discrete_columns(3).tolist() == [False, True, True]
-    assert again._discrete_columns(3).tolist() == [False, True, True]
+    assert mixed.column_roles(3).mass.tolist() == [False, True, True]
+    assert again.column_roles(3).mass.tolist() == [False, True, True]
     # without a column nothing is left of it but the others
     holes = M.copy()
     holes[:, 0] = NAN

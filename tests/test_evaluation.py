@@ -18,6 +18,7 @@ from freeenergy.evaluation import (
     bootstrap_interval,
     credible_interval,
     credible_region,
+    likelihood_is_unbounded,
     out_of_bag,
     paired_difference,
     pit_ranks,
@@ -385,3 +386,24 @@ def test_what_cannot_be_done_is_said_in_a_sentence(call, sentence):
     with pytest.raises(ValueError, match="instead") as error:
         call()
     assert sentence in str(error.value)
+
+
+def test_answers_on_a_line_are_separable_if_their_ranges_are_apart():
+    rng = np.random.default_rng(0)
+    found, expected = [], []
+    for _ in range(60):
+        x, y = rng.normal(size=5), rng.integers(2, size=5)
+        zero, one = x[y == 0], x[y == 1]
+        if not len(zero) or not len(one):
+            continue
+        expected.append(zero.max() < one.min() or one.max() < zero.min())
+        # a long fit would point this way, and be certain of most rows
+        steep = 50 * np.sign(one.mean() - zero.mean()) * np.array([[-1.0], [1.0]])
+        middle = (one.mean() + zero.mean()) / 2
+        found.append(likelihood_is_unbounded(x[:, None], y, steep, -steep[:, 0] * middle))
+    assert found == expected
+    assert any(found)
+    assert not all(found)
+    # rows on the boundary itself do not keep the others from being told apart ever better
+    edge = np.array([[-1.0], [0.0], [0.0], [1.0]]), np.array([0, 0, 1, 1])
+    assert likelihood_is_unbounded(*edge, np.array([[-9.0], [9.0]]), np.zeros(2))

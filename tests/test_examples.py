@@ -191,9 +191,7 @@ from freeenergy.distributions import (
     AbstractCovariance, AbstractDistribution, AbstractFactorised, AbstractSpace, Counts, Diagonal, Full,
     Gaussian
 )
-from freeenergy.shell._base import AbstractExactDensity
-from freeenergy.shell._rows import Scaling
-from freeenergy.shell._validation import check_int
+from freeenergy.shell import AbstractDensity, Scaling
 from freeenergy.inference import AbstractExpectation, AbstractRecognition, Pathwise, QuasiNewton, minimise
 from freeenergy.learning import AbstractNegativePhase, ClosedForm, fit
 from freeenergy.models import Density

@@ -42,7 +42,7 @@ from freeenergy.models import (
 )
 from freeenergy.models._regressions import clusterwise_regressions
 from freeenergy.shell._rows import Scaling
-from freeenergy.shell._sequence import check_inputs, pack
+from freeenergy.shell._series import check_inputs, pack
 
 ICE = Categorical(jnp.array([[[0.2, 0.4, 0.4]], [[0.5, 0.4, 0.1]]]))
 WEATHER = HMM(jnp.array([0.8, 0.2]), jnp.array([[0.6, 0.4], [0.5, 0.5]]), ICE)

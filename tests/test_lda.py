@@ -13,9 +13,10 @@ from sklearn.decomposition import LatentDirichletAllocation as Peer
 
 import freeenergy as fe
 from freeenergy._core import Data
-from freeenergy.estimators.text._documents import LengthLaw, ragged
+from freeenergy.estimators.text._documents import LengthLaw
 from freeenergy.learning import EM, CollapsedGibbs, Stepwise
 from freeenergy.models import LatentDirichletAllocation
+from freeenergy.shell._documents import ragged
 
 # the toy corpus with known answers: documents [0, 0, 1] and [1, 1], two topics, α = η = ½
 TOY = np.array([[2.0, 1.0], [0.0, 2.0]])

@@ -11,7 +11,8 @@ import freeenergy as fe
 from freeenergy import distributions as d
 from freeenergy.estimators import Column
 from freeenergy.estimators.tables._dequantised import uniform_noise
-from freeenergy.shell._support import Grid, discrete_columns
+from freeenergy.shell import ColumnRoles
+from freeenergy.shell._support import Grid
 
 RNG = np.random.default_rng(0)
 COUNTS = RNG.poisson(20, size=(400, 1)).astype(float)
@@ -79,20 +80,20 @@ def test_ties_without_a_grid_and_a_grid_without_ties_are_continuous():
 
 
 def test_a_family_says_which_columns_have_a_mass():
-    assert discrete_columns(d.Poisson, 3).all()
-    assert not discrete_columns(d.Gaussian, 3).any()
+    assert ColumnRoles.of(d.Poisson, 3).mass.all()
+    assert not ColumnRoles.of(d.Gaussian, 3).mass.any()
     parts = (d.Bernoulli(np.array([0.5])), d.Exponential(np.array([1.0, 1.0])))
-    assert discrete_columns(d.Product(parts, sizes=(1, 2)), 3).tolist() == [True, False, False]
-    assert fe.Mixture(2, family=d.Binomial)._discrete_columns(2).all()
-    assert not fe.GaussianMixture(2)._discrete_columns(2).any()
-    assert fe.RBM()._discrete_columns(2).all()
-    assert fe.VAE(emission=fe.distributions.Bernoulli)._discrete_columns(2).all()
-    assert not fe.VAE()._discrete_columns(2).any()
-    assert fe.Dequantised(support=fe.Support(["integer", "continuous"]))._discrete_columns(2).tolist() == [
+    assert ColumnRoles.of(d.Product(parts, sizes=(1, 2)), 3).mass.tolist() == [True, False, False]
+    assert fe.Mixture(2, family=d.Binomial).column_roles(2).mass.all()
+    assert not fe.GaussianMixture(2).column_roles(2).mass.any()
+    assert fe.RBM().column_roles(2).mass.all()
+    assert fe.VAE(emission=d.Bernoulli).column_roles(2).mass.all()
+    assert not fe.VAE().column_roles(2).mass.any()
+    assert fe.Dequantised(support=fe.Support(["integer", "continuous"])).column_roles(2).mass.tolist() == [
         True,
         False,
     ]
-    assert not fe.Dequantised()._discrete_columns(2).any()
+    assert not fe.Dequantised().column_roles(2).mass.any()
 
 
 SPACES = [

@@ -2,13 +2,16 @@
 
 import functools
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import freeenergy as fe
-from freeenergy.distributions import Diagonal
+from freeenergy.distributions import Diagonal, LowRank, Poisson, Spherical, Tied
+from freeenergy.models import InUnits, LinearGaussianSSM, Mixture, SeriesInUnits, one_series
 
 RNG = np.random.default_rng(0)
 X = np.concatenate([RNG.normal(-2, 1, (30, 2)), RNG.normal(2, 0.5, (30, 2))])
@@ -41,3 +44,104 @@ def test_unit_change_law(name, factors, shifts):
     moved = MODELS[name].fit(Y).score_samples(Y)
     log_det = ~np.isnan(X) @ np.log(np.abs(factors))
     np.testing.assert_allclose(moved, plain - log_det, atol=1e-6, rtol=1e-9)
+
+
+FAR = (X + np.array([1000.0, -3.0])) * np.array([2.0, 50.0])
+IN_UNITS = {
+    "gaussian": fe.GaussianDensity(),
+    "low rank": fe.GaussianDensity(LowRank(rank=1), max_iter=5),
+    "full": fe.GaussianMixture(2, random_state=0, max_iter=5),
+    "tied": fe.GaussianMixture(2, Tied(Diagonal()), random_state=0, max_iter=5),
+    "spherical": fe.GaussianMixture(2, Spherical(), random_state=0, max_iter=5),
+    "tied spherical": fe.GaussianMixture(2, Tied(Spherical()), random_state=0, max_iter=5),
+    "factors": fe.FactorAnalysis(1, max_iter=5),
+    "ppca": fe.PPCA(1, max_iter=5),
+    "kernels": fe.KernelDensity(0.3),
+    "bayesian": fe.BayesianMixture(2, random_state=0, max_iter=5),
+}
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("name", IN_UNITS)
+def test_the_model_in_units_is_one_of_the_rows_that_were_passed(name):
+    fitted = IN_UNITS[name].fit(FAR)
+    model = fitted.model_in_units
+    found = jax.vmap(model.log_prob)(jnp.asarray(FAR))
+    np.testing.assert_allclose(found, fitted.score_samples(FAR), rtol=1e-9)
+    filled = jax.vmap(model.complete_mean)(jnp.asarray(FAR))
+    np.testing.assert_allclose(filled, fitted.impute(FAR), rtol=1e-9)
+    # the same draws, in other units
+    keys = jax.random.split(jax.random.key(0), 5)
+    drawn = jax.vmap(lambda key: model.sample(key=key))(keys)
+    inner = jax.vmap(lambda key: fitted.model_.sample(key=key))(keys)
+    np.testing.assert_allclose(drawn, fitted.scaling_.invert(np.asarray(inner)), rtol=1e-9)
+    # a wrapper where the parameters have no other units of their own
+    assert isinstance(model, InUnits) == (name in {"kernels", "bayesian"})
+
+
+def test_parameters_in_units_are_those_that_the_estimator_tells():
+    mixture = fe.GaussianMixture(2, random_state=0).fit(FAR)
+    model = mixture.model_in_units
+    assert isinstance(model, Mixture)
+    np.testing.assert_allclose(model.components.mean, mixture.means_, rtol=1e-12)
+    np.testing.assert_allclose(model.components.covariance.matrix(), mixture.covariances_, rtol=1e-12)
+    factors = fe.FactorAnalysis(1).fit(FAR)
+    np.testing.assert_allclose(factors.model_in_units.loading.T, factors.components_, rtol=1e-12)
+    np.testing.assert_allclose(factors.model_in_units.noise.variance, factors.noise_variance_, rtol=1e-12)
+    # what is inferred of a row needs no rescaling
+    x = jnp.asarray(FAR[1])
+    np.testing.assert_allclose(model.posterior(x).probabilities, mixture.predict_proba(FAR[1:2])[0])
+    np.testing.assert_allclose(factors.model_in_units.encode(x), factors.transform(FAR[1:2])[0], rtol=1e-9)
+    inside = InUnits(factors.model_, *map(jnp.asarray, factors.scaling_))
+    z = jnp.array([0.3])
+    np.testing.assert_allclose(inside.energy(x, z), factors.model_in_units.energy(x, z), rtol=1e-9)
+    np.testing.assert_allclose(inside.posterior(x).mean, inside.encode(x), rtol=1e-12)
+
+
+def test_counts_have_no_other_unit():
+    counts = np.random.default_rng(0).poisson(3.0, (60, 2))
+    fitted = fe.Mixture(2, family=Poisson, random_state=0).fit(counts)
+    assert fitted.model_in_units is fitted.model_
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_a_bound_in_units_is_the_evidence_of_the_rows_that_were_passed():
+    fitted = fe.VAE(1, width=8, max_iter=3, importance_samples=2000, random_state=0).fit(FAR)
+    row = FAR[3]
+    found = fitted.model_in_units.evidence(jnp.asarray(row), samples=2000, key=jax.random.key(1))
+    told = fitted.evidence(row[None])
+    error = np.hypot(float(found.stderr), told.stderr[0])
+    assert abs(float(found.log_mean) - told.nats[0]) < 5 * error + 1e-9
+    hidden = jnp.asarray(row).at[1].set(jnp.nan)
+    drawn = fitted.model_in_units.complete_sample(hidden, samples=50, key=jax.random.key(2))
+    assert float(drawn[0]) == row[0]
+    assert np.isfinite(drawn).all()
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize(
+    "estimator",
+    [fe.LinearGaussianSSM(1, max_iter=3, random_state=0), fe.HMM(2, max_iter=3, random_state=0)],
+    ids=["linear", "finite"],
+)
+def test_a_model_of_series_in_units(estimator):
+    series = FAR[:24]
+    fitted = estimator.fit(series)
+    model, chain = fitted.model_in_units, one_series(jnp.asarray(series))
+    np.testing.assert_allclose(model.step_log_prob(chain), fitted.step_evidence(series), rtol=1e-8)
+    np.testing.assert_allclose(model.complete_mean(chain), fitted.impute(series), rtol=1e-8)
+    key = jax.random.key(0)
+    inner = np.asarray(fitted.model_.sample(6, key=key))
+    np.testing.assert_allclose(model.sample(6, key=key), fitted.scaling_.invert(inner), rtol=1e-9)
+    drawn = np.asarray(model.complete_sample(chain, key=key))
+    np.testing.assert_array_equal(drawn[~np.isnan(series)], series[~np.isnan(series)])
+    assert isinstance(model, LinearGaussianSSM | SeriesInUnits)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_a_model_of_series_with_inputs_in_units():
+    inputs = np.linspace(100.0, 200.0, 24)[:, None]
+    fitted = fe.LinearGaussianSSM(1, max_iter=3, random_state=0).fit(FAR[:24], inputs=inputs)
+    chain = one_series(jnp.asarray(FAR[:24]), inputs=jnp.asarray(inputs))
+    found = fitted.model_in_units.step_log_prob(chain)
+    np.testing.assert_allclose(found, fitted.step_evidence(FAR[:24], inputs=inputs), rtol=1e-8)

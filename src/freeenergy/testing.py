@@ -1,7 +1,10 @@
-"""The generative contract: what every density promises, as a check that anybody can run.
+"""The generative contract: what every density promises, as checks that anybody can run.
 
 `check_generative_estimator` (for rows) and `check_sequence_estimator` (for series) fit clones of an
-estimator to small data and raise an AssertionError that says which promise is broken.
+estimator to small data and raise an AssertionError that says which promise is broken.  Each is put together
+from the contracts of what the estimator can do: `check_scores`, `check_samples`, `check_completes`,
+`check_transforms`, `check_predicts` and, for series, `check_forecasts`.  An estimator that samples and does
+not score keeps the contract of sampling alone.
 """
 
 from __future__ import annotations
@@ -12,10 +15,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import stats
-from sklearn.base import clone
+from sklearn.base import clone, is_classifier
+from sklearn.utils import check_random_state
 
 from ._core import Evidence, Kind
 from .io import load
+from .shell import (
+    Completes,
+    Forecasts,
+    Predicts,
+    PredictsProbabilities,
+    Samples,
+    Scores,
+    Transforms,
+)
 from .shell._codec import foreign_parts
 
 _PARTS = 8
@@ -31,7 +44,7 @@ _LONG_TAILS = 5.0
 def check_generative_estimator(
     estimator: Any, X: Any = None, *, points: Any = None, samples: int = 4000, random_state: int = 0
 ) -> None:
-    """Checks that `estimator` keeps the promises of a density.
+    """Checks that `estimator` keeps the promises of what it can do with rows.
 
     Args:
         estimator: an unfitted estimator; it is cloned, never changed.
@@ -44,26 +57,28 @@ def check_generative_estimator(
     The checks: mass sums or integrates to one; draws follow the density; NaN equals the marginal; a
     change of units moves the evidence by exactly its log-determinant; the same seed gives the same
     result, also after saving and loading; weights act as repetition; rows do not influence each other;
-    imputation leaves what was observed alone.
+    imputation leaves what was observed alone; hidden parts and predictions are well formed.
 
     >>> import freeenergy as fe
     >>> check_generative_estimator(fe.GaussianDensity())
     """
     rng = np.random.RandomState(random_state)
     X = _default_data(rng) if X is None else np.asarray(X, float)
+    points = None if points is None else np.asarray(points, float)
     fitted = _fitted(estimator, X)
-    evidence = fitted.evidence(X)
-    check_evidence(fitted, X)
-    if points is None:
-        _check_continuous(fitted, X, samples, rng)
-        check_units(fitted, X)
-    else:
-        _check_discrete(fitted, np.asarray(points, float), samples)
+    if _can(fitted, Scores):
+        check_scores(fitted, X, points=points, samples=samples, random_state=rng)
+        check_weights(estimator, X)
+    if _can(fitted, Samples):
+        check_samples(fitted, X)
+    if _can(fitted, Completes):
+        check_completes(fitted, X)
+    if _can(fitted, Transforms):
+        check_transforms(fitted, X)
+    if _can(fitted, Predicts, PredictsProbabilities):
+        check_predicts(fitted, X)
     check_repeatable(fitted, X)
     check_files(fitted, X)
-    check_weights(estimator, X)
-    check_rows_independent(fitted, X)
-    check_imputation(fitted, X, evidence.kind)
 
 
 def _default_data(rng: np.random.RandomState) -> np.ndarray:
@@ -79,9 +94,31 @@ def _fitted(estimator: Any, X: Any, **options: Any) -> Any:
     return fresh.fit(X, **options)
 
 
+def _can(fitted: Any, *capabilities: type) -> bool:
+    """Whether an estimator has one of the capabilities."""
+    return isinstance(fitted, capabilities)
+
+
 def _require(condition: Any, message: str) -> None:
     if not condition:
         raise AssertionError(message)
+
+
+def check_scores(
+    fitted: Any, X: np.ndarray, *, points: Any = None, samples: int = 4000, random_state: Any = 0
+) -> None:
+    """The contract of `Scores`: a density that sums or integrates to one, whatever the units.
+
+    NaN is marginalised, rows do not influence each other, and what also `Samples` draws from this density.
+    """
+    rng = check_random_state(random_state)
+    check_evidence(fitted, X)
+    if points is None:
+        _check_continuous(fitted, X, samples, rng)
+        check_units(fitted, X)
+    else:
+        _check_discrete(fitted, points, samples)
+    check_rows_independent(fitted, X)
 
 
 def check_evidence(fitted: Any, X: np.ndarray) -> None:
@@ -130,8 +167,7 @@ class _Axis(NamedTuple):
 
 def _check_continuous(fitted: Any, X: np.ndarray, samples: int, rng: np.random.RandomState) -> None:
     kind = fitted.evidence(X[:1]).kind
-    draws = fitted.sample(samples, random_state=rng)
-    _require(draws.shape == (samples, 2), f"sample({samples}) must have the shape ({samples}, 2).")
+    draws = fitted.sample(samples, random_state=rng) if _can(fitted, Samples) else np.empty((0, 2))
     near = np.concatenate([draws[: samples // 4], X])
     first, second = (_Axis.of(column, _GRID) for column in near.T)
     mesh = np.stack(np.meshgrid(first.points, second.points, indexing="ij"), axis=-1).reshape(-1, 2)
@@ -141,15 +177,16 @@ def _check_continuous(fitted: Any, X: np.ndarray, samples: int, rng: np.random.R
         abs(mass.sum() - 1) < max(_tolerance(kind), 5e-3),
         f"The density integrates to {mass.sum():.4f}, not to one.",
     )
-    _compare_counts(draws, first, second, mass * samples)
-
-    entropy = -np.sum(mass * np.log(np.maximum(density, 1e-300)))
-    scores = fitted.score_samples(draws)
-    error = scores.std() / np.sqrt(samples) + _tolerance(kind) * (1 + abs(entropy))
-    _require(
-        abs(scores.mean() + entropy) < 5 * error,
-        f"The mean log-density of draws is {scores.mean():.4f}, the density says {-entropy:.4f}.",
-    )
+    if len(draws):
+        _require(draws.shape == (samples, 2), f"sample({samples}) must have the shape ({samples}, 2).")
+        _compare_counts(draws, first, second, mass * samples)
+        entropy = -np.sum(mass * np.log(np.maximum(density, 1e-300)))
+        scores = fitted.score_samples(draws)
+        error = scores.std() / np.sqrt(samples) + _tolerance(kind) * (1 + abs(entropy))
+        _require(
+            abs(scores.mean() + entropy) < 5 * error,
+            f"The mean log-density of draws is {scores.mean():.4f}, the density says {-entropy:.4f}.",
+        )
 
     # the marginal of each column, by summing the other out
     for column, (axis, other) in enumerate(((first, second), (second, first))):
@@ -190,13 +227,14 @@ def _check_discrete(fitted: Any, points: np.ndarray, samples: int) -> None:
     mass = np.exp(evidence.nats)
     slack = 1e-8 if evidence.kind is Kind.EXACT else 5 * float(np.max(evidence.stderr)) + 2e-2
     _require(abs(mass.sum() - 1) < slack, f"The probabilities sum to {mass.sum():.6f}, not to one.")
-    draws = fitted.sample(samples, random_state=1)
-    code = {tuple(point): i for i, point in enumerate(points)}
-    counts = np.bincount([code[tuple(row)] for row in draws], minlength=len(points))
-    big = mass * samples > 5
-    statistic = ((counts - mass * samples)[big] ** 2 / (mass * samples)[big]).sum()
-    p = stats.chi2.sf(statistic, big.sum())
-    _require(p > 1e-5, f"Draws do not follow the probabilities (χ² test, p = {p:.2g}).")
+    if _can(fitted, Samples):
+        draws = fitted.sample(samples, random_state=1)
+        code = {tuple(point): i for i, point in enumerate(points)}
+        counts = np.bincount([code[tuple(row)] for row in draws], minlength=len(points))
+        big = mass * samples > 5
+        statistic = ((counts - mass * samples)[big] ** 2 / (mass * samples)[big]).sum()
+        p = stats.chi2.sf(statistic, big.sum())
+        _require(p > 1e-5, f"Draws do not follow the probabilities (χ² test, p = {p:.2g}).")
     hidden = points.copy()
     hidden[:, 0] = np.nan
     rest, inverse = np.unique(points[:, 1:], axis=0, return_inverse=True)
@@ -226,11 +264,30 @@ def check_units(fitted: Any, X: np.ndarray) -> None:
     )
 
 
-def check_repeatable(fitted: Any, X: np.ndarray) -> None:
+def _answers(fitted: Any, X: Any) -> list[np.ndarray]:
+    """What an estimator says, as far as it can."""
+    found = []
+    if _can(fitted, Scores):
+        found.append(fitted.score_samples(X))
+    if _can(fitted, Samples):
+        found.append(fitted.sample(5, random_state=3))
+    if _can(fitted, Transforms):
+        found.append(fitted.transform(X))
+    if _can(fitted, PredictsProbabilities):
+        found += _listed(fitted.predict_proba(X))
+    elif _can(fitted, Predicts):
+        found += _listed(fitted.predict(X))
+    return found
+
+
+def _listed(found: Any) -> list[np.ndarray]:
+    return found if isinstance(found, list) else [found]
+
+
+def check_repeatable(fitted: Any, X: Any) -> None:
     """The same seed gives the same numbers, in a clone too."""
-    again = _fitted(fitted, X)
-    np.testing.assert_array_equal(again.score_samples(X), fitted.score_samples(X))
-    np.testing.assert_array_equal(again.sample(5, random_state=3), fitted.sample(5, random_state=3))
+    for again, before in zip(_answers(_fitted(fitted, X), X), _answers(fitted, X), strict=True):
+        np.testing.assert_array_equal(again, before)
 
 
 def check_files(fitted: Any, X: Any) -> None:
@@ -240,8 +297,57 @@ def check_files(fitted: Any, X: Any) -> None:
         fitted.save(path)
         again = load(path, trusted=foreign_parts(fitted))
     _require(repr(again) == repr(fitted), f"The file of {fitted!r} must not hold {again!r}.")
-    np.testing.assert_array_equal(again.score_samples(X), fitted.score_samples(X))
-    np.testing.assert_array_equal(again.sample(5, random_state=3), fitted.sample(5, random_state=3))
+    for loaded, before in zip(_answers(again, X), _answers(fitted, X), strict=True):
+        np.testing.assert_array_equal(loaded, before)
+
+
+def check_samples(fitted: Any, X: np.ndarray) -> None:
+    """The contract of `Samples`: as many draws as asked for, shaped like the rows, and the seed decides."""
+    draws = fitted.sample(5, random_state=3)
+    _require(np.shape(draws) == (5, *X.shape[1:]), "sample(5) must have five rows such as those of X.")
+    _require(np.isfinite(draws).all(), "Draws must be finite.")
+    np.testing.assert_array_equal(fitted.sample(5, random_state=3), draws)
+    many = [fitted.sample(32, random_state=seed) for seed in (3, 4)]
+    same = (many[0] == many[1]).all() and (many[0] != many[0][:1]).any()
+    _require(not same, "Another seed must give other draws.")
+
+
+def check_transforms(fitted: Any, X: np.ndarray) -> None:
+    """The contract of `Transforms`: a row of finite numbers for each row, whatever the others are."""
+    codes = fitted.transform(X)
+    size = len(fitted.get_feature_names_out())
+    _require(np.shape(codes) == (len(X), size), f"transform() must give {size} numbers for each row.")
+    _require(np.isfinite(codes).all(), "The hidden part must be finite numbers.")
+    _compare_rows(codes, fitted.transform(X[::-1])[::-1], "The hidden part of a row")
+
+
+def check_predicts(fitted: Any, X: np.ndarray) -> None:
+    """The contract of `Predicts` and `PredictsProbabilities`: one answer a row, the most probable one."""
+    shares = None
+    if _can(fitted, PredictsProbabilities):
+        shares = fitted.predict_proba(X)
+        _require(np.shape(shares)[0] == len(X), "predict_proba() must have a row for each row.")
+        _require((shares >= 0).all(), "Probabilities must not be negative.")
+        gap = np.abs(shares.sum(axis=1) - 1).max()
+        _require(gap < 1e-9, f"The probabilities of a row must sum to one; they are off by {gap:.2g}.")
+        _compare_rows(shares, fitted.predict_proba(X[::-1])[::-1], "The probabilities of a row")
+    if _can(fitted, Predicts):
+        answers = fitted.predict(X)
+        _require(np.shape(answers) == (len(X),), "predict() must give one answer for each row.")
+        np.testing.assert_array_equal(fitted.predict(X[::-1])[::-1], answers)
+        if shares is not None:
+            # labels, where there are such, come in the order of the probabilities
+            numbers = np.searchsorted(fitted.classes_, answers) if is_classifier(fitted) else answers
+            chosen = shares[np.arange(len(X)), numbers.astype(int)]
+            _require((chosen >= shares.max(axis=1) - 1e-12).all(), "predict() must be the most probable.")
+
+
+def _compare_rows(found: np.ndarray, other: np.ndarray, what: str) -> None:
+    gap = np.abs(found - other).max()
+    _require(
+        np.allclose(found, other, rtol=1e-6, atol=1e-8),
+        f"{what} must not depend on other rows; it differs by {gap:.2g}.",
+    )
 
 
 def check_weights(estimator: Any, X: np.ndarray) -> None:
@@ -264,10 +370,11 @@ def check_rows_independent(fitted: Any, X: np.ndarray) -> None:
     np.testing.assert_allclose(fitted.score_samples(X[3:4]), scores[3:4], rtol=1e-6, atol=1e-8)
 
 
-def check_imputation(fitted: Any, X: np.ndarray, kind: Kind) -> None:
-    """Missing entries are filled, observed ones are left alone, and conditional draws agree.
+def check_completes(fitted: Any, X: np.ndarray) -> None:
+    """The contract of `Completes`: missing entries are filled, and observed ones are left alone.
 
-    A continuous entry is the mean of the draws, a whole number next to it or the most frequent draw.
+    Of what also `Samples` a continuous entry is the mean of conditional draws, a whole number next to it or
+    the most frequent draw.
     """
     rows = X[:4].copy()
     rows[0, 0] = rows[1, 1] = np.nan
@@ -276,11 +383,14 @@ def check_imputation(fitted: Any, X: np.ndarray, kind: Kind) -> None:
     known = ~np.isnan(rows)
     _require(np.isfinite(filled).all(), "impute() must leave no NaN.")
     np.testing.assert_array_equal(filled[known], rows[known])
+    if not _can(fitted, Samples):
+        return
     draws = fitted.sample(200, random_state=5, given=rows)
     _require(
         draws.shape == (200, 4, X.shape[1]), "sample(n, given=X) must have the shape (n, rows, columns)."
     )
     np.testing.assert_array_equal(draws[7][known], rows[known])
+    kind = fitted.evidence(X).kind if _can(fitted, Scores) else Kind.ESTIMATE
     _check_like_draws(filled, draws, kind)
 
 
@@ -304,7 +414,7 @@ def _check_like_draws(filled: np.ndarray, draws: np.ndarray, kind: Kind) -> None
 def check_sequence_estimator(
     estimator: Any, X: Any = None, *, symbols: int | None = None, samples: int = 4000, random_state: int = 0
 ) -> None:
-    """Checks that `estimator` keeps the promises of a density of series.
+    """Checks that `estimator` keeps the promises of what it can do with series.
 
     Args:
         estimator: an unfitted estimator of sequences; it is cloned, never changed.
@@ -319,7 +429,7 @@ def check_sequence_estimator(
     should have; step and series evidence agree; a step of NaN equals the marginal; other units move
     the evidence by exactly their log-determinant; the same seed gives the same result, also after saving
     and loading; series do not influence each other, nor does their order; imputation and conditional
-    draws agree.
+    draws agree; forecasts and probabilities of states are well formed.
 
     >>> import freeenergy as fe
     >>> check_sequence_estimator(fe.MarkovChain(), symbols=3)
@@ -327,16 +437,22 @@ def check_sequence_estimator(
     rng = np.random.RandomState(random_state)
     series = _default_series(rng, symbols) if X is None else [np.asarray(x, float) for x in X]
     fitted = _fitted(estimator, series)
-    _check_series_evidence(fitted, series)
-    if symbols is None:
-        _check_series_density(fitted, series, samples, rng)
-        _check_series_units(fitted, series)
-    else:
-        _check_series_mass(fitted, symbols, samples)
-    _check_series_repeatable(fitted, series)
+    if _can(fitted, Scores):
+        _check_series_evidence(fitted, series)
+        if symbols is None:
+            _check_series_density(fitted, series, samples, rng)
+            _check_series_units(fitted, series)
+        else:
+            _check_series_mass(fitted, symbols, samples)
+        _check_series_independent(fitted, series)
+    if _can(fitted, Completes):
+        _check_series_imputation(fitted, series[0][:8])
+    if _can(fitted, Forecasts):
+        check_forecasts(fitted, series)
+    if _can(fitted, PredictsProbabilities):
+        _check_series_shares(fitted, series)
+    check_repeatable(fitted, series)
     check_files(fitted, series)
-    _check_series_independent(fitted, series)
-    _check_series_imputation(fitted, series[0][:8])
 
 
 def _default_series(rng: np.random.RandomState, symbols: int | None) -> list[np.ndarray]:
@@ -442,10 +558,26 @@ def _check_series_units(fitted: Any, series: list[np.ndarray]) -> None:
     )
 
 
-def _check_series_repeatable(fitted: Any, series: list[np.ndarray]) -> None:
-    again = _fitted(fitted, series)
-    np.testing.assert_array_equal(again.score_samples(series), fitted.score_samples(series))
-    np.testing.assert_array_equal(again.sample(5, random_state=3), fitted.sample(5, random_state=3))
+def check_forecasts(fitted: Any, series: list[np.ndarray]) -> None:
+    """The contract of `Forecasts`: what comes after each series, whatever the others are."""
+
+    def parts(X: Any) -> list[np.ndarray]:
+        # a record of means and intervals, or the means alone
+        found = fitted.forecast(X, 3)
+        return found[0] if isinstance(found, tuple) else found
+
+    both, alone = parts(series), parts(series[1])
+    _require(len(both) == len(series), "forecast() must return the container it was given.")
+    _require(all(len(part) == 3 for part in both), "forecast(X, 3) must have three steps for each series.")
+    _require(all(np.isfinite(part).all() for part in both), "Forecasts must be finite.")
+    np.testing.assert_allclose(alone, both[1], rtol=1e-6, atol=1e-8)
+
+
+def _check_series_shares(fitted: Any, series: list[np.ndarray]) -> None:
+    for shares, x in zip(fitted.predict_proba(series), series, strict=True):
+        _require(len(shares) == len(x), "predict_proba() must have a row for each step.")
+        gap = np.abs(shares.sum(axis=1) - 1).max()
+        _require(gap < 1e-9, f"The probabilities of a step must sum to one; they are off by {gap:.2g}.")
 
 
 def _check_series_independent(fitted: Any, series: list[np.ndarray]) -> None:

@@ -1,12 +1,16 @@
-"""Every density keeps the generative contract, and the contract notices when one does not."""
+"""Every estimator keeps the contract of what it can do, and the contract notices when one does not."""
+
+import functools
 
 import jax
 import numpy as np
 import pytest
 from cases import CASES
+from data import ROWS
 
 import freeenergy as fe
 from freeenergy._core import count_compilations
+from freeenergy.shell import Rows, SamplesRows
 from freeenergy.testing import check_generative_estimator, check_sequence_estimator
 
 # programs that the contract of one estimator may compile; CONTRIBUTING.md tells what to do about more
@@ -70,6 +74,42 @@ class IgnoresWeights(fe.GaussianDensity):
         return super().fit(X)
 
 
+class ForgetsTheSeed(fe.GaussianDensity):
+    def sample(self, n=1, random_state=None, *, given=None):
+        return super().sample(n, given=given)
+
+
+class OneDrawForAllSeeds(fe.GaussianDensity):
+    def sample(self, n=1, random_state=None, *, given=None):
+        return super().sample(n, 0 if n == 32 else random_state, given=given)
+
+
+class ChangesWhatWasObserved(fe.GaussianDensity):
+    def impute(self, X):
+        return super().impute(X) + 1e-6
+
+
+class FillsWithZero(fe.GaussianDensity):
+    def _fill_mean(self, z, seeds):
+        return np.where(np.isnan(z), 3.0, z)
+
+
+class CodesLookAtOtherRows(fe.PPCA):
+    def transform(self, X):
+        codes = super().transform(X)
+        return codes - codes[0]
+
+
+class SharesBeyondOne(fe.GaussianMixture):
+    def predict_proba(self, X):
+        return 1.01 * super().predict_proba(X)
+
+
+class PredictsTheLeast(fe.GaussianMixture):
+    def predict(self, X):
+        return np.argmin(self.predict_proba(X), axis=1)
+
+
 @pytest.mark.parametrize(
     ("broken", "message"),
     [
@@ -79,11 +119,48 @@ class IgnoresWeights(fe.GaussianDensity):
         (LooksAtOtherRows, "Not equal"),
         (ZeroFillsMissing, "marginal density"),
         (IgnoresWeights, "Not equal"),
+        (ForgetsTheSeed, "not equal"),
+        (OneDrawForAllSeeds, "Another seed"),
+        (ChangesWhatWasObserved, "not equal"),
+        (FillsWithZero, "conditional draws differ"),
+        (functools.partial(CodesLookAtOtherRows, 1), "must not depend on other rows"),
+        (functools.partial(SharesBeyondOne, 2), "must sum to one"),
+        (functools.partial(PredictsTheLeast, 2), "the most probable"),
     ],
 )
 def test_contract_can_fail(broken, message):
     with pytest.raises(AssertionError, match=message):
         check_generative_estimator(broken())
+
+
+class Bootstrap(SamplesRows):
+    """Draws rows that it has seen: an implicit model, which gives no density."""
+
+    def __init__(self, *, max_iter=1, random_state=None):
+        self.max_iter = max_iter
+        self.random_state = random_state
+
+    def _learn(self, rows: Rows, key):
+        model = fe.models.Kernels.of(rows.x, np.full(rows.x.shape, 1e-6), rows.weight)
+        return fe.Fit(model, {}, 1, True, "there is nothing to learn")
+
+
+class Stuck(Bootstrap):
+    def _draw(self, n, *, key):
+        return np.tile(super()._draw(1, key=jax.random.key(0)), (n, 1)) + np.arange(n)[:, None]
+
+
+def test_what_samples_need_not_score():
+    fitted = Bootstrap(random_state=0).fit(ROWS)
+    assert not isinstance(fitted, fe.shell.Scores)
+    assert isinstance(fitted, fe.shell.Samples)
+    check_generative_estimator(Bootstrap())
+    drawn = fitted.sample(50, random_state=0)
+    assert np.abs(drawn[:, None] - ROWS[None]).max(axis=2).min(axis=1).max() < 0.01
+    with pytest.raises(ValueError, match="takes no 'given'"):
+        fitted.sample(given=ROWS[:2])
+    with pytest.raises(AssertionError, match="Another seed"):
+        check_generative_estimator(Stuck())
 
 
 class UnnormalisedSteps(fe.MarkovChain):
@@ -100,7 +177,7 @@ class WrongPaths(fe.MarkovChain):
 class ForgetsMissingSteps(fe.MarkovChain):
     def _step_evidence(self, container):
         filled = [np.where(np.isnan(x), 0.0, x) for x in container.series]
-        return super()._step_evidence(container._replace(series=filled))
+        return super()._step_evidence(container.with_series(filled, None))
 
 
 class LooksAtOtherSeries(fe.MarkovChain):
@@ -109,9 +186,16 @@ class LooksAtOtherSeries(fe.MarkovChain):
         return [part + 1e-3 * alone for part in super()._step_evidence(container)]
 
 
+class ForecastsFromOtherSeries(fe.MarkovChain):
+    def forecast(self, X, steps=1):
+        found = super().forecast(X, steps)
+        return [found[0]] * len(found) if isinstance(found, list) else found
+
+
 @pytest.mark.parametrize(
     ("broken", "message"),
     [
+        (ForecastsFromOtherSeries, "Not equal"),
         (UnnormalisedSteps, "sum to"),
         (WrongPaths, "do not follow"),
         (ForgetsMissingSteps, "marginal probability"),

@@ -31,9 +31,10 @@ PERMUTE_OR_SUBSET = {"check_methods_sample_order_invariance", "check_methods_sub
 
 
 def public_estimators():
+    found = {name: getattr(fe, name) for name in fe.__all__}
     return {
         name: kind
-        for name, kind in vars(fe).items()
+        for name, kind in found.items()
         if inspect.isclass(kind) and issubclass(kind, BaseEstimator)
     }
 

@@ -25,10 +25,10 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _get_feature_names, check_consistent_length, column_or_1d
 
 from .._core import CellError, Evidence, Kind
-from ..estimators import AbstractDensity, Dequantised, SoftmaxRegression, Support
+from ..estimators import AbstractDensity, Dequantised, Support
 from ..evaluation import pit_ranks
-from ..shell._base import Shell
-from ..shell._sequence import AbstractSequenceDensity, check_series
+from ..shell import AbstractSequenceDensity, ScoresLabels, Shell
+from ..shell._series import check_series
 from ..shell._validation import check_observed, check_rows
 from . import _pictures
 
@@ -206,7 +206,7 @@ def _has_evidence(density: Any) -> bool:
 
 def _mass_columns(estimator: Any, support: Support) -> np.ndarray:
     """The columns to which the estimator gives a probability mass, none of which may be continuous."""
-    name, mass = type(estimator).__name__, estimator._discrete_columns(len(support))
+    name, mass = type(estimator).__name__, estimator.column_roles(len(support)).mass
     if len(mass) == len(support):
         if (mass & support.continuous).any():
             raise ValueError(
@@ -232,7 +232,7 @@ def _admitted_density(estimator: AbstractDensity, support: Support, X: np.ndarra
             raise ValueError(f"The 'support' of {name} is not that of the comparison.")
         return estimator
     kept = X[:, ~support.constant]
-    if not np.array_equal(estimator._prepare(kept), kept, equal_nan=True):
+    if not np.array_equal(estimator.as_modelled(kept), kept, equal_nan=True):
         raise ValueError(
             f"{name} turns X into zeros and ones, of which the evidence is not that of X. "
             "Pass X as zeros and ones to compare it."
@@ -343,8 +343,8 @@ def evidence_of_labels(estimator: Any, X: Any, y: np.ndarray) -> Evidence:
     if not known.any():
         return Evidence(nats, stderr, kind)
     X, y = _safe_indexing(X, np.flatnonzero(known)), y[known]
-    if isinstance(estimator, SoftmaxRegression):
-        found = estimator.evidence(X, y)
+    if isinstance(estimator, ScoresLabels):
+        found = estimator.evidence_of_labels(X, y)
         nats[known], stderr[known], kind = found.nats, found.stderr, found.kind
     else:
         place = np.searchsorted(estimator.classes_, y)
@@ -435,7 +435,7 @@ class AbstractSeries(AbstractProblem):
         self.support = found.part(kept)
         self.dimension = int(kept.sum())
         densities = [m for m in models if isinstance(m, (AbstractDensity, AbstractSequenceDensity))]
-        mass = [m._discrete_columns(self.dimension) for m in densities]
+        mass = [m.column_roles(self.dimension).mass for m in densities]
         if support is None and self.support.integer.any() and not np.any(mass):
             self.support = Support(["continuous"] * self.dimension)
             self.notes.append(
@@ -449,12 +449,12 @@ class AbstractSeries(AbstractProblem):
             return _admitted_density(estimator, self.support, np.concatenate(self.series))
         if not isinstance(estimator, AbstractSequenceDensity):
             raise ValueError(f"{name} is no density of series or rows: it gives no probability of X.")
-        if (estimator._discrete_columns(self.dimension) != self.support.integer).any():
+        if (estimator.column_roles(self.dimension).mass != self.support.integer).any():
             raise ValueError(
                 f"{name} gives a density where other models give whole numbers a probability mass, or "
                 "the reverse; the two have no common unit."
             )
-        needed = estimator._least_steps(self.dimension)
+        needed = estimator.least_steps(self.dimension)
         if needed > self.most_needed:
             raise ValueError(
                 f"{name} needs at least {needed} steps for its free parameters and its start, which "
@@ -585,7 +585,7 @@ class OneSeries(AbstractSeries):
     def _in_time(self, steps: int, folds: int, models: list[Any]) -> TimeSeriesSplit:
         """Folds of equal length, the first of which begins where every model can be fitted."""
         sequences = [model for model in models if isinstance(model, AbstractSequenceDensity)]
-        needed = {model._least_steps(self.dimension): type(model).__name__ for model in sequences}
+        needed = {model.least_steps(self.dimension): type(model).__name__ for model in sequences}
         most = max(needed, default=0)
         usual, left = steps // (folds + 1), (steps - most) // folds
         if left >= usual:
@@ -609,7 +609,7 @@ class _Owner(BaseEstimator):
 def problem_of(models: dict[str, Any], X: Any, y: Any, support: Any, groups: Any) -> AbstractProblem:
     """What kind of data this is, which the models decide."""
     if any(isinstance(model, AbstractSequenceDensity) for model in models.values()):
-        series = check_series(_Owner(), X, reset=True).series
+        series = check_series(_Owner(), X, reset=True)[0]
         if len(series) > 1:
             return SeveralSeries(series, support, groups, models.values())
         if groups is not None:

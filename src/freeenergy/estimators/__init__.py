@@ -1,6 +1,6 @@
 """Estimators: the only objects that change; they follow scikit-learn."""
 
-from ..shell import AbstractDensity, AbstractExactDensity, AbstractSequenceDensity, Chunks, Column, Support
+from ..shell import AbstractDensity, AbstractSequenceDensity, Chunks, Column, Support
 from .labelled import (
     DiscriminantAnalysis,
     NaiveBayes,
@@ -53,7 +53,6 @@ __all__ = [
     "RBM",
     "VAE",
     "AbstractDensity",
-    "AbstractExactDensity",
     "AbstractRotation",
     "AbstractSequenceDensity",
     "AbstractStart",

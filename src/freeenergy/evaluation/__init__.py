@@ -15,6 +15,7 @@ from ._intervals import (
     wald_interval,
     wilson_interval,
 )
+from ._separable import likelihood_is_unbounded
 from ._splits import Split, out_of_bag, three_way_split
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "bootstrap_interval",
     "credible_interval",
     "credible_region",
+    "likelihood_is_unbounded",
     "out_of_bag",
     "paired_difference",
     "pit_ranks",

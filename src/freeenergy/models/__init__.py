@@ -4,7 +4,10 @@ from . import _cells as _cells  # registers the models
 from ._autoregression import AutoRegression
 from ._base import (
     AbstractBounded,
+    AbstractBoundedModel,
+    AbstractCoded,
     AbstractEnergy,
+    AbstractExactModel,
     AbstractExactPosterior,
     AbstractExpectationMaximisation,
     AbstractRecognised,
@@ -16,7 +19,7 @@ from ._bayesian_mixture import BayesianMixture
 from ._clusters import Clusters
 from ._density import Density
 from ._emissions import AbstractEmissions, FamilyEmissions, MixtureEmissions, RegressionEmissions
-from ._flow import autoregressive_flow, coupling_flow
+from ._flow import FlowWithMissing, autoregressive_flow, coupling_flow
 from ._harmonium import Harmonium, Units
 from ._hmm import HMM
 from ._ica import independent_components, spread_sources
@@ -51,6 +54,7 @@ from ._transitions import (
     TiedTransition,
     Transition,
 )
+from ._units import InUnits, SeriesInUnits, in_units, series_in_units
 from ._vae import VAE, GaussianEncoder, StandardNormal, mlp_vae
 
 __all__ = [
@@ -58,9 +62,12 @@ __all__ = [
     "VAE",
     "AbstractBlock",
     "AbstractBounded",
+    "AbstractBoundedModel",
+    "AbstractCoded",
     "AbstractCountedTransition",
     "AbstractEmissions",
     "AbstractEnergy",
+    "AbstractExactModel",
     "AbstractExactPosterior",
     "AbstractExpectationMaximisation",
     "AbstractRecognised",
@@ -79,8 +86,10 @@ __all__ = [
     "Cycle",
     "Density",
     "FamilyEmissions",
+    "FlowWithMissing",
     "GaussianEncoder",
     "Harmonium",
+    "InUnits",
     "InputTransition",
     "Kernels",
     "Labelled",
@@ -99,6 +108,7 @@ __all__ = [
     "Regressors",
     "Seasonal",
     "Series",
+    "SeriesInUnits",
     "SoftmaxModel",
     "SparseCoding",
     "StandardNormal",
@@ -111,10 +121,12 @@ __all__ = [
     "Units",
     "autoregressive_flow",
     "coupling_flow",
+    "in_units",
     "independent_components",
     "mlp_vae",
     "one_series",
     "ppca_closed_form",
+    "series_in_units",
     "spread_sources",
     "stationary_covariance",
 ]

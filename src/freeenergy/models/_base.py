@@ -10,11 +10,17 @@ import abc
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import equinox as eqx
+import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from .._core import AbstractSpace
 from ..distributions import AbstractDistribution
-from ..inference import AbstractRecognition
+from ..inference import (
+    AbstractRecognition,
+    ImportanceEstimate,
+    importance_estimate,
+    importance_log_weights,
+)
 
 Statistics = TypeVar("Statistics")
 
@@ -140,3 +146,69 @@ class AbstractUndirected(AbstractEnergy):
     @abc.abstractmethod
     def initial(self, *, key: Array) -> Array:
         """A state to start a chain from, drawn without the interactions."""
+
+
+class AbstractExactModel(eqx.Module):
+    """A model that knows p(x) exactly, with or without missing entries, and these given the others."""
+
+    @abc.abstractmethod
+    def log_prob(self, x: Array) -> Array:
+        """log p of what is observed of `x`: NaN is marginalised."""
+
+    @abc.abstractmethod
+    def log_prob_complete(self, x: Array) -> Array:
+        """The same for an event without NaN, where that is faster."""
+
+    @abc.abstractmethod
+    def sample(self, *, key: Array) -> Array:
+        """A draw."""
+
+    @abc.abstractmethod
+    def complete_mean(self, x: Array) -> Array:
+        """`x` with each NaN replaced by its mean given what is observed."""
+
+    @abc.abstractmethod
+    def complete_sample(self, x: Array, *, key: Array) -> Array:
+        """`x` with the NaN entries drawn given the observed ones."""
+
+    def evidence(self, x: Array, *, samples: int = 1, key: Array | None = None) -> ImportanceEstimate:
+        """log p as other models give it: here without an error, whatever the number of `samples`."""
+        nats = self.log_prob(x)
+        zero = jnp.zeros_like(nats)
+        return ImportanceEstimate(nats, zero, zero + samples, jnp.zeros(2, nats.dtype))
+
+
+class AbstractBoundedModel(AbstractRecognised):
+    """A model of which importance samples bound log p(x) from below: an energy and a recognition.
+
+    Attributes:
+        exact_if_complete: whether `log_prob` knows events without NaN exactly.
+    """
+
+    exact_if_complete: ClassVar[bool] = False
+
+    @abc.abstractmethod
+    def sample(self, *, key: Array) -> Array:
+        """A draw."""
+
+    @abc.abstractmethod
+    def complete_mean(self, x: Array, *, samples: int, key: Array) -> Array:
+        """`x` with each NaN replaced by its mean given what is observed, by importance samples."""
+
+    @abc.abstractmethod
+    def complete_sample(self, x: Array, *, samples: int, key: Array) -> Array:
+        """`x` with the NaN entries drawn given the observed ones, from one of `samples`."""
+
+    def evidence(self, x: Array, *, samples: int, key: Array) -> ImportanceEstimate:
+        """log of the mean of `samples` weights p(x, z) / q(z | x): at most log p(x) on average."""
+        return importance_estimate(
+            importance_log_weights(self.energy, self.recognition, x, samples=samples, key=key)
+        )
+
+
+class AbstractCoded(eqx.Module):
+    """A model with one hidden vector for each event."""
+
+    @abc.abstractmethod
+    def encode(self, x: Array) -> Array:
+        """The hidden vector that is inferred of `x`: its mean, or the most probable one."""

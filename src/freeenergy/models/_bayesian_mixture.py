@@ -17,11 +17,12 @@ from ..distributions import (
     NormalInverseWishart,
 )
 from ..inference import Finite
-from ._base import AbstractExpectationMaximisation, AbstractRegularised
+from ._base import AbstractExactModel, AbstractExpectationMaximisation, AbstractRegularised
 from ._mixture import Mixture, MixtureStatistics
 
 
 class BayesianMixture(
+    AbstractExactModel,
     AbstractExpectationMaximisation[MixtureStatistics],
     AbstractDistribution,
     AbstractPartial,
@@ -159,6 +160,14 @@ class BayesianMixture(
     def posterior(self, x: Array) -> Finite:
         """p(z | x) under the posterior predictive."""
         return Finite(boltzmann(-self.log_joint(x))[1])
+
+    def responsibilities(self, x: Array) -> Array:
+        """p(k | x) for every component k."""
+        return self.posterior(x).probabilities
+
+    def responsibilities_complete(self, x: Array) -> Array:
+        """The same for an event without NaN."""
+        return boltzmann(-self.log_joint_complete(x))[1]
 
     def sample(self, *, key: Array) -> Array:
         return self.complete_sample(jnp.full_like(self.family.mean, jnp.nan), key=key)

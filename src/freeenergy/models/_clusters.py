@@ -66,6 +66,29 @@ class Clusters(AbstractExpectationMaximisation[ClusterStatistics], AbstractExact
         """p(z | x) ∝ exp(−‖x − μ_z‖²), at temperature one."""
         return Finite(boltzmann(self.energies(x))[1])
 
+    def distances(self, x: Array) -> Array:
+        """‖x − μ_k‖ for every k; the squares of the parts of the largest gap do not overflow."""
+        gap = jnp.where(jnp.isnan(x)[None, :], 0, x[None, :] - self.centroids)
+        size = jnp.max(jnp.abs(gap))
+        size = jnp.where(size > 0, size, 1)
+        return size * jnp.sqrt(jnp.sum((gap / size) ** 2, axis=1))
+
+    def nearest(self, x: Array, *, incomplete: bool) -> tuple[Array, Array]:
+        """The number of the nearest centroid and the squared distance to it."""
+        filled = x
+        if incomplete:
+            known = ~jnp.isnan(x)
+            filled = jnp.where(known, x, 0)
+            squares = self.centroids**2 @ known.astype(x.dtype)
+        else:
+            squares = jnp.sum(self.centroids**2, axis=1)
+        relative = squares - 2 * self.centroids @ filled
+        # the first of the least: two plain minima are faster than one that carries its place
+        places = jnp.arange(len(relative), dtype=jnp.int32)
+        k = jnp.min(jnp.where(relative <= jnp.min(relative), places, len(relative) - 1))
+        gap = filled - self.centroids[k]
+        return k, jnp.sum((jnp.where(known, gap, 0) if incomplete else gap) ** 2)
+
     def relative_energies(self, x: Array, *, incomplete: bool) -> Array:
         """‖x − μ_k‖² − ‖x‖² of many rows: a row for each k, a column for each row of `x`, by one product.
 

@@ -7,11 +7,23 @@ import jax.numpy as jnp
 from jax import Array
 
 from .._core import buffer
-from ..distributions import AbstractConjugatePrior, AbstractDistribution, AbstractExponentialFamily
-from ._base import AbstractExpectationMaximisation, AbstractWithPrior
+from ..distributions import (
+    AbstractConjugatePrior,
+    AbstractDistribution,
+    AbstractExponentialFamily,
+    AbstractRescalable,
+)
+from ._base import AbstractExactModel, AbstractExpectationMaximisation, AbstractWithPrior
+from ._units import InUnits
 
 
-class Density(AbstractExpectationMaximisation[Array], AbstractDistribution, AbstractWithPrior):
+class Density(
+    AbstractExactModel,
+    AbstractExpectationMaximisation[Array],
+    AbstractDistribution,
+    AbstractWithPrior,
+    AbstractRescalable,
+):
     """p(x) = family(x): nothing is hidden but the entries that were not observed.
 
     With complete rows one M step is the maximum-likelihood (with a prior: MAP) answer; with
@@ -59,3 +71,10 @@ class Density(AbstractExpectationMaximisation[Array], AbstractDistribution, Abst
 
     def log_prior(self) -> Array:
         return jnp.zeros(()) if self.prior is None else self.prior.log_density(self.family)
+
+    def in_units(self, shift: Array, scale: Array) -> Density | InUnits:
+        """The law of shift + scale · x: of the same family where that is one in any units."""
+        family = self.family
+        if not isinstance(family, AbstractRescalable):
+            return InUnits(self, shift, scale)
+        return Density(family.in_units(shift, scale))

@@ -358,6 +358,25 @@ class Harmonium(AbstractUndirected, AbstractExactPosterior):
             lambda key: _fill(x, apart.initial(key=key)),
         )
 
+    def encode(self, x: Array) -> Array:
+        """E[z | x] of an event without NaN."""
+        return self.hidden_mean(x)
+
+    def sample_by_chain(self, *, steps: int, key: Array) -> Array:
+        """The end of a Gibbs chain of so many sweeps."""
+        begin, run = jax.random.split(key)
+        return run_chain(self.gibbs, self.initial(key=begin), steps=1, burn_in=steps - 1, key=run)[0]
+
+    def sample_exactly(self, *, cumulative: Array, key: Array) -> Array:
+        """x given z, with z from its exact marginal by inversion.
+
+        `cumulative` are the summed probabilities of all states of binary hidden units.
+        """
+        choose, emit = jax.random.split(key)
+        index = jnp.searchsorted(cumulative, jax.random.uniform(choose, dtype=cumulative.dtype))
+        index = jnp.minimum(index, len(cumulative) - 1).astype(int)
+        return self.emission(self.hidden.state(index)).sample(key=emit)
+
 
 def _linear(units: Units, x: Array) -> Array:
     return units.bias @ units.statistics(x) + units.log_base(x)

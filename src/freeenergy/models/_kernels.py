@@ -9,13 +9,14 @@ from jax import Array
 
 from .._core import LOG_2PI, bucket, buffer, on_device
 from ..distributions import AbstractDistribution, AbstractPartial
+from ._base import AbstractExactModel
 
 # how many kernels are looked at together
 _BLOCK = 256
 _LOWEST = -1e300
 
 
-class Kernels(AbstractDistribution, AbstractPartial):
+class Kernels(AbstractExactModel, AbstractDistribution, AbstractPartial):
     """p(x) = Σ_n w_n Π_d N(x_d; c_nd, v_nd): a Gaussian product kernel on each of many centres.
 
     Kernels are visited block by block with a running log-sum-exp, so that nothing of the size

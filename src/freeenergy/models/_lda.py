@@ -17,7 +17,10 @@ from ..inference import (
     Damped,
     Extrapolated,
     FixedPoint,
+    ImportanceEstimate,
     importance_draws,
+    importance_estimate,
+    importance_log_weights,
     importance_resample,
     minimise,
     self_normalised_mean,
@@ -273,6 +276,14 @@ class LatentDirichletAllocation(
 
     def _shares(self, document: Document, *, incomplete: bool) -> _Shares:
         return _Shares(Dirichlet(self.variational_concentration(document, incomplete=incomplete)))
+
+    def evidence(
+        self, document: Document, *, incomplete: bool = True, samples: int, key: Array
+    ) -> ImportanceEstimate:
+        """log of the mean of `samples` importance weights, with θ drawn from the q of the bound."""
+        recognition = self.recognition if incomplete else self.recognition_complete
+        weights = importance_log_weights(self.energy, recognition, document, samples=samples, key=key)
+        return importance_estimate(weights)
 
     def complete_mean(self, document: Document, *, samples: int, key: Array) -> Array:
         """The counts, each missing one replaced by its mean given the others, by importance sampling."""

@@ -16,12 +16,19 @@ from ..distributions import (
     AbstractCovariance,
     AbstractDistribution,
     AbstractPartial,
+    AbstractRescalable,
     Full,
     Gaussian,
     Spherical,
 )
 from ..inference import Exact, Quadratic
-from ._base import AbstractExactPosterior, AbstractExpectationMaximisation, AbstractRecognised
+from ._base import (
+    AbstractCoded,
+    AbstractExactModel,
+    AbstractExactPosterior,
+    AbstractExpectationMaximisation,
+    AbstractRecognised,
+)
 
 # each incomplete row has a posterior covariance of its own; this many at a time keeps them small
 _INCOMPLETE_BLOCK = 256
@@ -44,11 +51,14 @@ class LinearGaussianStatistics(NamedTuple):
 
 
 class LinearGaussian(
+    AbstractExactModel,
     AbstractExpectationMaximisation[LinearGaussianStatistics],
     AbstractDistribution,
     AbstractPartial,
     AbstractExactPosterior,
     AbstractRecognised,
+    AbstractCoded,
+    AbstractRescalable,
 ):
     """z ~ N(0, I), x = W z + μ + ε, ε ~ N(0, Ψ), so that p(x) = N(x; μ, W Wᵀ + Ψ).
 
@@ -123,6 +133,16 @@ class LinearGaussian(
         """p(z | x)."""
         mean, factor, _, _ = self._code(x)
         return Gaussian(mean, Full(cho_solve((factor, True), jnp.eye(self.latent_dim, dtype=x.dtype))))
+
+    def encode(self, x: Array) -> Array:
+        """E[z | x]."""
+        return self.posterior(x).mean
+
+    def in_units(self, shift: Array, scale: Array) -> LinearGaussian:
+        """The law of shift + scale · x, with the same factors."""
+        return LinearGaussian(
+            self.loading * scale[:, None], shift + scale * self.mean, self.noise.scale(scale)
+        )
 
     def log_prob(self, x: Array) -> Array:
         code, factor, residual, precision = self._code(x)

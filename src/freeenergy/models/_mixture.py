@@ -16,17 +16,20 @@ from ..distributions import (
     AbstractDistribution,
     AbstractExponentialFamily,
     AbstractRay,
+    AbstractRescalable,
     DirichletPrior,
     component_axes,
     stack_size,
 )
 from ..inference import Enumeration, Exact, Finite
 from ._base import (
+    AbstractExactModel,
     AbstractExactPosterior,
     AbstractExpectationMaximisation,
     AbstractRecognised,
     AbstractWithPrior,
 )
+from ._units import InUnits
 
 # incomplete rows need moments per row and component; this many rows at a time keeps them small
 _INCOMPLETE_BLOCK = 32
@@ -86,11 +89,13 @@ def infer(
 
 
 class Mixture(
+    AbstractExactModel,
     AbstractExpectationMaximisation[MixtureStatistics],
     AbstractDistribution,
     AbstractWithPrior,
     AbstractExactPosterior,
     AbstractRecognised,
+    AbstractRescalable,
 ):
     """p(x) = Σ_k π_k p(x; θ_k), with the number of the component as hidden cause.
 
@@ -167,6 +172,18 @@ class Mixture(
     def posterior(self, x: Array) -> Finite:
         """p(z | x), the responsibilities."""
         return Finite(jnp.exp(self.log_posterior(x)))
+
+    def responsibilities(self, x: Array) -> Array:
+        """p(k | x) for every component k."""
+        return self.posterior(x).probabilities
+
+    def responsibilities_complete(self, x: Array) -> Array:
+        """The same for an event without NaN, by one product that all rows share."""
+        return boltzmann(-self.log_joint_complete(x))[1]
+
+    def log_posterior_complete(self, x: Array) -> Array:
+        """`log_posterior` for an event without NaN, by one product that all rows share."""
+        return jax.nn.log_softmax(self.log_joint_complete(x))
 
     def log_posterior(self, x: Array) -> Array:
         """log p(z=k | x) for every k, also where each p(x, z=k) is too small for a number."""
@@ -326,6 +343,18 @@ class Mixture(
         if self.component_prior is not None:
             total = total + jnp.sum(self._over_components(self.component_prior.log_density))
         return total
+
+    def in_units(self, shift: Array, scale: Array) -> Mixture | InUnits:
+        """The law of shift + scale · x: with members of the same family where that is one in any units."""
+        members: Any = self.components
+        if not isinstance(members, AbstractRescalable):
+            return InUnits(self, shift, scale)
+        # what members share stays shared
+        axes = component_axes(self.component(0).in_units(shift, scale))  # pyright: ignore
+        rescale = eqx.filter_vmap(
+            lambda member: member.in_units(shift, scale), in_axes=(component_axes(members),), out_axes=axes
+        )
+        return Mixture(self.weights, rescale(members))
 
     @property
     def size(self) -> int:

@@ -23,7 +23,7 @@ from ..inference import (
     minimise,
     self_normalised_mean,
 )
-from ._base import AbstractExpectationMaximisation, AbstractRecognised
+from ._base import AbstractBoundedModel, AbstractCoded, AbstractExpectationMaximisation
 
 _MOST_STEPS = 2000
 # of that of the data: less noise would make the inner problem as hard as a linear programme
@@ -221,7 +221,7 @@ class SparseStatistics(NamedTuple):
     power: Array
 
 
-class SparseCoding(AbstractExpectationMaximisation[SparseStatistics], AbstractRecognised):
+class SparseCoding(AbstractBoundedModel, AbstractExpectationMaximisation[SparseStatistics], AbstractCoded):
     """x_k ~ exp(−E(x_k))/Z independently, y | x ~ N(C x + c, I/λ), with as many sources as one likes.
 
     Given y the mode x⁰ of the sources solves a regularised least-squares problem (for Laplace sources,
@@ -275,6 +275,10 @@ class SparseCoding(AbstractExpectationMaximisation[SparseStatistics], AbstractRe
     def mode(self, y: Array) -> Array:
         """x⁰ = argmin λ/2 ‖y − c − Cx‖² + Σ E(x_k), by an accelerated proximal gradient."""
         return self._mode(y, self.prepare(), 1e-13)
+
+    def encode(self, y: Array) -> Array:
+        """The mode: the sparse code."""
+        return self.mode(y)
 
     def energy(self, y: Array, x: Array) -> Array:
         """−log p(x, y)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
@@ -13,7 +14,7 @@ from jax.core import Tracer
 from jaxtyping import Float
 
 from .._core import buffer, parameter
-from ..distributions import AbstractCovariance
+from ..distributions import AbstractCovariance, AbstractRescalable
 from ..inference import (
     DiffuseBeliefs,
     Filtered,
@@ -64,7 +65,9 @@ class StateSpaceStatistics(NamedTuple):
     emission: Sums
 
 
-class LinearGaussianSSM(AbstractSequenceModel, AbstractExpectationMaximisation[StateSpaceStatistics]):
+class LinearGaussianSSM(
+    AbstractSequenceModel, AbstractExpectationMaximisation[StateSpaceStatistics], AbstractRescalable
+):
     """A hidden linear system seen through a linear map, both with Gaussian noise.
 
         x_1 ~ N(μ, Σ),   x_t = A x_{t−1} + B u_t + a + w_t,   y_t = C x_t + D u_t + c + ε_t,
@@ -433,6 +436,17 @@ class LinearGaussianSSM(AbstractSequenceModel, AbstractExpectationMaximisation[S
             self.diffuse,
             learned,
             self.square_root,
+        )
+
+    def in_units(self, shift: Array, scale: Array) -> LinearGaussianSSM:
+        """The law of shift + scale · y, with the same states."""
+        driven = self.input_emission
+        return dataclasses.replace(
+            self,
+            emission=self.emission * scale[:, None],
+            mean=shift + scale * self.mean,
+            emission_noise=self.emission_noise.scale(scale),
+            input_emission=None if driven is None else driven * scale[:, None],
         )
 
 

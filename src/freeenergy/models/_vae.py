@@ -23,7 +23,7 @@ from ..inference import (
     self_normalised_mean,
 )
 from ..nn import mlp
-from ._base import AbstractBounded, AbstractRecognised
+from ._base import AbstractBounded, AbstractBoundedModel, AbstractCoded
 
 
 class StandardNormal(AbstractDistribution):
@@ -71,7 +71,7 @@ class GaussianEncoder(eqx.Module):
         return Gaussian(mean, Diagonal(jnp.exp(jnp.clip(log_variance, -_WIDEST, _WIDEST))))
 
 
-class VAE(AbstractRecognised, AbstractBounded):
+class VAE(AbstractBoundedModel, AbstractBounded, AbstractCoded):
     """z ~ prior, x ~ emission(decoder(z)):  e(x, z) = −log p(z) − log p(x | z).
 
     log p(x) has no closed form, so there is no `log_prob`: there is a `bound`, and the importance
@@ -139,6 +139,12 @@ class VAE(AbstractRecognised, AbstractBounded):
         latent, emit = jax.random.split(key)
         z = importance_resample(self.energy, self.recognition, x, samples=samples, key=latent)
         return self.emission.at(self.decoder(z)).complete_sample(x, key=emit)
+
+    def encode(self, x: Array) -> Array:
+        """The mean of q(z | x)."""
+        q = self.recognise(x)
+        assert isinstance(q, Gaussian)
+        return q.mean
 
 
 def mlp_vae(

@@ -1,19 +1,83 @@
-"""What all estimators share: what goes in, what they can do, files.  No model is in it."""
+"""What all estimators share: what goes in, what they can do, files.  No model is in it.
 
-from ._base import AbstractDensity, AbstractExactDensity, Shell
+An estimator of your own derives from `AbstractDensity` or `AbstractSequenceDensity`; with other
+capabilities, from these and `AbstractRowEstimator` or `Shell`.  Everything that it needs is here.
+"""
+
+from ._answers import rows_at_once
+from ._base import Shell, best_of, final_objective
+from ._capabilities import (
+    ColumnRoles,
+    Completes,
+    Forecasts,
+    Predicts,
+    PredictsProbabilities,
+    Samples,
+    Scores,
+    ScoresLabels,
+    Shows,
+    Transforms,
+)
 from ._chunks import Chunks
+from ._density import (
+    AbstractDensity,
+    AbstractRowEstimator,
+    CompletesRows,
+    SamplesRows,
+    ScoresRows,
+    TransformsRows,
+)
+from ._documents import Corpus, Documents
+from ._intake import AbstractIntake, Arrays, LabelledTable, Table, with_history
+from ._networks import adam, cast, split_rows
 from ._rows import Rows, Scaling
 from ._sequence import AbstractSequenceDensity
+from ._series import Sequences, SeriesIntake
 from ._support import Column, Support
+from ._validation import check_count, check_instance, check_int, check_numbers, check_real
 
 __all__ = [
     "AbstractDensity",
-    "AbstractExactDensity",
+    "AbstractIntake",
+    "AbstractRowEstimator",
     "AbstractSequenceDensity",
+    "Arrays",
     "Chunks",
     "Column",
+    "ColumnRoles",
+    "Completes",
+    "CompletesRows",
+    "Corpus",
+    "Documents",
+    "Forecasts",
+    "LabelledTable",
+    "Predicts",
+    "PredictsProbabilities",
     "Rows",
+    "Samples",
+    "SamplesRows",
     "Scaling",
+    "Scores",
+    "ScoresLabels",
+    "ScoresRows",
+    "Sequences",
+    "SeriesIntake",
     "Shell",
+    "Shows",
     "Support",
+    "Table",
+    "Transforms",
+    "TransformsRows",
+    "adam",
+    "best_of",
+    "cast",
+    "check_count",
+    "check_instance",
+    "check_int",
+    "check_numbers",
+    "check_real",
+    "final_objective",
+    "rows_at_once",
+    "split_rows",
+    "with_history",
 ]

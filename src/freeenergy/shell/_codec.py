@@ -27,7 +27,10 @@ import optax
 
 from .._core import broken_constraints, on_device
 from .._layers import PARTS
-from ._base import AbstractDensity, AbstractExactDensity, Shell, log_prob_of
+from ..models import AbstractExactModel
+from ._answers import log_prob_of
+from ._base import Shell
+from ._density import AbstractDensity
 from ._former import FORMER_FIELDS, FORMER_NAMES, FORMER_RECORDS
 from ._rows import Scaling
 
@@ -460,8 +463,8 @@ def _check_fitted(made: Any) -> None:
             raise ValueError
     if not finite or (scale <= 0).any() or type(made.n_features_in_) is not int:
         raise UnreadableError("has a scaling that is none. Do not trust it.")
-    if isinstance(made, AbstractExactDensity):
-        row = jax.ShapeDtypeStruct(shift.shape, shift.dtype)
+    if isinstance(made.model_, AbstractExactModel):
+        row = jax.ShapeDtypeStruct(made._event_shape, shift.dtype)
         if jax.eval_shape(log_prob_of, row, made.model_).shape != ():
             raise ValueError
 

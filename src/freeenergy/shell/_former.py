@@ -15,6 +15,7 @@ from ..models import VAE, Units
 FORMER_NAMES = {
     "freeenergy.models.BernoulliEmission": "freeenergy.distributions.Bernoulli",
     "freeenergy.models.GaussianEmission": "freeenergy.distributions.Gaussian",
+    "freeenergy.estimators.FlowWithMissing": "freeenergy.models.FlowWithMissing",
 } | {
     f"freeenergy.estimators.{name}": f"freeenergy.shell.{name}"
     for name in ("Column", "Grid", "Scaling", "Support")

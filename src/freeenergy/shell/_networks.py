@@ -44,9 +44,6 @@ def check_networks(make: Callable[[], Any], others: float, what: str, advice: st
     """Refuses what `make` would make, with `others` numbers beside it, if it is too large."""
     arrays = jax.tree.leaves(eqx.filter_eval_shape(make))
     # the weights with their gradient and the two moments of Adam
-    check_size(4 * sum(a.size for a in arrays if hasattr(a, "size")) + others, what, advice)
-
-
-def seeded(seed: Any, row_seed: Any) -> Any:
-    """A key that depends on the fit and on one row."""
-    return jax.random.fold_in(jax.random.key(seed), row_seed)
+    check_size(
+        4 * sum(a.size for a in arrays if isinstance(a, jax.ShapeDtypeStruct)) + others, what, advice
+    )

@@ -232,13 +232,3 @@ class Support:
     def constant(self) -> np.ndarray:
         """Which columns have one value."""
         return self._are(Column.CONSTANT)
-
-
-def discrete_columns(family: Any, n_features: int) -> np.ndarray:
-    """Which columns `family` (a class or a member) gives a probability mass, not a density."""
-    return family.support.has_mass(n_features)
-
-
-def label_columns(family: Any, n_features: int) -> np.ndarray:
-    """Which columns hold labels under `family`: numbers without an order, and so without a mean."""
-    return family.support.has_labels(n_features)

@@ -80,6 +80,11 @@ def check_instance(owner: BaseEstimator, name: str, *kinds: type, optional: bool
     _refuse(owner, name, f"an instance of {names}", value)
 
 
+def feature_names(owner: BaseEstimator) -> Any:
+    """The names of the columns that were fitted, as scikit-learn keeps them; None if they have none."""
+    return getattr(owner, "feature_names_in_", None)
+
+
 def random_key(random_state: Any) -> Array:
     """A JAX key from whatever scikit-learn takes as `random_state`."""
     programs.check_process()

@@ -13,11 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from sklearn.base import ClassifierMixin
-from sklearn.preprocessing import LabelEncoder
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import validate_data
 
-from ..._core import CellError, Data, Fit, cells_of, key_of, on_device, sum_over_blocks
+from ..._core import CellError, Data, Evidence, Fit, Kind, on_device, sum_over_blocks
 from ...distributions import (
     AbstractConjugatePrior,
     AbstractCovariance,
@@ -31,22 +28,23 @@ from ...distributions import (
     Tied,
     component_axes,
 )
-from ...learning import EM, ClosedForm, fit
+from ...learning import EM, ClosedForm
 from ...models import Labelled
 from ...models import Mixture as MixtureModel
-from ...shell._base import AbstractExactDensity, by_completeness, retold
-from ...shell._rows import Rows, Scaling, canonical_rows
-from ...shell._support import discrete_columns, label_columns
-from ...shell._validation import (
-    bad_cells_named,
-    check_covariances,
+from ...shell import (
+    AbstractDensity,
+    ColumnRoles,
+    LabelledTable,
+    Predicts,
+    PredictsProbabilities,
+    Rows,
+    Scaling,
+    ScoresLabels,
     check_instance,
-    check_int,
     check_numbers,
-    check_observed,
-    check_real,
-    check_weight,
 )
+from ...shell._answers import by_completeness
+from ...shell._validation import check_covariances
 
 
 @eqx.filter_jit
@@ -71,17 +69,12 @@ def _start(
     return jnp.full(classes, 1 / classes), members
 
 
-def _log_posterior(row: Array, model: MixtureModel) -> Array:
-    return model.log_posterior(row)
-
-
-def _log_posterior_complete(row: Array, model: MixtureModel) -> Array:
-    return jax.nn.log_softmax(model.log_joint_complete(row))
-
-
-class AbstractGenerativeClassifier(ClassifierMixin, AbstractExactDensity):
+class AbstractGenerativeClassifier(
+    ClassifierMixin, Predicts, PredictsProbabilities, ScoresLabels, AbstractDensity
+):
     """p(y | x) ∝ π_y p(x; θ_y), with the class in the place of the hidden cause of a mixture."""
 
+    intake = LabelledTable
     max_iter: int
     tol: float
     weight_prior: DirichletPrior | None
@@ -92,8 +85,7 @@ class AbstractGenerativeClassifier(ClassifierMixin, AbstractExactDensity):
         """A member of the family of each class, with the shape that the rows need."""
 
     def _check_parameters(self) -> None:
-        check_int(self, "max_iter")
-        check_real(self, "tol")
+        super()._check_parameters()
         check_instance(self, "weight_prior", DirichletPrior, optional=True)
         check_instance(self, "component_prior", AbstractConjugatePrior, optional=True)
 
@@ -107,30 +99,17 @@ class AbstractGenerativeClassifier(ClassifierMixin, AbstractExactDensity):
             y: the class of each row.
             sample_weight: a non-negative number per row; a weight of two counts as two rows.
         """
-        self._check_parameters()
-        passed = X
-        with bad_cells_named(X):
-            X, y = validate_data(self, X, y, dtype=np.float64, ensure_all_finite="allow-nan")
-        check_classification_targets(y)
-        encoder = LabelEncoder().fit(y)
-        self.classes_: np.ndarray = np.asarray(encoder.classes_)
-        weight = check_weight(X, sample_weight)
-        check_observed(X, getattr(self, "feature_names_in_", None), weight=weight)
-        self._check_size(*X.shape)
-        whole = self._scaling(X, weight)
-        with cells_of(passed, X, getattr(self, "feature_names_in_", None)):
-            prototype: Any = self._prototype(X)
-        # columns of other families have no other unit
-        plain = ~prototype.unit_free_columns(X.shape[1])
-        self.scaling_ = Scaling(np.where(plain, 0.0, whole.shift), np.where(plain, 1.0, whole.scale))
-        rows = canonical_rows(X, weight, self.scaling_, np.asarray(encoder.transform(y), float)[:, None])
-        result = self._fit_rows(rows._replace(x=self.scaling_.apply(rows.x)), key=key_of(0))
-        offset = np.average(self.scaling_.log_det(rows.x), weights=rows.weight)
-        self._keep(retold(dataclasses.replace(result, model=result.model.mixture), offset=offset))
+        self._fit(X, y=y, sample_weight=sample_weight)
         return self
 
-    def _fit_rows(self, rows: Rows, *, key: Array) -> Fit:
-        """Fits rescaled rows of which the number of the class is known."""
+    def _scaling(self, X: np.ndarray, weight: np.ndarray | None) -> Scaling:
+        whole = Scaling.standardise(X, weight)
+        prototype: Any = self._prototype(X)
+        # columns of other families have no other unit
+        plain = ~prototype.unit_free_columns(X.shape[1])
+        return Scaling(np.where(plain, 0.0, whole.shift), np.where(plain, 1.0, whole.scale))
+
+    def _learn(self, rows: Rows, key: Array) -> Fit:
         assert rows.known is not None
         data = Data.of((rows.x, rows.known[:, 0].astype(np.int32)), rows.weight)
         prototype = self._prototype(rows.x)
@@ -138,13 +117,13 @@ class AbstractGenerativeClassifier(ClassifierMixin, AbstractExactDensity):
         start = Labelled(MixtureModel(weights, members, self.weight_prior, self.component_prior))
         hidden = data.incomplete and not prototype.masks_missing
         learner = EM(tol=self.tol) if hidden or not prototype.closed_form else ClosedForm()
-        return fit(start, learner, data, key=key, max_iter=self.max_iter)
+        result = self._run(start, learner, data, rows, key)
+        return dataclasses.replace(result, model=result.model.mixture)
 
     def predict_log_proba(self, X: Any) -> np.ndarray:
         """log p(y | x) of each class; what is missing in x is integrated out."""
-        X = self._validated(X)
-        z = self.scaling_.apply(X)
-        logs = by_completeness(z, self.model_, _log_posterior_complete, _log_posterior)
+        methods = MixtureModel.log_posterior_complete, MixtureModel.log_posterior
+        logs = by_completeness(self._read(X).z, self.model_, *methods)
         return check_numbers(self, "predict_log_proba", logs, logarithms=True)
 
     def predict_proba(self, X: Any) -> np.ndarray:
@@ -155,6 +134,11 @@ class AbstractGenerativeClassifier(ClassifierMixin, AbstractExactDensity):
         """The most probable class of each row."""
         log_probabilities = self.predict_log_proba(X)
         return self.classes_[np.argmax(log_probabilities, axis=1)]
+
+    def evidence_of_labels(self, X: Any, y: Any) -> Evidence:
+        """log p(y | x) of each row, for labels among those that were fitted."""
+        nats = self.predict_log_proba(X)[np.arange(len(y)), self._place_of(y)]
+        return Evidence(nats, np.zeros_like(nats), Kind.EXACT)
 
     @property
     def class_prior_(self) -> np.ndarray:
@@ -237,15 +221,10 @@ class NaiveBayes(AbstractGenerativeClassifier):
             return Product(tuple(parts), sizes=(1,) * width)
         return self.family
 
-    def _discrete_columns(self, n_features: int) -> np.ndarray:
+    def column_roles(self, n_features: int) -> ColumnRoles:
         if isinstance(self.family, Sequence):
-            return np.concatenate([discrete_columns(kind, 1) for kind in self.family])
-        return discrete_columns(self.family, n_features)
-
-    def _label_columns(self, n_features: int) -> np.ndarray:
-        if isinstance(self.family, Sequence):
-            return np.concatenate([label_columns(kind, 1) for kind in self.family])
-        return label_columns(self.family, n_features)
+            return ColumnRoles.beside([ColumnRoles.of(kind, 1) for kind in self.family])
+        return ColumnRoles.of(self.family, n_features)
 
 
 class DiscriminantAnalysis(AbstractGenerativeClassifier):

@@ -10,32 +10,28 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from scipy import sparse
-from scipy.optimize import linprog
 from scipy.special import log_softmax
 from sklearn.base import ClassifierMixin
-from sklearn.preprocessing import LabelEncoder
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..._core import AbstractAlgorithm, Data, Evidence, Fit, Kind, Status, key_bits, map_rows, on_device
+from ..._core import AbstractAlgorithm, Data, Evidence, Fit, Kind, Status, map_rows, on_device
+from ...evaluation import likelihood_is_unbounded
 from ...inference import importance_estimate
-from ...learning import LBFGS, AbstractAnswerPhase, Batch, Boltzmann, ConditionalContrastive, Gradient, fit
+from ...learning import LBFGS, AbstractAnswerPhase, Batch, Boltzmann, ConditionalContrastive, Gradient
 from ...models import Density, SoftmaxModel
-from ...shell._base import Shell
-from ...shell._networks import adam, seeded
-from ...shell._rows import Rows, Scaling, canonical_rows, row_seeds
-from ...shell._validation import (
-    bad_cells_named,
+from ...shell import (
+    AbstractRowEstimator,
+    LabelledTable,
+    Predicts,
+    PredictsProbabilities,
+    Rows,
+    ScoresLabels,
+    adam,
     check_instance,
-    check_int,
     check_numbers,
-    check_observed,
     check_real,
-    check_rows,
-    check_weight,
-    random_key,
 )
+from ...shell._answers import seeded
+from ...shell._rows import row_seeds
 from ..tables._gaussian import GaussianDensity
 
 _IMPUTATIONS = 20
@@ -43,12 +39,6 @@ _SEPARABLE = (
     "the rows are separable (a linear rule tells answers apart without an error), so that the coefficients "
     "grow without bound; set C, such as C=1.0"
 )
-# a row this certain may be one that the coefficients diverge for
-_CERTAIN = 0.99
-# entries of the linear program above which only the coefficients themselves are asked
-_LARGEST_PROGRAM = 20_000_000
-# coefficients of standardised columns beyond this would turn the solver's rounding into margins
-_STEEPEST = 1e3
 
 
 class RidgeContrastive(eqx.Module):
@@ -79,7 +69,18 @@ def _averaged(
     return estimate.log_mean, estimate.stderr
 
 
-class SoftmaxRegression(ClassifierMixin, Shell):
+class _InUnits(LabelledTable):
+    """Rows and labels in the units of the user, in which what is missing is drawn."""
+
+    @property
+    def events(self) -> Rows:  # pyright: ignore[reportIncompatibleVariableOverride]
+        assert self.rows is not None
+        return self.rows
+
+
+class SoftmaxRegression(
+    ClassifierMixin, Predicts, PredictsProbabilities, ScoresLabels, AbstractRowEstimator
+):
     """p(y | x) ∝ exp(w_y·x + b_y), learned by pushing the energy of the right answer below the others.
 
     How the others are pushed up is the negative phase: `Boltzmann()` is cross entropy (multinomial
@@ -103,6 +104,8 @@ class SoftmaxRegression(ClassifierMixin, Shell):
     ['no', 'yes']
     """
 
+    intake = _InUnits
+
     def __init__(
         self,
         phase: AbstractAnswerPhase | None = None,
@@ -124,67 +127,45 @@ class SoftmaxRegression(ClassifierMixin, Shell):
         self.verbose = verbose
         self.checkpoint = checkpoint
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Fits the answers `y` to the rows of `X`."""
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
         check_instance(self, "phase", AbstractAnswerPhase, optional=True)
         check_real(self, "C", closed=False, optional=True)
-        check_int(self, "max_iter")
-        check_real(self, "tol")
-        check_instance(self, "learner", AbstractAlgorithm, optional=True)
-        with bad_cells_named(X):
-            X, y = validate_data(self, X, y, dtype=np.float64, ensure_all_finite="allow-nan")
-        check_classification_targets(y)
-        encoder = LabelEncoder().fit(y)
-        self.classes_: np.ndarray = np.asarray(encoder.classes_)
-        answers = np.asarray(encoder.transform(y))
-        weight = check_weight(X, sample_weight)
-        check_observed(X, getattr(self, "feature_names_in_", None), weight=weight)
-        key = random_key(self.random_state)
-        self.seed_ = np.asarray(key_bits(key), np.uint32)
-        self.scaling_ = Scaling.standardise(X, weight)
-        self.inputs_ = GaussianDensity().fit(X, sample_weight=sample_weight)
-        # the answer is one more column, so that rows keep theirs when they are sorted and merged
-        scaling = Scaling(np.append(self.scaling_.shift, 0.0), np.append(self.scaling_.scale, 1.0))
-        rows = canonical_rows(np.column_stack([X, answers]), weight, scaling)
-        self._keep(self._fit_rows(rows, key))
+
+    def fit(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, X: Any, y: Any, sample_weight: Any = None
+    ) -> Self:
+        """Fits the answers `y` to the rows of `X`."""
+        self._fit(X, y=y, sample_weight=sample_weight)
         return self
 
-    def _fit_rows(self, rows: Rows, key: Array) -> Fit:
-        X, answers = rows.x[:, :-1], rows.x[:, -1].astype(np.int32)
-        weight = rows.weight
-        if np.isnan(X).any():
+    def _learn(self, rows: Rows, key: Array) -> Fit:
+        assert rows.known is not None
+        x, answers, weight = rows.x, rows.known[:, 0].astype(np.int32), rows.weight
+        self.inputs_ = GaussianDensity().fit(x, sample_weight=weight)
+        if np.isnan(x).any():
             seed = int(self.seed_) % 2**31
-            X = self.inputs_.sample(_IMPUTATIONS, random_state=seed, given=X).reshape(-1, X.shape[1])
+            x = self.inputs_.sample(_IMPUTATIONS, random_state=seed, given=x).reshape(-1, x.shape[1])
             answers = np.tile(answers, _IMPUTATIONS)
             weight = np.tile(weight, _IMPUTATIONS) / _IMPUTATIONS
-        data = Data.of((self.scaling_.apply(X), answers), weight)
+        x = self.scaling_.apply(x)
+        data = Data.of((x, answers), weight)
         phase = Boltzmann() if self.phase is None else self.phase
         penalty = 0.0 if self.C is None else 1 / (self.C * rows.weight.sum())
-        shape = len(self.classes_), X.shape[1]
+        shape = len(self.classes_), x.shape[1]
         start = SoftmaxModel(on_device(np.zeros(shape)), on_device(np.zeros(shape[0])))
-        found = fit(
-            start,
-            self.learner or _learner(phase, penalty, self.tol),
-            data,
-            key=key,
-            max_iter=self.max_iter,
-            progress=self._progress(),
-            checkpoint=self._checkpoint(rows),
-        )
+        learner = self.learner or _learner(phase, penalty, self.tol)
+        found = self._run(start, learner, data, rows, key)
         smooth = isinstance(phase, Boltzmann) and self.learner is None
         if self.C is None and smooth and not found.interrupted:
             kept = weight > 0
-            if _separable(self.scaling_.apply(X[kept]), answers[kept], found.model):
+            if likelihood_is_unbounded(x[kept], answers[kept], found.model.weight, found.model.bias):
                 found = dataclasses.replace(found, status=Status.UNBOUNDED, note=_SEPARABLE)
         return found
 
-    def _validated(self, X: Any) -> np.ndarray:
-        check_is_fitted(self, "model_")
-        return check_rows(self, X, reset=False)
-
     def decision_function(self, X: Any) -> np.ndarray:
         """log p(y | x) of each answer up to a constant; for two answers how much favours the second."""
-        X = self._validated(X)
+        X = self._read(X).x
         holes = np.isnan(X).any(axis=1)
         scores = np.empty((len(X), len(self.classes_)))
         if (~holes).any():
@@ -210,7 +191,7 @@ class SoftmaxRegression(ClassifierMixin, Shell):
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """p(y | x) of each answer."""
-        return np.exp(self._log_predictive(self._validated(X))[0])
+        return np.exp(self._log_predictive(self._read(X).x)[0])
 
     def predict(self, X: Any) -> np.ndarray:
         """The answer of least energy."""
@@ -221,14 +202,8 @@ class SoftmaxRegression(ClassifierMixin, Shell):
 
     def evidence(self, X: Any, y: Any) -> Evidence:
         """log p(y | x) of each row."""
-        X = self._validated(X)
-        answers = np.asarray(y)
-        place = np.searchsorted(self.classes_, answers).clip(max=len(self.classes_) - 1)
-        unknown = answers[self.classes_[place] != answers]
-        if len(unknown):
-            raise ValueError(
-                f"The labels 'y' must be among those that were fitted. Got {unknown.tolist()[0]!r} instead."
-            )
+        X = self._read(X).x
+        place = self._place_of(y)
         nats, stderr = np.empty(len(X)), np.zeros(len(X))
         holes = np.isnan(X).any(axis=1)
         if (~holes).any():
@@ -240,6 +215,10 @@ class SoftmaxRegression(ClassifierMixin, Shell):
             nats[holes], stderr[holes] = (part[at] for part in self._log_predictive(X[holes]))
         return Evidence(nats, stderr, Kind.ESTIMATE if holes.any() else Kind.EXACT)
 
+    def evidence_of_labels(self, X: Any, y: Any) -> Evidence:
+        """The same as `evidence`."""
+        return self.evidence(X, y)
+
     @property
     def coef_(self) -> np.ndarray:
         """w, a row per answer, in the units of the data."""
@@ -249,40 +228,6 @@ class SoftmaxRegression(ClassifierMixin, Shell):
     def intercept_(self) -> np.ndarray:
         """b, a number per answer, in the units of the data."""
         return np.asarray(self.model_.bias) - self.coef_ @ self.scaling_.shift
-
-
-def _separable(x: np.ndarray, answers: np.ndarray, model: SoftmaxModel) -> bool:
-    """Whether the likelihood has no maximum: some rule is never wrong, and right for at least one row.
-
-    The rule w, b is never wrong if (w_y − w_j)·x + b_y − b_j ≥ 0 for every row and other answer j (Albert &
-    Anderson 1984).  Where all are positive the fitted coefficients are such a rule; rules with equalities,
-    which separate in part, are found by a linear program, and only if some row has become nearly certain.
-    """
-    weight, bias = np.asarray(model.weight), np.asarray(model.bias)
-    scores = x @ weight.T + bias
-    n, k = scores.shape
-    if k < 2:
-        return False
-    margins = scores[np.arange(n), answers][:, None] - scores
-    others = np.arange(k) != answers[:, None]
-    if (margins[others] > 0).all():
-        return True
-    certain = np.exp(log_softmax(scores, axis=1)[np.arange(n), answers]) > _CERTAIN
-    pairs, width = n * (k - 1), k * (x.shape[1] + 1)
-    if not certain.any() or pairs * width > _LARGEST_PROGRAM:
-        return False
-    row, other = np.nonzero(others)
-    known = np.column_stack([x, np.ones(n)])[row]
-    design = np.zeros((pairs, k, known.shape[1]))
-    design[np.arange(pairs), answers[row]] = known
-    design[np.arange(pairs), other] = -known
-    design = design.reshape(pairs, width)
-    # the largest sum of margins that are all non-negative, each counted up to one: zero, or at least one
-    cost = np.concatenate([np.zeros(width), -np.ones(pairs)])
-    limits = sparse.hstack([sparse.csr_array(-design), sparse.eye_array(pairs)])
-    bounds = [(-_STEEPEST, _STEEPEST)] * width + [(0, 1)] * pairs
-    found = linprog(cost, A_ub=limits, b_ub=np.zeros(pairs), bounds=bounds, method="highs")
-    return found.status == 0 and -found.fun > 0.5
 
 
 def _learner(phase: AbstractAnswerPhase, penalty: float, tol: float) -> AbstractAlgorithm:

@@ -10,13 +10,13 @@ import numpy as np
 from jax import Array
 
 from ... import models
-from ..._core import AbstractAlgorithm, Data, Fit, on_device
+from ..._core import AbstractAlgorithm, Fit, on_device
 from ...distributions import AbstractCovariance, Full
 from ...learning import LBFGS, negative_log_likelihood
 from ...models._autoregression import StationaryAutoRegression, autocovariance
-from ...shell._sequence import LEAST_VARIANCE, Sequences
-from ...shell._validation import check_instance, check_int, check_real
-from ._state_space import AbstractStateSpace, apart, per_row_of, with_values
+from ...shell import Sequences, check_instance, check_int
+from ...shell._series import LEAST_VARIANCE
+from ._state_space import AbstractStateSpace, apart, per_packed_row, with_values
 
 
 class AutoRegression(AbstractStateSpace):
@@ -69,18 +69,16 @@ class AutoRegression(AbstractStateSpace):
         self.checkpoint = checkpoint
 
     def _check_parameters(self) -> None:
+        super()._check_parameters()
         check_int(self, "p")
         check_instance(self, "noise", AbstractCovariance, optional=True)
-        check_int(self, "max_iter")
-        check_real(self, "tol")
-        check_instance(self, "learner", AbstractAlgorithm, optional=True)
 
     def _free_parameters(self, n_features: int) -> int:
         separable = self.noise is not None and self.noise.separable
         noise = n_features if separable else n_features * (n_features + 1) // 2
         return self.p * n_features**2 + n_features + noise
 
-    def _fit_series(self, sequences: Sequences, data: Data, *, key: Array) -> Fit:
+    def _learn(self, sequences: Sequences, key: Array) -> Fit:
         dim = sequences.series[0].shape[1]
         chosen = self._free_parameters(dim) + dim * sequences.n_inputs
         observed = int(np.sum(~np.isnan(sequences.rows)))
@@ -90,7 +88,7 @@ class AutoRegression(AbstractStateSpace):
                 f"observed numbers, {observed} (n_samples = {len(sequences.rows)}). Choose a smaller 'p'."
             )
         if self.learner is None and sequences.inputs is None:
-            return self._by_likelihood(dim, sequences, data, key)
+            return self._by_likelihood(dim, sequences, key)
         start = models.AutoRegression(
             on_device(np.zeros((self.p, dim, dim))),
             on_device(np.zeros(dim)),
@@ -99,16 +97,17 @@ class AutoRegression(AbstractStateSpace):
             on_device(autocovariance(sequences.series, sequences.weight, self.p)),
             None if sequences.inputs is None else on_device(np.zeros((dim, sequences.n_inputs))),
         )
-        return self._by_em(start, sequences, data, key)
+        return self._by_em(start, sequences, key)
 
-    def _by_likelihood(self, dim: int, sequences: Sequences, data: Data, key: Array) -> Fit:
+    def _by_likelihood(self, dim: int, sequences: Sequences, key: Array) -> Fit:
         own = apart(sequences)
         noise = with_values(self.noise, Full(), on_device(np.eye(dim) / 2))
         free, mean = on_device(np.zeros((self.p, dim, dim))), on_device(np.zeros(dim))
         start = StationaryAutoRegression(free, mean, noise, LEAST_VARIANCE, not own.incomplete)
         learner = LBFGS(negative_log_likelihood, self.tol)
-        result = self._learn(start, learner, sequences, own, key)
-        return per_row_of(data, dataclasses.replace(result, model=_in_coefficients(result.model)), own)
+        result = self._run(start, learner, own, sequences, key)
+        result = dataclasses.replace(result, model=_in_coefficients(result.model))
+        return per_packed_row(sequences, result, own)
 
     @property
     def coefficients_(self) -> np.ndarray:

@@ -30,7 +30,7 @@ from ...distributions import (
     Gaussian,
 )
 from ...inference._chain_finite import nan_if_impossible
-from ...learning import EM, fit
+from ...learning import EM
 from ...models import (
     AbstractEmissions,
     AbstractTransition,
@@ -42,12 +42,25 @@ from ...models import (
     Transition,
 )
 from ...models._regressions import clusterwise_regressions
-from ...shell._base import best_of, likeliest
-from ...shell._rows import Rows, Scaling, canonical_rows
-from ...shell._sequence import AbstractSequenceDensity, Container, Sequences
-from ...shell._support import discrete_columns, label_columns
-from ...shell._validation import check_count, check_instance, check_int, check_real, random_key
-from ..tables._mixture import responsibilities
+from ...shell import (
+    AbstractSequenceDensity,
+    ColumnRoles,
+    Forecasts,
+    Predicts,
+    PredictsProbabilities,
+    Rows,
+    Scaling,
+    Sequences,
+    SeriesIntake,
+    best_of,
+    check_count,
+    check_instance,
+    check_int,
+)
+from ...shell._answers import answers
+from ...shell._density import likeliest
+from ...shell._rows import canonical_rows
+from ...shell._validation import random_key
 from ..tables._starts import LLOYD_STEPS, AbstractStart, PlusPlus, at_known, start_model
 from ._markov import concentration
 
@@ -80,7 +93,7 @@ def _sample_states(pair: tuple[Series, Array], model: models.HMM, incomplete: bo
     return model.sample_states(series, key=jax.random.wrap_key_data(key))
 
 
-class HMM(AbstractSequenceDensity):
+class HMM(Forecasts, Predicts, PredictsProbabilities, AbstractSequenceDensity):
     """A hidden Markov model with emissions of any exponential family.
 
     p(y) = Σ_x π(x_1) Π_t A(x_{t−1}, x_t) Π_t p(y_t | x_t), learned by EM (Baum–Welch) from k-means++
@@ -162,16 +175,15 @@ class HMM(AbstractSequenceDensity):
         self.checkpoint = checkpoint
 
     def _check_parameters(self) -> None:
-        for name in ("n_states", "n_components", "n_init", "max_iter"):
+        super()._check_parameters()
+        for name in ("n_states", "n_components"):
             check_int(self, name)
-        check_real(self, "tol")
         check_instance(self, "init", AbstractStart, np.ndarray, optional=True)
         check_instance(self, "transition", AbstractTransition, np.ndarray, optional=True)
         check_instance(self, "stationary", bool)
         check_instance(self, "transition_prior", DirichletPrior, optional=True)
         check_instance(self, "initial_prior", DirichletPrior, optional=True)
         check_instance(self, "emission_prior", AbstractConjugatePrior, optional=True)
-        check_instance(self, "learner", AbstractAlgorithm, optional=True)
         shaped = isinstance(self.family, type) and issubclass(self.family, AbstractShaped)
         if not shaped and not isinstance(self.family, AbstractExponentialFamily | RegressionEmissions):
             raise ValueError(
@@ -216,13 +228,10 @@ class HMM(AbstractSequenceDensity):
         common = not isinstance(self.family, type) and self.family.common_unit
         return Scaling.standardise(X, weight, common=common)
 
-    def _discrete_columns(self, n_features: int) -> np.ndarray:
-        return discrete_columns(self.family, n_features)
+    def column_roles(self, n_features: int) -> ColumnRoles:
+        return ColumnRoles.of(self.family, n_features)
 
-    def _label_columns(self, n_features: int) -> np.ndarray:
-        return label_columns(self.family, n_features)
-
-    def _likeliest(self, container: Container, columns: np.ndarray) -> list[np.ndarray]:
+    def _likeliest(self, container: SeriesIntake, columns: np.ndarray) -> list[np.ndarray]:
         # families with labels are never rescaled
         rows, shares = np.concatenate(container.series), np.concatenate(self._for_each(_smooth, container))
         found = rows[:, columns]
@@ -269,7 +278,8 @@ class HMM(AbstractSequenceDensity):
                 "transition=LogisticTransition() or family=RegressionEmissions(). "
                 f"Got {'no inputs' if driven else 'inputs'}."
             )
-        return self._fit(X, known, inputs, series_weight)
+        self._fit(X, inputs=inputs, series_weight=series_weight, states=known)
+        return self
 
     def _free_parameters(self, n_features: int) -> int:
         # a location and a spread for each column, whatever the family
@@ -293,23 +303,16 @@ class HMM(AbstractSequenceDensity):
             )
         return [part.astype(np.int32) for part in parts]
 
-    def _fit_series(self, sequences: Sequences, data: Data, *, key: Array) -> Fit:
-        learner = self.learner
+    def _learn(self, sequences: Sequences, key: Array) -> Fit:
+        data, learner = sequences.packed, self.learner
         if learner is None:
-            learner = EM(tol=sequences.per_row(self.tol, data))
+            learner = EM(tol=sequences.per_row(self.tol))
         regression = isinstance(self.family, RegressionEmissions)
         starts = self._starts_of_regressions if regression else self._starts
         results = []
         for number, (fit_key, model) in enumerate(starts(sequences, data, key)):
-            result = fit(
-                model,
-                learner,
-                data,
-                key=fit_key,
-                max_iter=self.max_iter,
-                progress=self._progress(),
-                checkpoint=self._checkpoint(sequences, number, f"start {number}"),
-            )
+            what = f"start {number}"
+            result = self._run(model, learner, data, sequences, fit_key, part=number, what=what)
             results.append(result)
             if result.interrupted:
                 break
@@ -406,7 +409,7 @@ class HMM(AbstractSequenceDensity):
         """Each state's share of the rows, parted again."""
         x = near.apply(rows.x)
         parts = []
-        for number, share in enumerate(map_rows(responsibilities, rows.x, mixture).T):
+        for number, share in enumerate(answers(mixture, models.Mixture.responsibilities, rows.x).T):
             own = Rows(x, share * rows.weight)
             centres = PlusPlus()(own, self.n_components, key=fold_key(key, number))
             data = Data.of(rows.x, own.weight)
@@ -430,6 +433,9 @@ class HMM(AbstractSequenceDensity):
         """The same as `smooth`."""
         return self._shares("predict_proba", _smooth, X, inputs)
 
+    def states(self, X: Any) -> dict[str, np.ndarray]:
+        return {"probabilities": self.predict_proba(X)}
+
     def predict(self, X: Any, *, inputs: Any = None) -> Any:
         """The most probable state of each time step on its own; see `decode` for the best path."""
         return self._shares("predict", _smooth, X, inputs, told=lambda part: np.argmax(part, axis=1))
@@ -439,7 +445,7 @@ class HMM(AbstractSequenceDensity):
 
         A series with fewer than n possible paths is refused.
         """
-        container = self._validated(X, inputs)
+        container = self._read(X, inputs)
         # each step keeps where every one of the paths to every state came from
         each = self.n_states * max(len(x) for x in container.series)
         n = check_count(self, "decode", "n", n, each=each)
@@ -456,7 +462,7 @@ class HMM(AbstractSequenceDensity):
 
     def sample_states(self, X: Any, n: int = 1, random_state: Any = None, *, inputs: Any = None) -> Any:
         """Draws of the whole path of states given the series; for n > 1 along a leading axis."""
-        container = self._validated(X, inputs)
+        container = self._read(X, inputs)
         many = len(container.series)
         n = check_count(self, "sample_states", "n", n, each=sum(len(x) + 1 for x in container.series))
         keys = split_key_data(random_key(random_state), many * n)
@@ -469,7 +475,7 @@ class HMM(AbstractSequenceDensity):
 
         A model with inputs needs those of the series and, as `future_inputs`, those of the steps to come.
         """
-        container = self._validated(X, inputs)
+        container = self._read(X, inputs)
         each = len(container.series) * self.n_features_in_
         steps = check_count(self, "forecast", "steps", steps, each=each)
         future = self._future(future_inputs, container, steps)

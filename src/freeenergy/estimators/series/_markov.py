@@ -8,13 +8,21 @@ import numpy as np
 from jax import Array
 
 from ... import models
-from ..._core import Data, Fit, check_size, on_device
+from ..._core import Fit, check_size, on_device
 from ...distributions import Categorical, DirichletPrior
-from ...learning import EM, fit
+from ...learning import EM
 from ...models import Series
-from ...shell._rows import Scaling
-from ...shell._sequence import AbstractSequenceDensity, Container, Sequences
-from ...shell._validation import check_count, check_instance, check_int, check_real
+from ...shell import (
+    AbstractSequenceDensity,
+    ColumnRoles,
+    Forecasts,
+    Scaling,
+    Sequences,
+    SeriesIntake,
+    check_count,
+    check_instance,
+    check_int,
+)
 
 
 def concentration(prior: DirichletPrior | None) -> Array | None:
@@ -29,7 +37,7 @@ def _forecast_symbols(series: Series, model: models.MarkovChain, incomplete: boo
     return model.forecast(series, steps)
 
 
-class MarkovChain(AbstractSequenceDensity):
+class MarkovChain(Forecasts, AbstractSequenceDensity):
     """A Markov chain of symbols 0, 1, 2, … in each column, independent of the other columns.
 
     p(x) = π(x_1) Π_t A(x_{t−1}, x_t).  Counts give the answer at once; where symbols are missing EM
@@ -77,25 +85,21 @@ class MarkovChain(AbstractSequenceDensity):
         return tags
 
     def _check_parameters(self) -> None:
+        super()._check_parameters()
         check_int(self, "n_symbols", optional=True)
-        check_int(self, "max_iter")
-        check_real(self, "tol")
         check_instance(self, "transition_prior", DirichletPrior, optional=True)
         check_instance(self, "initial_prior", DirichletPrior, optional=True)
 
     def _scaling(self, X: np.ndarray, weight: np.ndarray) -> Scaling:
         return Scaling.identity(X.shape[1])
 
-    def _discrete_columns(self, n_features: int) -> np.ndarray:
-        return np.ones(n_features, bool)
+    def column_roles(self, n_features: int) -> ColumnRoles:
+        return ColumnRoles.symbols(n_features)
 
-    def _label_columns(self, n_features: int) -> np.ndarray:
-        return np.ones(n_features, bool)
-
-    def _likeliest(self, container: Container, columns: np.ndarray) -> list[np.ndarray]:
+    def _likeliest(self, container: SeriesIntake, columns: np.ndarray) -> list[np.ndarray]:
         return [shares[:, columns].argmax(axis=2) for shares in self._for_each(_symbols, container)]
 
-    def _fit_series(self, sequences: Sequences, data: Data, *, key: Array) -> Fit:
+    def _learn(self, sequences: Sequences, key: Array) -> Fit:
         rows = sequences.rows
         if np.nanmin(rows) < 0:
             raise ValueError("Negative values in data passed to MarkovChain. Symbols are 0, 1, 2, ….")
@@ -121,12 +125,12 @@ class MarkovChain(AbstractSequenceDensity):
             concentration(self.transition_prior),
             concentration(self.initial_prior),
         )
-        learner = EM(tol=sequences.per_row(self.tol, data))
-        return fit(start, learner, data, key=key, max_iter=self.max_iter, progress=self._progress())
+        learner = EM(tol=sequences.per_row(self.tol))
+        return self._run(start, learner, sequences.packed, sequences, key)
 
     def forecast(self, X: Any, steps: int = 1) -> Any:
         """p(symbol) of each of the `steps` after the end of each series: (steps, columns, symbols)."""
-        container = self._validated(X)
+        container = self._read(X)
         each = len(container.series) * self.transition_[:, 0].size
         steps = check_count(self, "forecast", "steps", steps, each=each)
         shares = self._for_each(_forecast_symbols, container, arguments=(steps,), cut=False)

@@ -14,12 +14,19 @@ from ... import models
 from ..._core import AbstractAlgorithm, Data, Fit, generator, on_device
 from ...distributions import AbstractCovariance, Diagonal, Full
 from ...inference import GaussianBelief
-from ...learning import EM, fit
+from ...learning import EM
 from ...models import Learned, Series
 from ...models._regressions import covariance_like, driven_regression
-from ...shell._base import retold
-from ...shell._sequence import AbstractSequenceDensity, Sequences, pack
-from ...shell._validation import check_count, check_instance, check_int, check_real
+from ...shell import (
+    AbstractSequenceDensity,
+    Forecasts,
+    Sequences,
+    check_count,
+    check_instance,
+    check_int,
+    with_history,
+)
+from ...shell._series import pack
 from ..tables._factor import principal
 
 
@@ -56,12 +63,13 @@ def apart(sequences: Sequences) -> Data:
     return pack(sequences.series, None, sequences.inputs, sequences.weight, apart=True)
 
 
-def per_row_of(data: Data, result: Fit, own: Data) -> Fit:
-    """A fit whose objective was a mean over rows of `own`, told per row of `data`."""
-    return retold(result, share=float(np.asarray(own.weight).sum()) / float(np.asarray(data.weight).sum()))
+def per_packed_row(sequences: Sequences, result: Fit, own: Data) -> Fit:
+    """A fit whose objective was a mean over rows of `own`, as one over rows of the packed series."""
+    packed = float(np.asarray(sequences.packed.weight).sum())
+    return with_history(result, share=float(np.asarray(own.weight).sum()) / packed)
 
 
-class AbstractStateSpace(AbstractSequenceDensity):
+class AbstractStateSpace(Forecasts, AbstractSequenceDensity):
     """What estimators with a hidden Gaussian state share: forecasts with intervals."""
 
     max_iter: int
@@ -86,15 +94,15 @@ class AbstractStateSpace(AbstractSequenceDensity):
                 "The 'level' parameter of forecast must be a float in the range (0, 1). "
                 f"Got {level!r} instead."
             )
-        container = self._validated(X, inputs)
+        container = self._read(X, inputs)
         each = len(container.series) * self.n_features_in_
         steps = check_count(self, "forecast", "steps", steps, each=each)
         future = self._future(future_inputs, container, steps)
         unknown = np.full((steps, self.n_features_in_), np.nan)
-        longer = container._replace(series=[np.concatenate([x, unknown]) for x in container.series])
-        if container.inputs is not None and future is not None:
-            inputs = [np.concatenate(pair) for pair in zip(container.inputs, future, strict=True)]
-            longer = longer._replace(inputs=inputs)
+        inputs = container.inputs
+        if inputs is not None and future is not None:
+            inputs = [np.concatenate(pair) for pair in zip(inputs, future, strict=True)]
+        longer = container.with_series([np.concatenate([x, unknown]) for x in container.series], inputs)
         parts = self._for_each(self._predictions, longer)
         width = stats.norm.ppf(0.5 + level / 2)
         means = [self.scaling_.invert(mean[-steps:]) for mean, _ in parts]
@@ -108,24 +116,11 @@ class AbstractStateSpace(AbstractSequenceDensity):
 
     _predictions: ClassVar[Any] = staticmethod(_predicted)
 
-    def _by_em(self, start: Any, sequences: Sequences, data: Data, key: Array) -> Fit:
+    def _by_em(self, start: Any, sequences: Sequences, key: Array) -> Fit:
         """Fits by EM, or by the learner of the user."""
-        learner = EM(tol=sequences.per_row(self.tol, data)) if self.learner is None else self.learner
-        own = data if isinstance(learner, EM) else apart(sequences)
-        return per_row_of(data, self._learn(start, learner, sequences, own, key), own)
-
-    def _learn(
-        self, start: Any, learner: AbstractAlgorithm, sequences: Sequences, data: Data, key: Array
-    ) -> Fit:
-        return fit(
-            start,
-            learner,
-            data,
-            key=key,
-            max_iter=self.max_iter,
-            progress=self._progress(),
-            checkpoint=self._checkpoint(sequences),
-        )
+        learner = EM(tol=sequences.per_row(self.tol)) if self.learner is None else self.learner
+        own = sequences.packed if isinstance(learner, EM) else apart(sequences)
+        return per_packed_row(sequences, self._run(start, learner, own, sequences, key), own)
 
     def _driven(self, matrix: Any) -> np.ndarray:
         """A matrix that multiplies inputs, for inputs in the units of the user."""
@@ -135,7 +130,7 @@ class AbstractStateSpace(AbstractSequenceDensity):
         return np.asarray(matrix) / scaling.scale
 
     def _states(self, method: str, function: Any, X: Any, inputs: Any) -> States:
-        container = self._validated(X, inputs)
+        container = self._read(X, inputs)
         parts = self._for_each(function, container)
         means, covariances = ([getattr(p, name) for p in parts] for name in States._fields)
         return States(
@@ -199,16 +194,14 @@ class LinearGaussianSSM(AbstractStateSpace):
         return 2 * self.n_latent * n_features + mean_and_noise
 
     def _check_parameters(self) -> None:
+        super()._check_parameters()
         check_int(self, "n_latent")
         check_instance(self, "noise", AbstractCovariance, optional=True)
         check_instance(self, "emission_noise", AbstractCovariance, optional=True)
-        check_int(self, "max_iter")
-        check_real(self, "tol")
-        check_instance(self, "learner", AbstractAlgorithm, optional=True)
 
-    def _fit_series(self, sequences: Sequences, data: Data, *, key: Array) -> Fit:
+    def _learn(self, sequences: Sequences, key: Array) -> Fit:
         start = start_system(sequences, self.n_latent, self.noise, self.emission_noise, key)
-        return self._by_em(start, sequences, data, key)
+        return self._by_em(start, sequences, key)
 
     def filter(self, X: Any, *, inputs: Any = None) -> States:
         """The states given the series up to each step."""
@@ -217,6 +210,10 @@ class LinearGaussianSSM(AbstractStateSpace):
     def smooth(self, X: Any, *, inputs: Any = None) -> States:
         """The states given the whole series."""
         return self._states("smooth", _smoothed, X, inputs)
+
+    def states(self, X: Any) -> dict[str, np.ndarray]:
+        found = self.smooth(X)
+        return {"mean": found.mean, "std": np.sqrt(np.diagonal(found.covariance, axis1=1, axis2=2))}
 
     @property
     def transition_(self) -> np.ndarray:

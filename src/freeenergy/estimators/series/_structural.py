@@ -24,11 +24,9 @@ from ..._core import (
 )
 from ...learning import LBFGS, negative_log_likelihood
 from ...models import AbstractBlock, Columns, Level, Regressors, Series, Structural
-from ...shell._base import retold
-from ...shell._rows import Scaling
-from ...shell._sequence import LEAST_VARIANCE, Sequences
-from ...shell._validation import check_instance, check_int, check_real
-from ._state_space import AbstractStateSpace, apart, per_row_of
+from ...shell import Scaling, Sequences, check_instance, with_history
+from ...shell._series import LEAST_VARIANCE
+from ._state_space import AbstractStateSpace, apart, per_packed_row
 
 
 class Component(NamedTuple):
@@ -148,6 +146,7 @@ class StructuralTimeSeries(AbstractStateSpace):
         self.checkpoint = checkpoint
 
     def _check_parameters(self) -> None:
+        super()._check_parameters()
         check_instance(self, "blocks", AbstractBlock, Structural, optional=True)
         structure = self._structure()
         moving = held_at_zero(structure)
@@ -162,9 +161,6 @@ class StructuralTimeSeries(AbstractStateSpace):
                 "The 'blocks' parameter of StructuralTimeSeries must have a variance above zero, or there "
                 f"is nothing to fit. Got {structure!r} instead."
             )
-        check_int(self, "max_iter")
-        check_real(self, "tol")
-        check_instance(self, "learner", AbstractAlgorithm, optional=True)
 
     def _structure(self) -> Structural:
         blocks = Level() if self.blocks is None else self.blocks
@@ -178,9 +174,9 @@ class StructuralTimeSeries(AbstractStateSpace):
         structure = self._structure()
         return n_features * parameter_count(eqx.filter(structure, held_at_zero(structure)))
 
-    def _least_steps(self, n_features: int) -> int:
+    def least_steps(self, n_features: int) -> int:
         # each unknown number of a diffuse start takes one observed value
-        return super()._least_steps(n_features) + self._structure().directions().shape[1]
+        return super().least_steps(n_features) + self._structure().directions().shape[1]
 
     def _check_steps(self, sequences: Sequences, structure: Structural) -> None:
         """Refuses columns of which a diffuse start leaves nothing that could have a likelihood."""
@@ -193,7 +189,7 @@ class StructuralTimeSeries(AbstractStateSpace):
                 f"Got {observed.min()} in column {observed.argmin()} (n_samples = {len(sequences.rows)})."
             )
 
-    def _fit_series(self, sequences: Sequences, data: Data, *, key: Array) -> Fit:
+    def _learn(self, sequences: Sequences, key: Array) -> Fit:
         structure, columns = self._structure(), sequences.series[0].shape[1]
         sizes = [block.size for block in structure.blocks if isinstance(block, Regressors)]
         if sizes != [sequences.n_inputs] * len(sizes) or bool(sizes) != bool(sequences.n_inputs):
@@ -210,16 +206,14 @@ class StructuralTimeSeries(AbstractStateSpace):
         moving = held_at_zero(structure)
         few = parameter_count(eqx.filter(structure, moving)) <= _FEW
         learner = self.learner or LBFGS(negative_log_likelihood, self.tol, moving, few)
-        result = self._learn(Columns(start), _EachColumn(learner), sequences, own, key)
+        result = self._run(Columns(start), _EachColumn(learner), own, sequences, key)
         alone = bool(sequences.weight.sum() <= 1)
         # a diffuse start has no units: each of its directions takes one log-determinant away
         units = structure.directions().shape[1] * np.log(self.scaling_.scale).sum()
         if self.input_scaling_ is not None:
             units -= len(sizes) * columns * np.log(self.input_scaling_.scale).sum()
-        result = retold(
-            dataclasses.replace(result, model=_with_start(result.model, own, alone)), offset=units
-        )
-        return per_row_of(data, result, own)
+        result = dataclasses.replace(result, model=_with_start(result.model, own, alone))
+        return per_packed_row(sequences, with_history(result, offset=units), own)
 
     _predictions: ClassVar[Any] = staticmethod(_predicted_columns)
 
@@ -228,7 +222,7 @@ class StructuralTimeSeries(AbstractStateSpace):
 
         A constant of the series is in the first part.
         """
-        container = self._validated(X, inputs)
+        container = self._read(X, inputs)
         parts = self._for_each(_components, container)
         for number in (0, 1):
             self._answered("decompose", container, [pair[number] for pair in parts])
@@ -245,3 +239,9 @@ class StructuralTimeSeries(AbstractStateSpace):
             )
             for k, name in enumerate(names)
         }
+
+    def states(self, X: Any) -> dict[str, np.ndarray]:
+        shown = {}
+        for number, (name, part) in enumerate(self.decompose(X).items()):
+            shown |= {f"mean {number} {name}": part.mean, f"std {number} {name}": part.std}
+        return shown

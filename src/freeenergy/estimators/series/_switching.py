@@ -12,13 +12,13 @@ import numpy as np
 from jax import Array
 
 from ... import models
-from ..._core import AbstractAlgorithm, Data, Fit, Kind, on_device
+from ..._core import AbstractAlgorithm, Fit, Kind, on_device
 from ...distributions import Diagonal
 from ...learning import LBFGS, Batch
 from ...models import Series
-from ...shell._sequence import LEAST_VARIANCE, Sequences
-from ...shell._validation import check_instance, check_int, check_real
-from ._state_space import AbstractStateSpace, apart, per_row_of, start_system
+from ...shell import PredictsProbabilities, Sequences, check_int
+from ...shell._series import LEAST_VARIANCE
+from ._state_space import AbstractStateSpace, apart, per_packed_row, start_system
 
 
 def _regimes(series: Series, model: models.SwitchingLinearSystem, incomplete: bool) -> Array:
@@ -36,7 +36,7 @@ def _bounded_objective(model: models.SwitchingLinearSystem, batch: Batch, key: A
     return batch.mean(-jax.vmap(_bounded(model).estimated_log_prob)(batch.x))
 
 
-class SwitchingLinearSystem(AbstractStateSpace):
+class SwitchingLinearSystem(PredictsProbabilities, AbstractStateSpace):
     """Linear systems that take turns: a hidden Markov chain says which one moves the state at each step.
 
     Inference is approximate (Kim's filter merges the Gaussians of all pasts into one for each regime), and
@@ -77,13 +77,11 @@ class SwitchingLinearSystem(AbstractStateSpace):
         return regimes + 2 * n_features
 
     def _check_parameters(self) -> None:
+        super()._check_parameters()
         check_int(self, "n_regimes")
         check_int(self, "n_latent")
-        check_int(self, "max_iter")
-        check_real(self, "tol")
-        check_instance(self, "learner", AbstractAlgorithm, optional=True)
 
-    def _fit_series(self, sequences: Sequences, data: Data, *, key: Array) -> Fit:
+    def _learn(self, sequences: Sequences, key: Array) -> Fit:
         own = apart(sequences)
         n, k = self.n_latent, self.n_regimes
         system = start_system(sequences, n, Diagonal(), Diagonal(), key)
@@ -105,11 +103,14 @@ class SwitchingLinearSystem(AbstractStateSpace):
             on_device(np.full(k, 1 / k)), on_device(stay / stay.sum(axis=1, keepdims=True)), stacked
         )
         learner = LBFGS(_bounded_objective, self.tol) if self.learner is None else self.learner
-        result = self._learn(start, learner, sequences, own, key)
+        result = self._run(start, learner, own, sequences, key)
         if self.learner is None:
             result = dataclasses.replace(result, model=_bounded(result.model))
-        return per_row_of(data, result, own)
+        return per_packed_row(sequences, result, own)
 
     def predict_proba(self, X: Any, *, inputs: Any = None) -> Any:
         """The probability of each regime at each step, given the whole series; approximate."""
         return self._shares("predict_proba", _regimes, X, inputs)
+
+    def states(self, X: Any) -> dict[str, np.ndarray]:
+        return {"probabilities": self.predict_proba(X)}

@@ -19,14 +19,13 @@ from ...distributions import (
     NormalInverseGamma,
     NormalInverseWishart,
 )
-from ...learning import EM, fit
+from ...learning import EM
 from ...learning._em import expect_all
 from ...models import BayesianMixture as BayesianMixtureModel
 from ...models._mixture import MixtureStatistics
-from ...shell._base import best_of
-from ...shell._rows import Rows, Scaling
-from ...shell._validation import check_covariances, check_instance, check_int, check_real
-from ._mixture import AbstractMixture
+from ...shell import Rows, Scaling, best_of, check_instance, check_real
+from ...shell._validation import check_covariances
+from ._mixture import AbstractMixture, gaussian_parts
 from ._starts import AbstractStart, start_model
 
 
@@ -100,15 +99,11 @@ class BayesianMixture(AbstractMixture):
         self.checkpoint = checkpoint
 
     def _check_parameters(self) -> None:
-        check_int(self, "n_components")
+        super()._check_parameters()
         check_instance(self, "covariance", Full, Diagonal, optional=True)
         check_real(self, "weight_concentration", closed=False, optional=True)
         prior = NormalInverseGamma if self._structure().separable else NormalInverseWishart
         check_instance(self, "component_prior", prior, optional=True)
-        check_int(self, "n_init")
-        check_int(self, "max_iter")
-        check_real(self, "tol")
-        check_instance(self, "learner", AbstractAlgorithm, optional=True)
         check_instance(self, "init", AbstractStart, np.ndarray, optional=True)
 
     def _structure(self) -> AbstractCovariance:
@@ -135,7 +130,7 @@ class BayesianMixture(AbstractMixture):
             return NormalInverseGamma(mean, *map(on_device, (one, 1.5 * one, 0.5 * one)))
         return NormalInverseWishart(mean, *map(on_device, (1.0, np.eye(dim), dim + 2.0)))
 
-    def _fit_rows(self, rows: Rows, *, key: Array) -> Fit:
+    def _learn(self, rows: Rows, key: Array) -> Fit:
         data = self._data(rows)
         near = self._distances(rows)
         family = self._prototype(rows)
@@ -149,15 +144,8 @@ class BayesianMixture(AbstractMixture):
             start_key, fit_key = split_key(restart)
             centres = self._centres(rows, near, start_key)
             begin = start_model(family, data, centres, near, steps)
-            result = fit(
-                BayesianMixtureModel(concentration, prior, family, *_start_statistics(begin, data)),
-                learner,
-                data,
-                key=fit_key,
-                max_iter=self.max_iter,
-                progress=self._progress(),
-                checkpoint=self._checkpoint(rows, number, f"start {number}"),
-            )
+            start = BayesianMixtureModel(concentration, prior, family, *_start_statistics(begin, data))
+            result = self._run(start, learner, data, rows, fit_key, part=number, what=f"start {number}")
             results.append(result)
             if result.interrupted:
                 break
@@ -188,3 +176,6 @@ class BayesianMixture(AbstractMixture):
         """The posterior mean of each Σ_k, in the units of the data."""
         matrices = jax.vmap(lambda q: q.mean_covariance())(self.model_.posteriors())
         return np.asarray(matrices) * np.outer(self.scaling_.scale, self.scaling_.scale)
+
+    def parts(self, X: Any) -> dict[str, np.ndarray]:
+        return gaussian_parts(self)

@@ -17,12 +17,18 @@ from ..._core import CellError, Evidence, Fit, Kind, Status, map_rows
 from ...distributions import cell_kind, log_cells
 from ...distributions._cells import Cells
 from ...inference import ImportanceEstimate, importance_estimate
-from ...shell._base import AbstractDensity
-from ...shell._importance import bound_of, rows_at_once
-from ...shell._networks import seeded
-from ...shell._rows import Rows, Scaling, unit_free_hashes
-from ...shell._support import Support
-from ...shell._validation import check_instance, check_int
+from ...shell import (
+    AbstractDensity,
+    ColumnRoles,
+    Rows,
+    Scaling,
+    Support,
+    check_instance,
+    check_int,
+    rows_at_once,
+)
+from ...shell._answers import bound_of, seeded
+from ...shell._rows import unit_free_hashes
 from ._gaussian import GaussianDensity
 from ._mixture import Mixture
 
@@ -128,6 +134,7 @@ class Dequantised(AbstractDensity):
         return False  # the inner estimator says it
 
     def _check_parameters(self) -> None:
+        super()._check_parameters()
         check_instance(self, "estimator", AbstractDensity, optional=True)
         check_instance(self, "support", Support, optional=True)
         check_int(self, "importance_samples", 2)
@@ -135,18 +142,39 @@ class Dequantised(AbstractDensity):
     def _scaling(self, X: np.ndarray, weight: np.ndarray | None) -> Scaling:
         return Scaling.identity(X.shape[1])
 
-    def _discrete_columns(self, n_features: int) -> np.ndarray:
-        if self.support is not None:
-            return ~self.support.continuous
-        inner = GaussianDensity() if self.estimator is None else self.estimator
-        return inner._discrete_columns(n_features)
-
-    def _whole_columns(self, n_features: int) -> np.ndarray:
+    def column_roles(self, n_features: int) -> ColumnRoles:
+        if "kept_" not in vars(self):
+            inner: Any = GaussianDensity() if self.estimator is None else self.estimator
+            roles = inner.column_roles(n_features)
+            return roles if self.support is None else roles._replace(mass=~self.support.continuous)
+        inside = self.estimator_.column_roles(int(self.kept_.sum()))
+        mass = self._of_kept(inside.mass) if self.support is None else ~self.support.continuous
         # columns with a grid are on it already
-        return self._of_kept(self.estimator_._whole_columns(int(self.kept_.sum())))
+        return ColumnRoles(mass, self._of_kept(inside.labels), self._of_kept(inside.whole))
 
-    def _label_columns(self, n_features: int) -> np.ndarray:
-        return self._of_kept(self.estimator_._label_columns(int(self.kept_.sum())))
+    @property
+    def model_in_units(self) -> Any:
+        """The density of the noisy rows, of the columns that are kept, in the units of the data."""
+        return self.estimator_.model_in_units
+
+    @property
+    def _event_shape(self) -> tuple[int, ...]:
+        return (int(self.kept_.sum()),)
+
+    def latent(self, X: Any) -> np.ndarray | None:
+        return self.estimator_.latent(self.centre(X))
+
+    def parts(self, X: Any) -> dict[str, np.ndarray]:
+        # of the columns that the model inside has not, loadings and spread are zero
+        found = self.estimator_.parts(X[:, self.kept_])
+        return {name: self._widened(values) for name, values in found.items()}
+
+    def _widened(self, values: np.ndarray) -> np.ndarray:
+        if values.ndim == 1 or self.kept_.all():
+            return values
+        wide = np.zeros((len(values), len(self.kept_)))
+        wide[:, self.kept_] = values
+        return wide
 
     def _of_kept(self, columns: np.ndarray) -> np.ndarray:
         """Which columns of X are those kept ones that a mask of these says."""
@@ -154,7 +182,7 @@ class Dequantised(AbstractDensity):
         found[self.kept_] = columns
         return found
 
-    def _fit_rows(self, rows: Rows, *, key: Array) -> Fit:
+    def _learn(self, rows: Rows, key: Array) -> Fit:
         support = self.support or Support.recognise(rows.x, rows.weight, constants=False)
         if len(support) != rows.x.shape[1]:
             raise ValueError(
@@ -168,7 +196,7 @@ class Dequantised(AbstractDensity):
         if not keep.any():
             raise ValueError("Every column is declared constant. Declare or add one that varies.")
         self.support_, self.kept_ = support, keep
-        self.noisy_ = support.cells[keep] & ~inner._discrete_columns(int(keep.sum()))
+        self.noisy_ = support.cells[keep] & ~inner.column_roles(int(keep.sum())).mass
         grids = [support.grid(int(column)) for column in np.flatnonzero(keep)]
         self.steps_ = np.array([grid.step if grid and n else 0.0 for grid, n in zip(grids, self.noisy_)])
         self.constants_ = self._constants(rows.x)
@@ -377,7 +405,7 @@ class Dequantised(AbstractDensity):
 
         `model.estimator_.transform(model.centre(X))` is the hidden part where there is one.
         """
-        x = self._on_grid(self._validated(X)[:, self.kept_])
+        x = self._on_grid(self._read(X).x[:, self.kept_])
         return x + 0.5 * self.steps_[None]
 
 

@@ -10,21 +10,22 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from ..._core import AbstractAlgorithm, Data, Fit, check_size, map_rows, on_device, parameter_count
+from ..._core import AbstractAlgorithm, Data, Fit, check_size, on_device, parameter_count
 from ...distributions import AbstractCovariance, Diagonal, Spherical
-from ...learning import EM, fit
+from ...learning import EM
 from ...models import LinearGaussian, ppca_closed_form
-from ...shell._base import AbstractExactDensity, final_objective
-from ...shell._rows import Rows, Scaling
-from ...shell._validation import check_instance, check_int, check_numbers, check_real
-from ._rotation import AbstractRotation, Rotated
-
-
-def posterior_mean(row: Array, model: LinearGaussian) -> Array:
-    return model.posterior(row).mean
+from ...shell import (
+    AbstractDensity,
+    Rows,
+    Scaling,
+    TransformsRows,
+    check_int,
+    final_objective,
+)
+from ...shell._capabilities import loadings_to_show
+from ._rotation import AbstractRotation, Rotated, Varimax
 
 
 def _compressed(rows: Rows) -> Data:
@@ -52,10 +53,11 @@ def principal(scatter: np.ndarray, k: int, width: int | None = None) -> tuple[Ar
     return _principal(on_device(scatter), np.int32(k), k if width is None else width)
 
 
-class AbstractFactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AbstractExactDensity):
+class AbstractFactorModel(TransformsRows, AbstractDensity):
     """x = W z + μ + ε with z ~ N(0, I): what factor analysis and PPCA share."""
 
     _sums_rows = True
+    _codes_at_once = 256
 
     def __init__(
         self,
@@ -85,10 +87,8 @@ class AbstractFactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Abs
         """The largest number of factors that `dim` columns identify."""
 
     def _check_parameters(self) -> None:
+        super()._check_parameters()
         check_int(self, "n_components", 0, optional=True)
-        check_int(self, "max_iter")
-        check_real(self, "tol")
-        check_instance(self, "learner", AbstractAlgorithm, optional=True)
 
     def _check_size(self, rows: int, columns: int) -> None:
         # the covariance, its eigenvectors, and their copies on the way
@@ -98,7 +98,7 @@ class AbstractFactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Abs
             "Use PCA to reduce them first.",
         )
 
-    def _fit_rows(self, rows: Rows, *, key: Array) -> Fit:
+    def _learn(self, rows: Rows, key: Array) -> Fit:
         incomplete = bool(np.isnan(rows.x).any())
         data = Data.of(rows.x, rows.weight) if incomplete else _compressed(rows)
         dim = rows.x.shape[1]
@@ -139,20 +139,11 @@ class AbstractFactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Abs
         scatter = (filled * rows.weight[:, None]).T @ filled / rows.weight.sum()
         loading, variance = principal(scatter, k, width)
         start = LinearGaussian(loading, on_device(np.zeros(dim)), self._noise(variance, dim))
-        return fit(
-            start,
-            EM(tol=self.tol) if self.learner is None else self.learner,
-            data,
-            key=key,
-            max_iter=self.max_iter,
-            progress=self._progress(),
-            checkpoint=self._checkpoint(rows, part, f"{k} factors"),
-        )
+        learner = EM(tol=self.tol) if self.learner is None else self.learner
+        return self._run(start, learner, data, rows, key, part=part, what=f"{k} factors")
 
-    def transform(self, X: Any) -> np.ndarray:
-        """E[z | x], the posterior mean of the factors."""
-        z = self.scaling_.apply(self._validated(X))
-        return check_numbers(self, "transform", map_rows(posterior_mean, z, self.model_, block=256))
+    def parts(self, X: Any) -> dict[str, np.ndarray]:
+        return {"loadings": loadings_to_show(self.components_, X)} if len(self.components_) else {}
 
     @property
     def mean_(self) -> np.ndarray:
@@ -205,6 +196,11 @@ class FactorAnalysis(AbstractFactorModel):
     def noise_variance_(self) -> np.ndarray:
         """The diagonal of Ψ, in the units of the data."""
         return np.asarray(self.model_.noise.variance) * self.scaling_.scale**2
+
+    def parts(self, X: Any) -> dict[str, np.ndarray]:
+        if self.n_components_ <= 1:
+            return super().parts(X)
+        return {"loadings": loadings_to_show(self.rotate(Varimax()).components, X)}
 
     def rotate(self, rotation: AbstractRotation) -> Rotated:
         """The factors along axes that are easier to read, by `Varimax()` or `Promax()`.

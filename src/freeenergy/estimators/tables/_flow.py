@@ -7,148 +7,43 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 
-from ..._core import (
-    AbstractAlgorithm,
-    Evidence,
-    Fit,
-    Kind,
-    Reals,
-    buffer,
-    fold_key,
-    key_of,
-    map_rows,
-    on_device,
-    split_key,
-    split_key_data,
-)
+from ..._core import AbstractAlgorithm, Evidence, Fit, fold_key, has_nan, key_of, on_device, split_key
 from ...bijections import AbstractTransformer, Spline
-from ...distributions import AbstractDistribution, Full, Transformed
-from ...inference import Amortised, importance_draws
-from ...learning import Gradient, ImportanceWeighted, fit, negative_log_likelihood
-from ...models import AbstractRecognised, coupling_flow
+from ...distributions import Full, Transformed
+from ...learning import Gradient, ImportanceWeighted, negative_log_likelihood
+from ...models import FlowWithMissing, coupling_flow
 from ...models import Mixture as MixtureModel
-from ...shell._base import AbstractDensity, draw_rows
-from ...shell._importance import importance_bound
-from ...shell._networks import adam, cast, check_networks, seeded, split_rows
-from ...shell._rows import Rows
-from ...shell._validation import check_instance, check_int, check_numbers, check_real
+from ...shell import (
+    AbstractDensity,
+    Rows,
+    TransformsRows,
+    adam,
+    cast,
+    check_instance,
+    split_rows,
+)
+from ...shell._answers import draw_rows
+from ...shell._networks import check_networks
 from ._mixture import GaussianMixture
 
-_IMPORTANCE_SAMPLES = 1000
 _TRAINING_SAMPLES = 8
 _PROPOSAL_COMPONENTS = 12
 _PROPOSAL_DRAWS = 3000
 _ROWS_AT_ONCE = 1024
 
 
-def _put_in(x: Array, z: Array) -> Array:
-    """`x` with its NaN entries taken from the first entries of `z`, in their order."""
-    missing = jnp.isnan(x)
-    return jnp.where(missing, z[jnp.cumsum(missing) - 1], x)
-
-
-class _Missing(AbstractDistribution):
-    """The missing entries of `x` given the observed ones, under a mixture.
-
-    As many entries as `x` has are drawn, those that are missing in `x` first: the others do not count.
-    """
-
-    mixture: MixtureModel
-    x: Array
-
-    def log_prob(self, z: Array) -> Array:
-        return self.mixture.log_prob(_put_in(self.x, z)) - self.mixture.log_prob(self.x)
-
-    def sample(self, *, key: Array) -> Array:
-        return self.mixture.complete_sample(self.x, key=key)[jnp.argsort(~jnp.isnan(self.x), stable=True)]
-
-
-class FlowWithMissing(AbstractRecognised):
-    """A flow in which the missing entries of x are the hidden cause: e(x, z) = −log p(x with z put in)."""
-
-    flow: Transformed
-    proposal: MixtureModel | None = buffer(default=None)
-
-    def energy(self, x: Array, z: Array) -> Array:
-        """−log p of `x` with its NaN entries taken from `z`, the first of them from the first."""
-        return -self.flow.log_prob(_put_in(x, z))
-
-    def latent(self, x: np.ndarray) -> Reals:
-        """The missing entries of a row that is there, and not traced."""
-        return Reals((int(np.isnan(x).sum()),))
-
-    @property
-    def recognition(self) -> Amortised:
-        """Draws missing entries from the proposal, a mixture that covers the same rows."""
-        proposal = self.proposal
-        assert proposal is not None
-        return Amortised(lambda x: _Missing(proposal, x))
-
-    def log_prob(self, x: Array) -> Array:
-        """log p(x) of a complete row."""
-        return self.flow.log_prob(x)
-
-    def sample(self, *, key: Array) -> Array:
-        """A draw from the flow."""
-        return self.flow.sample(key=key)
-
-
-def _log_prob(row: Array, model: FlowWithMissing) -> Array:
-    return model.log_prob(row)
-
-
-def _completions(row: Array, model: FlowWithMissing, key: Array) -> tuple[Array, Array]:
-    """Completed rows and their importance weights."""
-    draws, weights = importance_draws(
-        model.energy, model.recognition, row, samples=_IMPORTANCE_SAMPLES, key=key
-    )
-    return jax.vmap(lambda z: _put_in(row, z))(draws), weights
-
-
-def _complete_mean(pair: tuple[Array, Array], model: FlowWithMissing, seed: Array) -> Array:
-    row, row_seed = pair
-    draws, weights = _completions(row, model, seeded(seed, row_seed))
-    return jax.nn.softmax(weights) @ draws
-
-
-def _complete_sample(pair: tuple[Array, Array], model: FlowWithMissing) -> Array:
-    row, key = pair
-    propose, choose = jax.random.split(jax.random.wrap_key_data(key))
-    draws, weights = _completions(row, model, propose)
-    return draws[jax.random.categorical(choose, weights)]
-
-
-def _to_latent(row: Array, model: FlowWithMissing) -> Array:
-    return model.flow.to_base(row)
-
-
-class AbstractFlowDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AbstractDensity):
+class AbstractFlowDensity(TransformsRows, AbstractDensity):
     """A flow with a proposal for missing entries: exact for complete rows, a lower bound for others."""
 
     model_: Any
+    _codes_at_once = _ROWS_AT_ONCE
 
-    def _evidence(self, z: np.ndarray, seeds: np.ndarray) -> Evidence:
-        holes = np.isnan(z).any(axis=1)
-        nats, stderr = np.zeros(len(z)), np.zeros(len(z))
-        if (~holes).any():
-            nats[~holes] = map_rows(_log_prob, z[~holes], self.model_, block=_ROWS_AT_ONCE)
-        some = holes & ~np.isnan(z).all(axis=1)
-        if not some.any():
-            return Evidence(nats, stderr, Kind.EXACT)
-        bound = importance_bound(z[some], seeds[some], self._covered(), _IMPORTANCE_SAMPLES, self.seed_)
-        nats[some], stderr[some], growth = bound.nats, bound.stderr, np.zeros((len(z), 2))
-        growth[some] = bound.growth
-        return Evidence(nats, stderr, Kind.LOWER, growth=growth)
-
-    def _covered(self) -> FlowWithMissing:
-        """The model with a proposal, which is made when the first row needs it."""
+    def _cover(self) -> None:
+        """Gives the model a proposal, when the first row needs one."""
         if self.model_.proposal is None:
             flow = self.model_.flow
             # to integrate over missing entries the proposal has to cover the flow, not the data
@@ -158,21 +53,23 @@ class AbstractFlowDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Abs
                 # of rescaled rows
                 draws = 3 * np.random.default_rng(0).normal(size=(_PROPOSAL_DRAWS, self.n_features_in_))
             self.model_ = FlowWithMissing(flow, _proposal(Rows(draws, np.ones(len(draws)))))
-        return self.model_
 
-    def _draw(self, n: int, *, key: Array) -> np.ndarray:
-        return draw_rows(self.model_, n, key)
+    def _evidence(self, z: np.ndarray, seeds: np.ndarray) -> Evidence:
+        missing = np.isnan(z)
+        if (missing.any(axis=1) & ~missing.all(axis=1)).any():
+            self._cover()
+        return super()._evidence(z, seeds)
 
     def _fill_mean(self, z: np.ndarray, seeds: np.ndarray) -> np.ndarray:
-        return map_rows(_complete_mean, (z, seeds), self._covered(), self.seed_, block=16)
+        self._cover()
+        return super()._fill_mean(z, seeds)
 
     def _fill_sample(self, z: np.ndarray, *, key: Array) -> np.ndarray:
-        return map_rows(_complete_sample, (z, split_key_data(key, len(z))), self._covered(), block=16)
+        self._cover()
+        return super()._fill_sample(z, key=key)
 
-    def transform(self, X: Any) -> np.ndarray:
-        """The noise z that makes each row; missing entries are first imputed."""
-        noise = map_rows(_to_latent, self.scaling_.apply(self.impute(X)), self.model_, block=_ROWS_AT_ONCE)
-        return check_numbers(self, "transform", noise)
+    def _whole(self, X: Any) -> np.ndarray:
+        return self.scaling_.apply(self.impute(X))
 
     @property
     def _n_features_out(self) -> int:
@@ -241,12 +138,8 @@ class NormalizingFlow(AbstractFlowDensity):
         return False
 
     def _check_parameters(self) -> None:
+        super()._check_parameters()
         check_instance(self, "transformer", AbstractTransformer, optional=True)
-        for name in ("layers", "width", "depth", "batch_size", "max_iter", "patience"):
-            check_int(self, name)
-        check_real(self, "learning_rate", closed=False)
-        check_real(self, "validation_fraction", 0.0, 1.0)
-        check_instance(self, "learner", AbstractAlgorithm, optional=True)
         if not callable(self.architecture):
             raise ValueError(
                 "The 'architecture' parameter of NormalizingFlow must be coupling_flow, "
@@ -269,11 +162,11 @@ class NormalizingFlow(AbstractFlowDensity):
             "Use a smaller 'width', fewer 'layers', or PCA first.",
         )
 
-    def _fit_rows(self, rows: Rows, *, key: Array) -> Fit:
+    def _learn(self, rows: Rows, key: Array) -> Fit:
         start_key, fit_key = split_key(key)
         train, validation = split_rows(rows, self.validation_fraction, np.float32)
         flow = self._start(rows.x.shape[1], start_key)
-        incomplete = bool(np.isnan(rows.x).any())
+        incomplete = has_nan(rows.x)
         start = FlowWithMissing(flow, cast(_proposal(rows), np.float32)) if incomplete else flow
         objective = ImportanceWeighted(_TRAINING_SAMPLES) if incomplete else negative_log_likelihood
         learner = self.learner or Gradient(
@@ -282,16 +175,7 @@ class NormalizingFlow(AbstractFlowDensity):
             batch_size=self.batch_size,
             patience=self.patience,
         )
-        result = fit(
-            start,
-            learner,
-            train,
-            validation=validation,
-            key=fit_key,
-            max_iter=self.max_iter,
-            progress=self._progress(),
-            checkpoint=self._checkpoint(rows),
-        )
+        result = self._run(start, learner, train, rows, fit_key, validation=validation)
         fitted = result.model
         flow = fitted.flow if isinstance(fitted, FlowWithMissing) else fitted
         # evaluation is in double precision, so that rows give the same number in any company

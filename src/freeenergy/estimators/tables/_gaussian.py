@@ -12,11 +12,10 @@ from jax import Array
 
 from ..._core import AbstractAlgorithm, Data, Fit, on_device, sum_over_blocks
 from ...distributions import AbstractConjugatePrior, AbstractCovariance, Full, Gaussian
-from ...learning import EM, ClosedForm, fit
+from ...learning import EM, ClosedForm
 from ...models import Density
-from ...shell._base import AbstractExactDensity
-from ...shell._rows import Rows, Scaling
-from ...shell._validation import check_covariances, check_instance, check_int, check_real
+from ...shell import AbstractDensity, Rows, Scaling, check_instance
+from ...shell._validation import check_covariances
 
 
 @eqx.filter_jit
@@ -29,7 +28,7 @@ def _start(family: Gaussian, data: Data) -> Gaussian:
     return Gaussian(family.mean, family.covariance.from_moments(weight, family.mean, second))
 
 
-class GaussianDensity(AbstractExactDensity):
+class GaussianDensity(AbstractDensity):
     """One Gaussian: N(x; μ, Σ), with a covariance of any structure.
 
     Complete rows are fitted in closed form, incomplete ones by EM; missing entries are integrated out.
@@ -70,11 +69,9 @@ class GaussianDensity(AbstractExactDensity):
         self.verbose = verbose
 
     def _check_parameters(self) -> None:
+        super()._check_parameters()
         check_instance(self, "covariance", AbstractCovariance, optional=True)
         check_instance(self, "prior", AbstractConjugatePrior, optional=True)
-        check_int(self, "max_iter")
-        check_real(self, "tol")
-        check_instance(self, "learner", AbstractAlgorithm, optional=True)
 
     def _structure(self) -> AbstractCovariance:
         return Full() if self.covariance is None else self.covariance
@@ -85,7 +82,7 @@ class GaussianDensity(AbstractExactDensity):
     def _check_size(self, rows: int, columns: int) -> None:
         check_covariances(self, self._structure(), rows, columns)
 
-    def _fit_rows(self, rows: Rows, *, key: Array) -> Fit:
+    def _learn(self, rows: Rows, key: Array) -> Fit:
         dim = rows.x.shape[1]
         data = Data.of(rows.x, rows.weight)
         family = Gaussian(on_device(np.zeros(dim)), self._structure())
@@ -93,7 +90,7 @@ class GaussianDensity(AbstractExactDensity):
         start = Density(_start(family, data), self.prior)
         needs_em = not family.closed_form or (data.incomplete and not family.masks_missing)
         learner = self.learner or (EM(tol=self.tol) if needs_em else ClosedForm())
-        return fit(start, learner, data, key=key, max_iter=self.max_iter, progress=self._progress())
+        return self._run(start, learner, data, rows, key)
 
     @property
     def mean_(self) -> np.ndarray:

@@ -17,18 +17,17 @@ from ..._core import (
     check_size,
     generator,
     key_bits,
-    map_rows,
     on_device,
     split_key,
 )
 from ...distributions import AbstractLocationScale, Full, Gaussian, HyperbolicSecant, StudentT
 from ...learning import RelativeNewton, fit
+from ...models import FlowWithMissing, independent_components, spread_sources
 from ...models import Mixture as MixtureModel
-from ...models import independent_components, spread_sources
-from ...shell._base import log_prob_of, retold
-from ...shell._rows import Rows
-from ...shell._validation import check_instance, check_int, check_real
-from ._flow import AbstractFlowDensity, FlowWithMissing
+from ...shell import Rows, with_history
+from ...shell._answers import answers
+from ...shell._capabilities import loadings_to_show
+from ._flow import AbstractFlowDensity
 from ._gaussian import GaussianDensity
 
 _IMPUTATIONS = 10
@@ -83,9 +82,7 @@ class ICA(AbstractFlowDensity):
         self.verbose = verbose
 
     def _check_parameters(self) -> None:
-        check_int(self, "max_iter")
-        check_real(self, "tol")
-        check_instance(self, "learner", AbstractAlgorithm, optional=True)
+        super()._check_parameters()
         known = isinstance(self.source, type) and issubclass(self.source, AbstractLocationScale)
         if not known and not isinstance(self.source, AbstractLocationScale):
             raise ValueError(
@@ -110,7 +107,7 @@ class ICA(AbstractFlowDensity):
     def _check_size(self, rows: int, columns: int) -> None:
         check_size(4 * columns**2, f"ICA of {columns:,} columns", "Use PCA to reduce them first.")
 
-    def _fit_rows(self, rows: Rows, *, key: Array) -> Fit:
+    def _learn(self, rows: Rows, key: Array) -> Fit:
         fill_key, turn_key, fit_key = split_key(key, 3)
         x, weight = _completed(rows, fill_key)
         dim = x.shape[1]
@@ -126,9 +123,8 @@ class ICA(AbstractFlowDensity):
         sources = self._sources(dim)
         # (s − loc) / scale: neither the unit of the sources nor where they are changes how they are found
         standard = dataclasses.replace(sources, loc=on_device(np.zeros(dim)), scale=on_device(np.ones(dim)))
-        result = self._separate(
-            centred, whitening[:rank], weight, _part(standard, slice(0, rank)), turn_key, fit_key
-        )
+        part = _part(standard, slice(0, rank))
+        result = self._separate(rows, centred, whitening[:rank], weight, part, turn_key, fit_key)
         layer = result.model.bijection.bijection
         unmixing = np.eye(dim)
         unmixing[:rank, :rank] = layer.matrix
@@ -146,13 +142,15 @@ class ICA(AbstractFlowDensity):
         gap = 0.5 * np.sum(np.log(values))
         if rank < dim:
             flat = centred @ whitening[rank:].T
-            rest = map_rows(log_prob_of, flat, _part(standard, slice(rank, dim)))
+            left = _part(standard, slice(rank, dim))
+            rest = answers(left, type(left).log_prob, flat)
             gap -= np.average(rest, weights=weight)
         flow = FlowWithMissing(model, _proposal(mean, vectors * np.sqrt(values)))
-        return retold(dataclasses.replace(result, model=flow), offset=-gap)
+        return with_history(dataclasses.replace(result, model=flow), offset=-gap)
 
     def _separate(
         self,
+        rows: Rows,
         centred: np.ndarray,
         whitening: np.ndarray,
         weight: np.ndarray,
@@ -170,13 +168,15 @@ class ICA(AbstractFlowDensity):
         def whitened(n: int, *, spread: bool) -> Data:
             return Data.of(centred[:n], weight[:n], prepare=lambda part: part @ whitening.T, spread=spread)
 
-        options = {"key": key, "max_iter": self.max_iter}
         if self.learner is None and len(centred) > 8 * _FIRST_ROWS:
             some = whitened(_FIRST_ROWS, spread=False)
-            model = fit(model, RelativeNewton(tol=5e-3), some, **options).model
+            model = fit(model, RelativeNewton(tol=5e-3), some, key=key, max_iter=self.max_iter).model
         learner = RelativeNewton(tol=self.tol) if self.learner is None else self.learner
         data = whitened(len(centred), spread=self.learner is None)
-        return fit(model, learner, data, progress=self._progress(), **options)
+        return self._run(model, learner, data, rows, key)
+
+    def parts(self, X: Any) -> dict[str, np.ndarray]:
+        return {"loadings": loadings_to_show(self.mixing_.T, X)}
 
     @property
     def components_(self) -> np.ndarray:

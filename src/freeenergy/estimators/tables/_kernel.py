@@ -10,9 +10,7 @@ from scipy.optimize import minimize_scalar
 
 from ..._core import Fit, Status, bucket, check_size, map_rows
 from ...models import Kernels
-from ...shell._base import AbstractExactDensity
-from ...shell._rows import Rows
-from ...shell._validation import check_real
+from ...shell import AbstractDensity, Rows, check_real
 
 # rows × kernels that one look at a bandwidth may cost; more rows are judged by some of them
 _MOST_PAIRS = 50_000_000
@@ -28,7 +26,7 @@ def _left_out(pair: tuple[Array, Array], model: Kernels) -> Array:
     return model.log_prob_without(*pair)
 
 
-class KernelDensity(AbstractExactDensity):
+class KernelDensity(AbstractDensity):
     """A Gaussian on every row:  p(x) = Σ_n w_n Π_d N(x_d; x_nd, (h s_d)²), with s_d the spread of column d.
 
     The bandwidth h is the one under which each row is most likely given all others,
@@ -58,6 +56,7 @@ class KernelDensity(AbstractExactDensity):
         self.random_state = random_state
 
     def _check_parameters(self) -> None:
+        super()._check_parameters()
         check_real(self, "bandwidth", closed=False, optional=True)
 
     def _check_size(self, rows: int, columns: int) -> None:
@@ -68,7 +67,7 @@ class KernelDensity(AbstractExactDensity):
             "Use PCA first, or fewer rows.",
         )
 
-    def _fit_rows(self, rows: Rows, *, key: Array) -> Fit:
+    def _learn(self, rows: Rows, key: Array) -> Fit:
         observed = ~np.isnan(rows.x)
         # a row of which nothing is known says nothing
         known = observed.any(axis=1)

@@ -3,71 +3,47 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Self
+import functools
+from typing import Any, NamedTuple, Self
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted
+from sklearn.base import ClusterMixin
 
 from ..._core import (
     AbstractAlgorithm,
     Data,
     Fit,
     has_nan,
-    map_data,
-    map_rows,
     on_device,
     split_key,
     sum_over_blocks,
 )
-from ...learning import EM, expect_all, fit
+from ...learning import EM, expect_all
 from ...models import Clusters
 from ...models._clusters import ClusterStatistics
-from ...shell._base import Shell, best_of, retold
-from ...shell._rows import Rows, Scaling, canonical_rows
-from ...shell._validation import (
+from ...shell import (
+    AbstractRowEstimator,
+    Predicts,
+    Rows,
+    Scaling,
+    Table,
+    Transforms,
+    best_of,
     check_instance,
     check_int,
     check_numbers,
-    check_observed,
-    check_real,
-    check_rows,
-    check_weight,
-    random_key,
+    with_history,
 )
+from ...shell._answers import answers, answers_of_data
+from ...shell._validation import check_weight
 from ._starts import AbstractStart, PlusPlus
 
 # rows from which half the bits save more than a second program costs
 _MANY_ROWS = 32_768
 _FAR = 1e-2
-
-
-def _distances(row: Array, model: Clusters) -> Array:
-    """The distance to each centroid; the squares of the parts of the largest gap do not overflow."""
-    gap = jnp.where(jnp.isnan(row)[None, :], 0, row[None, :] - model.centroids)
-    size = jnp.max(jnp.abs(gap))
-    size = jnp.where(size > 0, size, 1)
-    return size * jnp.sqrt(jnp.sum((gap / size) ** 2, axis=1))
-
-
-def _nearest(row: Array, model: Clusters, incomplete: bool) -> tuple[Array, Array]:
-    """The number of the nearest centroid and the squared distance to it."""
-    filled = row
-    if incomplete:
-        known = ~jnp.isnan(row)
-        filled = jnp.where(known, row, 0)
-        squares = model.centroids**2 @ known.astype(row.dtype)
-    else:
-        squares = jnp.sum(model.centroids**2, axis=1)
-    relative = squares - 2 * model.centroids @ filled
-    # the first of the least: two plain minima are faster than one that carries its place
-    places = jnp.arange(len(relative), dtype=jnp.int32)
-    k = jnp.min(jnp.where(relative <= jnp.min(relative), places, len(relative) - 1))
-    gap = filled - model.centroids[k]
-    return k, jnp.sum((jnp.where(known, gap, 0) if incomplete else gap) ** 2)
 
 
 @eqx.filter_jit
@@ -80,7 +56,40 @@ def _masses(model: Clusters, data: Data) -> Array:
     return expect_all(model, data, jnp.zeros(()))[0].mass
 
 
-class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Shell):
+class _Points(NamedTuple):
+    """Rows in the units of the user, and the same rescaled, in place."""
+
+    rows: Rows
+    data: Data
+
+
+class _PointsIntake(Table):
+    """Rows that are rescaled on their way to where they are learned from."""
+
+    @classmethod
+    def arranged(
+        cls, owner: KMeans, x: np.ndarray, weight: np.ndarray | None, known: np.ndarray | None
+    ) -> Rows:
+        # the order of the rows matters only to what is drawn from them
+        if isinstance(owner.init, np.ndarray):
+            return Rows(x, np.ones(len(x)) if weight is None else weight)
+        return super().arranged(owner, x, weight, known)
+
+    @functools.cached_property
+    def events(self) -> _Points:  # pyright: ignore[reportIncompatibleVariableOverride]
+        assert self.rows is not None
+        prepare = self.owner.scaling_.apply
+        return _Points(
+            self.rows, Data.of(self.rows.x, self.rows.weight, prepare=prepare, spread=self.in_order)
+        )
+
+    @property
+    def in_order(self) -> bool:
+        """Whether the rows are learned in the order in which they were passed."""
+        return self.rows is not None and self.rows.x is self.x
+
+
+class KMeans(Transforms, Predicts, ClusterMixin, AbstractRowEstimator):
     """Clusters around means: min Σ_n min_k ‖x_n − μ_k‖².
 
     The limit of a mixture of spherical Gaussians as their variance goes to zero: EM with hard
@@ -102,6 +111,8 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Sh
     >>> model.inertia_
     1.0
     """
+
+    intake = _PointsIntake
 
     def __init__(
         self,
@@ -126,37 +137,31 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Sh
         self.verbose = verbose
         self.checkpoint = checkpoint
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Finds the clusters of the rows of `X`."""
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
         check_int(self, "n_clusters")
-        check_int(self, "n_init")
-        check_int(self, "max_iter")
-        check_real(self, "tol")
         check_instance(self, "init", AbstractStart, np.ndarray, optional=True)
-        check_instance(self, "learner", AbstractAlgorithm, optional=True)
-        X = check_rows(self, X, reset=True)
-        if len(X) < self.n_clusters:
+
+    def _check_size(self, rows: int, columns: int) -> None:
+        if rows < self.n_clusters:
             raise ValueError(
                 f"The 'n_clusters' parameter of KMeans must be at most the number of rows. "
-                f"Got {self.n_clusters} for n_samples={len(X)}."
+                f"Got {self.n_clusters} for n_samples={rows}."
             )
-        weight = check_weight(X, sample_weight)
-        check_observed(X, getattr(self, "feature_names_in_", None), weight=weight)
-        self.scaling_ = Scaling.standardise(X, weight, common=True)
-        if isinstance(self.init, np.ndarray):
-            # the order of the rows matters only to what is drawn from them
-            rows = Rows(X, np.ones(len(X)) if weight is None else weight)
-        else:
-            rows = canonical_rows(X, weight, self.scaling_)
-        in_order = rows.x is X
-        data = Data.of(rows.x, rows.weight, prepare=self.scaling_.apply, spread=in_order)
-        self._keep(self._fit_rows(rows, data, key=random_key(self.random_state)))
-        self.labels_, cost = self._nearest(X, data if in_order else None)
+
+    def _scaling(self, X: np.ndarray, weight: np.ndarray | None) -> Scaling:
+        return Scaling.standardise(X, weight, common=True)
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Finds the clusters of the rows of `X`."""
+        taken = self._fit(X, sample_weight=sample_weight)
+        self.labels_, cost = self._nearest(taken.x, taken.events.data if taken.in_order else None)
+        weight = check_weight(taken.x, sample_weight)
         self.inertia_ = float(cost.sum() if weight is None else weight @ cost)
         return self
 
-    def _fit_rows(self, rows: Rows, data: Data, *, key: Array) -> Fit:
-        """Fits `data`, which are the rescaled `rows`."""
+    def _learn(self, points: _Points, key: Array) -> Fit:
+        rows, data = points
         # at temperature zero the objective is the mean squared distance in units of the variance
         learner = EM(tol=self.tol, temperature=0.0) if self.learner is None else self.learner
         # many rows are first seen in 32 bits, which takes half the time; the last steps are in 64
@@ -170,14 +175,16 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Sh
             rounds = []
             left, seen = self.max_iter, coarse if _apart(start) else None
             while model is not None and left > 0:
-                result = fit(
+                result = self._run(
                     model if seen is None else Clusters(model.centroids, relative=True),
                     learner,
                     data if seen is None else seen,
-                    key=fit_key,
+                    rows,
+                    fit_key,
+                    part=part,
+                    what=f"part {part}",
+                    offset=0.0 if seen is None else -power,
                     max_iter=left if seen is None else left - 1,
-                    progress=self._progress(offset=0.0 if seen is None else -power),
-                    checkpoint=self._checkpoint(rows, part, f"part {part}"),
                 )
                 if seen is not None:
                     result = _absolute(result, power)
@@ -217,31 +224,26 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Sh
         The square of a distance may be infinite where the distance is not.
         """
         if data is None:
-            labels, cost = map_rows(_nearest, self.scaling_.apply(X), self.model_, has_nan(X))
-        else:
-            labels, cost = map_data(
-                _nearest, data, self.model_, data.incomplete, block=Clusters.rows_at_once
+            labels, cost = answers(
+                self.model_, Clusters.nearest, self.scaling_.apply(X), incomplete=has_nan(X)
             )
+        else:
+            labels, cost = _nearest(self.model_, data)
         with np.errstate(over="ignore"):
             return labels, cost * self.scaling_.scale[0] ** 2
 
-    def _validated(self, X: Any) -> np.ndarray:
-        check_is_fitted(self, "model_")
-        return check_rows(self, X, reset=False)
-
     def predict(self, X: Any) -> np.ndarray:
         """The number of the nearest centre of each row."""
-        return self._nearest(self._validated(X))[0]
+        return self._nearest(self._read(X).x)[0]
 
     def transform(self, X: Any) -> np.ndarray:
         """The distance of each row to each centre."""
-        z = self.scaling_.apply(self._validated(X))
-        distances = map_rows(_distances, z, self.model_) * self.scaling_.scale[0]
+        distances = answers(self.model_, Clusters.distances, self._read(X).z) * self.scaling_.scale[0]
         return check_numbers(self, "transform", distances)
 
     def score(self, X: Any, y: Any = None) -> float:
         """Minus the inertia of `X`."""
-        return -float(check_numbers(self, "score", self._nearest(self._validated(X))[1]).sum())
+        return -float(check_numbers(self, "score", self._nearest(self._read(X).x)[1]).sum())
 
     @property
     def cluster_centers_(self) -> np.ndarray:
@@ -251,6 +253,12 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Sh
     @property
     def _n_features_out(self) -> int:
         return self.n_clusters
+
+
+def _nearest(model: Clusters, data: Data) -> tuple[np.ndarray, np.ndarray]:
+    return answers_of_data(
+        model, Clusters.nearest, data, block=Clusters.rows_at_once, incomplete=data.incomplete
+    )
 
 
 def _apart(model: Clusters) -> bool:
@@ -272,7 +280,7 @@ def _power(data: Data) -> Array:
 
 def _absolute(result: Fit, power: float) -> Fit:
     """A fit of relative clusters, as if those had not been relative."""
-    return retold(dataclasses.replace(result, model=Clusters(result.model.centroids)), offset=-power)
+    return with_history(dataclasses.replace(result, model=Clusters(result.model.centroids)), offset=-power)
 
 
 def _joined(rounds: list[Fit]) -> Fit:
@@ -293,8 +301,7 @@ def _relocate_empty(result: Fit, data: Data) -> Clusters | None:
     empty = np.flatnonzero(np.asarray(mass) <= 0)
     if not len(empty):
         return None
-    block = Clusters.rows_at_once
-    cost = map_data(_nearest, data, model, data.incomplete, block=block)[1]
+    cost = _nearest(model, data)[1]
     cost = cost * np.asarray(data.weight)[: int(data.rows)]
     far = np.argsort(cost)[::-1][: len(empty)]
     far = far[cost[far] > 0]

@@ -15,7 +15,6 @@ from ..._core import (
     AbstractAlgorithm,
     Data,
     Fit,
-    boltzmann,
     learnable,
     on_device,
     split_key,
@@ -25,6 +24,7 @@ from ...distributions import (
     AbstractConjugatePrior,
     AbstractCovariance,
     AbstractExponentialFamily,
+    AbstractIndependent,
     AbstractShaped,
     Diagonal,
     DirichletPrior,
@@ -33,22 +33,26 @@ from ...distributions import (
     component_axes,
     rescaled_stack,
 )
-from ...learning import EM, LBFGS, Gradient, fit
+from ...learning import EM, LBFGS, Gradient
 from ...models import Mixture as MixtureModel
 from ...models import Supervised
 from ...models._mixture import rows_and_shares
-from ...shell._base import AbstractExactDensity, best_of, by_completeness, log_prob_complete_of, log_prob_of
-from ...shell._information import standard_errors
-from ...shell._rows import Rows, Scaling, canonical_rows
-from ...shell._support import discrete_columns, label_columns
-from ...shell._validation import (
-    check_covariances,
+from ...shell import (
+    AbstractDensity,
+    ColumnRoles,
+    Predicts,
+    PredictsProbabilities,
+    Rows,
+    Scaling,
+    best_of,
     check_instance,
     check_int,
     check_numbers,
-    check_real,
-    check_weight,
 )
+from ...shell._answers import by_completeness, log_prob_complete_of, log_prob_of, log_probs
+from ...shell._information import standard_errors
+from ...shell._rows import canonical_rows
+from ...shell._validation import check_covariances, check_weight
 from ._starts import LLOYD_STEPS, AbstractStart, PlusPlus, at_known, start_model
 
 # how often components that hold less than a row and a half are given something else to explain
@@ -83,14 +87,6 @@ def _reseeded(
     )
     weights = jnp.where(broken, 1 / model.size, model.weights)
     return eqx.tree_at(lambda m: (m.weights, m.components), model, (weights / weights.sum(), components))
-
-
-def responsibilities(row: Array, model: MixtureModel) -> Array:
-    return model.posterior(row).probabilities
-
-
-def _responsibilities_complete(row: Array, model: MixtureModel) -> Array:
-    return boltzmann(-model.log_joint_complete(row))[1]
 
 
 class GaussianMixtureParameters(NamedTuple):
@@ -128,7 +124,7 @@ def _kinds(members: Any) -> list[type]:
     return [type(node) for node in nodes]
 
 
-class AbstractMixture(AbstractExactDensity):
+class AbstractMixture(Predicts, PredictsProbabilities, AbstractDensity):
     """What mixtures share, whatever the family of their components."""
 
     _sums_rows = True
@@ -150,11 +146,10 @@ class AbstractMixture(AbstractExactDensity):
         """The units in which distances between rows are taken for the start."""
 
     def _check_parameters(self) -> None:
+        super()._check_parameters()
         check_int(self, "n_components")
-        check_int(self, "n_init")
-        check_int(self, "max_iter")
-        check_real(self, "tol")
-        check_instance(self, "learner", AbstractAlgorithm, optional=True)
+
+    def _check_start_and_priors(self) -> None:
         check_instance(self, "init", AbstractStart, np.ndarray, MixtureModel, optional=True)
         check_instance(self, "weight_prior", DirichletPrior, optional=True)
         check_instance(self, "component_prior", AbstractConjugatePrior, optional=True)
@@ -171,7 +166,9 @@ class AbstractMixture(AbstractExactDensity):
                 are, NaN is not known, and a zero beside NaN says that the component is impossible (an
                 array of booleans says which are possible).
         """
-        return self._fit(X, sample_weight, None if labels is None else lambda X: self._shares(labels, X))
+        known = None if labels is None else lambda X: self._shares(labels, X)
+        self._fit(X, sample_weight=sample_weight, known=known)
+        return self
 
     def _shares(self, labels: Any, X: np.ndarray) -> np.ndarray | None:
         """What is known of the components of the rows, as in `Supervised`; None if nothing is."""
@@ -218,7 +215,7 @@ class AbstractMixture(AbstractExactDensity):
         given = isinstance(self.init, np.ndarray) or rows.known is not None
         return 0 if given else LLOYD_STEPS
 
-    def _fit_rows(self, rows: Rows, *, key: Array) -> Fit:
+    def _learn(self, rows: Rows, key: Array) -> Fit:
         data = self._data(rows)
         near = self._distances(rows)
         steps = self._lloyd_steps(rows)
@@ -234,17 +231,8 @@ class AbstractMixture(AbstractExactDensity):
                 start = start_model(prototype, data, centres, near, steps)
             start = MixtureModel(start.weights, start.components, self.weight_prior, self.component_prior)
             for attempt in range(1 + _REPAIRS):
-                result = fit(
-                    start,
-                    learner,
-                    data,
-                    key=fit_key,
-                    max_iter=self.max_iter,
-                    progress=self._progress(),
-                    checkpoint=self._checkpoint(
-                        rows, number * (1 + _REPAIRS) + attempt, f"start {number}, repair {attempt}"
-                    ),
-                )
+                part, what = number * (1 + _REPAIRS) + attempt, f"start {number}, repair {attempt}"
+                result = self._run(start, learner, data, rows, fit_key, part=part, what=what)
                 # weights that are shares of a whole still mean the rows
                 least = _LEAST_ROWS * min(1.0, rows.weight.mean())
                 broken = np.asarray(result.model.weights) * rows.weight.sum() < least
@@ -279,7 +267,7 @@ class AbstractMixture(AbstractExactDensity):
         return MixtureModel(model.weights, rescaled)
 
     def _standard_errors(self, X: Any, sample_weight: Any, labels: Any, report: Any, *args: Array) -> Any:
-        X = self._validated(X)
+        X = self._read(X).x
         shares = None if labels is None else self._shares(labels, X)
         rows = canonical_rows(X, check_weight(X, sample_weight), self.scaling_, shares)
         rows = rows._replace(x=self.scaling_.apply(rows.x))
@@ -305,7 +293,7 @@ class AbstractMixture(AbstractExactDensity):
         broken: np.ndarray,
     ) -> MixtureModel:
         """Empty and collapsed components moved to the rows that the others explain worst."""
-        nats = by_completeness(rows.x, model, log_prob_complete_of, log_prob_of)
+        nats = log_probs(model, rows.x)
         worst = np.argsort(nats)[: max(len(nats) // (2 * self.n_components), 2)]
         chosen = np.zeros(data.size)
         chosen[worst] = 1.0
@@ -329,14 +317,20 @@ class AbstractMixture(AbstractExactDensity):
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """p(component | row), the responsibilities."""
-        X = self._validated(X)
-        z = self.scaling_.apply(X)
-        shares = by_completeness(z, self.model_, _responsibilities_complete, responsibilities)
+        kind = type(self.model_)
+        methods = kind.responsibilities_complete, kind.responsibilities
+        shares = by_completeness(self._read(X).z, self.model_, *methods)
         return check_numbers(self, "predict_proba", shares)
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable component of each row."""
         return np.argmax(self.predict_proba(X), axis=1)
+
+    def latent(self, X: Any) -> np.ndarray:
+        return self.predict_proba(X)
+
+    def states(self, X: Any) -> dict[str, np.ndarray]:
+        return {"probabilities": self.predict_proba(X)}
 
     @property
     def weights_(self) -> np.ndarray:
@@ -402,6 +396,7 @@ class Mixture(AbstractMixture):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
+        self._check_start_and_priors()
         shaped = isinstance(self.family, type) and issubclass(self.family, AbstractShaped)
         if not shaped and not isinstance(self.family, AbstractExponentialFamily):
             raise ValueError(
@@ -427,11 +422,15 @@ class Mixture(AbstractMixture):
         structure = self._structure() if self._is_gaussian() else Diagonal()
         check_covariances(self, structure, rows, columns, self.n_components)
 
-    def _discrete_columns(self, n_features: int) -> np.ndarray:
-        return discrete_columns(self.family, n_features)
+    def column_roles(self, n_features: int) -> ColumnRoles:
+        return ColumnRoles.of(self.family, n_features)
 
-    def _label_columns(self, n_features: int) -> np.ndarray:
-        return label_columns(self.family, n_features)
+    def parts(self, X: Any) -> dict[str, np.ndarray]:
+        members = self.model_.components
+        if not isinstance(members, AbstractIndependent):
+            return {}
+        means = jax.vmap(lambda member: member.mean(), (component_axes(members),))(members)
+        return {"weights": self.weights_, "means": self.scaling_.invert(np.asarray(means))}
 
     def _distances(self, rows: Rows) -> Scaling:
         return Scaling.standardise(rows.x, rows.weight)
@@ -514,6 +513,7 @@ class GaussianMixture(AbstractMixture):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
+        self._check_start_and_priors()
         check_instance(self, "covariance", AbstractCovariance, optional=True)
 
     def _structure(self) -> AbstractCovariance:
@@ -563,3 +563,12 @@ class GaussianMixture(AbstractMixture):
             np.asarray(self.model_.component(k).covariance.matrix()) for k in range(self.n_components)
         ]
         return np.stack(matrices) * np.outer(self.scaling_.scale, self.scaling_.scale)
+
+    def parts(self, X: Any) -> dict[str, np.ndarray]:
+        return gaussian_parts(self)
+
+
+def gaussian_parts(estimator: Any) -> dict[str, np.ndarray]:
+    """Weights, means and standard deviations of Gaussian components, for a picture."""
+    spread = np.sqrt(np.diagonal(estimator.covariances_, axis1=1, axis2=2))
+    return {"weights": estimator.weights_, "means": estimator.means_, "spread": spread}

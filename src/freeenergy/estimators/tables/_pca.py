@@ -2,33 +2,34 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+import dataclasses
+from typing import Any
 
 import numpy as np
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from jax import Array
 from sklearn.utils.validation import check_array, check_is_fitted
 
-from ..._core import Data, Fit, Status, freeze, key_of, map_rows, on_device
+from ..._core import Data, Fit, Status, freeze, on_device
 from ...distributions import Spherical
-from ...learning import EM, fit
+from ...learning import EM
 from ...models import LinearGaussian
-from ...shell._base import Shell
-from ...shell._rows import Rows, Scaling, canonical_rows
-from ...shell._validation import (
+from ...shell import (
+    AbstractRowEstimator,
+    Completes,
+    Rows,
+    Scaling,
+    Transforms,
     check_int,
     check_numbers,
-    check_observed,
-    check_real,
-    check_rows,
-    check_weight,
 )
-from ._factor import posterior_mean, principal
+from ...shell._answers import answers
+from ._factor import principal
 
 # the variance that stands for none, in units of the variance of the data
 _NO_NOISE = 1e-9
 
 
-class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Shell):
+class PCA(Transforms, Completes, AbstractRowEstimator):
     """The plane of `n_components` dimensions that is nearest to the rows.
 
     It is the limit σ → 0 of probabilistic PCA, x = V t + μ + σ ε, where the posterior of t is a point:
@@ -58,35 +59,25 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Shell):
         self.max_iter = max_iter
         self.tol = tol
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Finds the plane.
-
-        Args:
-            X: a row per sample; NaN means not observed.
-            y: ignored.
-            sample_weight: a non-negative number per row; a weight of two counts as two rows.
-        """
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
         check_int(self, "n_components", optional=True)
-        check_int(self, "max_iter")
-        check_real(self, "tol")
-        X = check_rows(self, X, reset=True)
-        weight = check_weight(X, sample_weight)
-        check_observed(X, getattr(self, "feature_names_in_", None), weight=weight)
-        scaling = Scaling.standardise(X, weight, common=True)
-        rows = canonical_rows(X, weight, scaling)
-        rows = Rows(scaling.apply(rows.x), rows.weight)
+
+    def _scaling(self, X: np.ndarray, weight: np.ndarray | None) -> Scaling:
+        return Scaling.standardise(X, weight, common=True)
+
+    def _learn(self, rows: Rows, key: Array) -> Fit:
         # a plane through n points has n − 1 dimensions
         most = max(min(len(rows.x) - 1, rows.x.shape[1]), 1)
         self.n_components_ = most if self.n_components is None else min(self.n_components, rows.x.shape[1])
-        incomplete = bool(np.isnan(rows.x).any())
-        result, values, total = (self._iterate if incomplete else self._solve)(rows)
-        unit = scaling.scale[0] ** 2
-        self.scaling_ = scaling
-        self.explained_variance_ = values * unit
+        if np.isnan(rows.x).any():
+            result, values, total = self._iterate(rows, key)
+        else:
+            result, values, total = self._solve(rows)
+        self.explained_variance_ = values * self.scaling_.scale[0] ** 2
         self.explained_variance_ratio_ = values / total if total > 0 else np.zeros_like(values)
-        self.mean_ = scaling.invert(np.asarray(result.model.mean))
-        self._keep(result)
-        return self
+        self.mean_ = self.scaling_.invert(np.asarray(result.model.mean))
+        return result
 
     def _solve(self, rows: Rows) -> tuple[Fit, np.ndarray, float]:
         """The leading eigenvectors of the covariance."""
@@ -97,7 +88,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Shell):
         fit = Fit(result, {"objective": np.array([residual])}, 1, Status.CONVERGED)
         return fit, values[: self.n_components_], values.sum()
 
-    def _iterate(self, rows: Rows) -> tuple[Fit, np.ndarray, float]:
+    def _iterate(self, rows: Rows, key: Array) -> tuple[Fit, np.ndarray, float]:
         """EM at temperature zero, on observed entries alone."""
         dim = rows.x.shape[1]
         filled = np.where(np.isnan(rows.x), 0.0, rows.x)
@@ -110,8 +101,8 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Shell):
             tol=self.tol / (2 * _NO_NOISE), temperature=0.0, learnable=freeze(start, lambda m: m.noise)
         )
         data = Data.of(rows.x, rows.weight)
-        result = fit(start, learner, data, key=key_of(0), max_iter=self.max_iter)
-        codes = map_rows(posterior_mean, rows.x, result.model, block=256)
+        result = self._run(start, learner, data, rows, key)
+        codes = answers(result.model, LinearGaussian.encode, rows.x, block=256)
         plane = codes @ np.asarray(result.model.loading).T + np.asarray(result.model.mean)
         mean = np.average(plane, axis=0, weights=rows.weight)
         values, vectors = _principal(plane - mean, rows.weight)
@@ -120,12 +111,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Shell):
         left = np.where(seen, rows.x - plane, 0.0)
         residual = np.sum(rows.weight @ left**2 / (rows.weight @ seen))
         history = {"objective": result.history["objective"] * (2 * _NO_NOISE)}
-        fitted = Fit(
-            self._finish(mean, values, vectors),
-            history,
-            result.n_iter,
-            result.status,
-        )
+        fitted = dataclasses.replace(result, model=self._finish(mean, values, vectors), history=history)
         return fitted, values, values.sum() + residual
 
     def _finish(self, mean: np.ndarray, values: np.ndarray, vectors: np.ndarray) -> LinearGaussian:
@@ -138,18 +124,14 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Shell):
         noise = Spherical(on_device(_NO_NOISE), 0.0, len(mean))
         return LinearGaussian(on_device(loading), on_device(mean), noise)
 
-    def _validated(self, X: Any) -> np.ndarray:
-        check_is_fitted(self, "model_")
-        return check_rows(self, X, reset=False)
-
     def transform(self, X: Any) -> np.ndarray:
         """t, the place of each row in the plane: of its observed entries, where some are missing."""
-        X = self._validated(X)
+        X = self._read(X).x
         with np.errstate(over="ignore", invalid="ignore"):
             t = (X - self.mean_) @ self.components_.T
         holes = np.isnan(X).any(axis=1)
         if holes.any():
-            codes = map_rows(posterior_mean, self.scaling_.apply(X[holes]), self.model_, block=256)
+            codes = answers(self.model_, LinearGaussian.encode, self.scaling_.apply(X[holes]), block=256)
             t[holes] = codes * np.sqrt(self.explained_variance_)
         return check_numbers(self, "transform", t)
 
@@ -166,7 +148,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Shell):
 
     def impute(self, X: Any) -> np.ndarray:
         """`X` with each missing entry replaced by that of the nearest point of the plane."""
-        X = self._validated(X)
+        X = self._read(X).x
         return np.where(np.isnan(X), self.inverse_transform(self.transform(X)), X)
 
     @property

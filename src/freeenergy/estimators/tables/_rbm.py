@@ -10,7 +10,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from ..._core import (
     AbstractAlgorithm,
@@ -21,61 +20,30 @@ from ..._core import (
     check_size,
     generator,
     key_of,
-    map_rows,
     on_device,
     split_key,
     split_key_data,
 )
 from ...distributions import Bernoulli
-from ...inference import run_chain
-from ...learning import AbstractNegativePhase, Contrastive, Gradient, PersistentChains, fit
+from ...learning import AbstractNegativePhase, Contrastive, Gradient, PersistentChains
 from ...models import Harmonium, Units
-from ...shell._base import AbstractDensity
-from ...shell._networks import adam, cast, seeded
-from ...shell._rows import Rows, Scaling
-from ...shell._validation import binary_rows, check_instance, check_int, check_real
+from ...shell import (
+    AbstractDensity,
+    ColumnRoles,
+    Rows,
+    Scaling,
+    TransformsRows,
+    adam,
+    cast,
+    check_instance,
+    check_int,
+)
+from ...shell._answers import answers, draw_rows, keyed_answers, seeded_answers
+from ...shell._validation import binary_rows
 
 # up to this many units on the smaller side log Z and draws are exact
 _EXACT_UNITS = 14
 _COMPLETION_SWEEPS = 10
-
-
-def _free_energy(row: Array, model: Harmonium) -> Array:
-    return model.free_energy(row)
-
-
-def _marginal(
-    pair: tuple[Array, Array], model: Harmonium, most_missing: int, seed: Array
-) -> tuple[Array, Array]:
-    row, row_seed = pair
-    return model.marginal_free_energy(row, most_missing=most_missing, key=seeded(seed, row_seed))
-
-
-def _hidden_mean(row: Array, model: Harmonium) -> Array:
-    return model.hidden_mean(row)
-
-
-def _complete_mean(pair: tuple[Array, Array], model: Harmonium, seed: Array) -> Array:
-    row, row_seed = pair
-    return model.complete_mean(row, key=seeded(seed, row_seed))
-
-
-def _complete_sample(pair: tuple[Array, Array], model: Harmonium) -> Array:
-    row, key = pair
-    return model.complete_sample(row, steps=200, key=jax.random.wrap_key_data(key))
-
-
-def _chain(key: Array, model: Harmonium, steps: int) -> Array:
-    begin, run = jax.random.split(jax.random.wrap_key_data(key))
-    return run_chain(model.gibbs, model.initial(key=begin), steps=1, burn_in=steps - 1, key=run)[0]
-
-
-def _exact_draw(key: Array, model: Harmonium, cumulative: Array) -> Array:
-    """z from its exact marginal by inversion, then x given z."""
-    choose, emit = jax.random.split(jax.random.wrap_key_data(key))
-    index = jnp.searchsorted(cumulative, jax.random.uniform(choose, dtype=cumulative.dtype))
-    index = jnp.minimum(index, len(cumulative) - 1).astype(int)
-    return model.emission(model.hidden.state(index)).sample(key=emit)
 
 
 @eqx.filter_jit
@@ -93,7 +61,7 @@ def _binary_units(bias: np.ndarray) -> Units:
     return Units(family, on_device(bias, np.float32))
 
 
-class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AbstractDensity):
+class RBM(TransformsRows, AbstractDensity):
     """A restricted Boltzmann machine over binary columns: p(x) ∝ exp(−F(x)).
 
         F(x) = −bᵀx − Σ_j log(1 + exp(c_j + w_jᵀx))
@@ -147,18 +115,14 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AbstractDensity):
         return False
 
     def _check_parameters(self) -> None:
+        super()._check_parameters()
         check_int(self, "n_components")
-        check_real(self, "threshold", -np.inf, optional=True)
         check_instance(self, "phase", AbstractNegativePhase, optional=True)
-        check_real(self, "learning_rate", closed=False)
-        check_int(self, "batch_size")
-        check_int(self, "max_iter")
-        check_instance(self, "learner", AbstractAlgorithm, optional=True)
 
-    def _discrete_columns(self, n_features: int) -> np.ndarray:
-        return np.ones(n_features, bool)
+    def column_roles(self, n_features: int) -> ColumnRoles:
+        return ColumnRoles.counts(n_features)
 
-    def _prepare(self, X: np.ndarray) -> np.ndarray:
+    def as_modelled(self, X: np.ndarray) -> np.ndarray:
         return binary_rows(self, X, self.threshold)
 
     def _check_size(self, rows: int, columns: int) -> None:
@@ -172,7 +136,7 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AbstractDensity):
     def _scaling(self, X: np.ndarray, weight: np.ndarray | None) -> Scaling:
         return Scaling.identity(X.shape[1])
 
-    def _fit_rows(self, rows: Rows, *, key: Array) -> Fit:
+    def _learn(self, rows: Rows, key: Array) -> Fit:
         self._log_partition = None
         start_key, fit_key = split_key(key)
         dim = rows.x.shape[1]
@@ -189,15 +153,7 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AbstractDensity):
         phase = PersistentChains(self.batch_size) if self.phase is None else self.phase
         objective = Contrastive(phase, completion=_COMPLETION_SWEEPS if data.incomplete else 0)
         learner = self.learner or Gradient(adam(self.learning_rate), objective, batch_size=self.batch_size)
-        result = fit(
-            start,
-            learner,
-            data,
-            key=fit_key,
-            max_iter=self.max_iter,
-            progress=self._progress(),
-            checkpoint=self._checkpoint(rows),
-        )
+        result = self._run(start, learner, data, rows, fit_key)
         # evidence is a difference of large numbers: it is taken in double precision
         return dataclasses.replace(result, model=cast(result.model, np.float64))
 
@@ -221,17 +177,18 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AbstractDensity):
         holes = np.isnan(z).any(axis=1)
         free, error = np.empty(len(z)), np.zeros(len(z))
         if (~holes).any():
-            free[~holes] = map_rows(_free_energy, z[~holes], self.model_)
+            free[~holes] = answers(self.model_, Harmonium.free_energy, z[~holes])
         if holes.any():
             most = int(np.isnan(z).sum(axis=1).max())
             most = 12 if 8 < most <= 12 else 1 << (most - 1).bit_length()
-            free[holes], error[holes] = map_rows(
-                _marginal,
-                (z[holes], seeds[holes]),
+            free[holes], error[holes] = seeded_answers(
                 self.model_,
-                min(most, z.shape[1]),
+                Harmonium.marginal_free_energy,
+                z[holes],
+                seeds[holes],
                 self.seed_,
                 block=16,
+                most_missing=min(most, z.shape[1]),
             )
         stderr = np.hypot(error, log_z_error)
         kind = Kind.ESTIMATE if stderr.any() else Kind.EXACT
@@ -240,18 +197,18 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AbstractDensity):
     def _draw(self, n: int, *, key: Array) -> np.ndarray:
         if self.n_components <= _EXACT_UNITS:
             cumulative = _hidden_distribution(self.model_)
-            return map_rows(_exact_draw, split_key_data(key, n), self.model_, cumulative)
-        return map_rows(_chain, split_key_data(key, n), self.model_, 1000)
+            return draw_rows(self.model_, n, key, Harmonium.sample_exactly, cumulative=cumulative)
+        return draw_rows(self.model_, n, key, Harmonium.sample_by_chain, steps=1000)
 
     def _fill_mean(self, z: np.ndarray, seeds: np.ndarray) -> np.ndarray:
-        return map_rows(_complete_mean, (z, seeds), self.model_, self.seed_, block=256)
+        return seeded_answers(self.model_, Harmonium.complete_mean, z, seeds, self.seed_, block=256)
 
     def _fill_sample(self, z: np.ndarray, *, key: Array) -> np.ndarray:
-        return map_rows(_complete_sample, (z, split_key_data(key, len(z))), self.model_, block=256)
+        keys = split_key_data(key, len(z))
+        return keyed_answers(self.model_, Harmonium.complete_sample, z, keys, block=256, steps=200)
 
-    def transform(self, X: Any) -> np.ndarray:
-        """P(hidden unit = 1 | x); missing entries are first imputed."""
-        return map_rows(_hidden_mean, self.impute(X), self.model_)
+    def _whole(self, X: Any) -> np.ndarray:
+        return self.impute(X)
 
     @property
     def _n_features_out(self) -> int:

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 from jax import Array
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from ..._core import (
     AbstractAlgorithm,
@@ -15,32 +14,21 @@ from ..._core import (
     Fit,
     Kind,
     generator,
-    map_rows,
     on_device,
     split_key,
-    split_key_data,
 )
-from ...learning import EM, fit
+from ...learning import EM
 from ...models import AbstractSource, LaplaceSource
 from ...models import SparseCoding as SparseCodingModel
-from ...shell._base import AbstractDensity, _complete_mean, _complete_sample, draw_rows
-from ...shell._importance import complete_mean, complete_sample, importance_bound, rows_at_once
-from ...shell._rows import Rows
-from ...shell._validation import check_instance, check_int, check_numbers, check_real
+from ...shell import AbstractDensity, Rows, TransformsRows, check_instance, check_int
+from ...shell._answers import answers
+from ...shell._capabilities import loadings_to_show
 from ._starts import RandomRows
 
 _START_PRECISION = 10.0
 
 
-def _log_evidence(row: Array, model: SparseCodingModel) -> Array:
-    return model.laplace_log_evidence(row)
-
-
-def _mode(row: Array, model: SparseCodingModel) -> Array:
-    return model.mode(row)
-
-
-class SparseCoding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AbstractDensity):
+class SparseCoding(TransformsRows, AbstractDensity):
     """Each row as a sum of a few columns of a dictionary, which may have more of them than rows do.
 
     x_k ~ exp(−E(x_k))/Z, y | x ~ N(C x + c, I/λ), learned by EM with Laplace's method in the E step.
@@ -67,6 +55,8 @@ class SparseCoding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AbstractDe
     (100, 3)
     """
 
+    _codes_at_once = 256
+
     def __init__(
         self,
         n_components: int | None = None,
@@ -91,14 +81,12 @@ class SparseCoding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AbstractDe
         self.checkpoint = checkpoint
 
     def _check_parameters(self) -> None:
+        super()._check_parameters()
         check_int(self, "n_components", optional=True)
         check_instance(self, "source", AbstractSource, optional=True)
-        check_int(self, "max_iter")
-        check_real(self, "tol")
         check_int(self, "importance_samples", 2, optional=True)
-        check_instance(self, "learner", AbstractAlgorithm, optional=True)
 
-    def _fit_rows(self, rows: Rows, *, key: Array) -> Fit:
+    def _learn(self, rows: Rows, key: Array) -> Fit:
         start_key, fit_key = split_key(key)
         data = Data.of(rows.x, rows.weight)
         dim = rows.x.shape[1]
@@ -114,42 +102,25 @@ class SparseCoding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AbstractDe
             on_device(_START_PRECISION),
             source,
         )
-        return fit(
-            start,
-            EM(tol=self.tol) if self.learner is None else self.learner,
-            data,
-            key=fit_key,
-            max_iter=self.max_iter,
-            progress=self._progress(),
-            checkpoint=self._checkpoint(rows),
-        )
+        learner = EM(tol=self.tol) if self.learner is None else self.learner
+        return self._run(start, learner, data, rows, fit_key)
+
+    @property
+    def _samples(self) -> int:
+        return self.importance_samples or 0
+
+    @property
+    def _completion_samples(self) -> int | None:
+        return self.importance_samples
 
     def _evidence(self, z: np.ndarray, seeds: np.ndarray) -> Evidence:
         if self.importance_samples is not None:
-            return importance_bound(z, seeds, self.model_, self.importance_samples, self.seed_)
-        nats = map_rows(_log_evidence, z, self.model_, block=256)
+            return super()._evidence(z, seeds)
+        nats = answers(self.model_, SparseCodingModel.laplace_log_evidence, z, block=256)
         return Evidence(nats, np.zeros_like(nats), Kind.ESTIMATE)
 
-    def _draw(self, n: int, *, key: Array) -> np.ndarray:
-        return draw_rows(self.model_, n, key)
-
-    def _fill_mean(self, z: np.ndarray, seeds: np.ndarray) -> np.ndarray:
-        samples = self.importance_samples
-        if samples is None:
-            return map_rows(_complete_mean, z, self.model_, block=256)
-        block = rows_at_once(samples)
-        return map_rows(complete_mean, (z, seeds), self.model_, samples, self.seed_, block=block)
-
-    def _fill_sample(self, z: np.ndarray, *, key: Array) -> np.ndarray:
-        rows, samples = (z, split_key_data(key, len(z))), self.importance_samples
-        if samples is None:
-            return map_rows(_complete_sample, rows, self.model_, block=256)
-        return map_rows(complete_sample, rows, self.model_, samples, block=rows_at_once(samples))
-
-    def transform(self, X: Any) -> np.ndarray:
-        """The most probable sources of each row: the sparse code."""
-        codes = map_rows(_mode, self.scaling_.apply(self._validated(X)), self.model_, block=256)
-        return check_numbers(self, "transform", codes)
+    def parts(self, X: Any) -> dict[str, np.ndarray]:
+        return {"loadings": loadings_to_show(self.components_, X)} if len(self.components_) else {}
 
     @property
     def components_(self) -> np.ndarray:

@@ -20,7 +20,7 @@ from ..._core import Data, fold_key, has_nan, on_all, on_device, on_one, sum_ove
 from ...distributions import AbstractExponentialFamily, component_axes
 from ...models import Clusters, Mixture, Supervised
 from ...models._mixture import MixtureStatistics, infer, rows_and_shares
-from ...shell._rows import Rows, Scaling
+from ...shell import Rows, Scaling
 
 LLOYD_STEPS = 10
 

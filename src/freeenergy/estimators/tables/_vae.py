@@ -9,19 +9,9 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from ... import models
-from ..._core import (
-    AbstractAlgorithm,
-    Evidence,
-    Fit,
-    key_of,
-    map_rows,
-    on_device,
-    split_key,
-    split_key_data,
-)
+from ..._core import AbstractAlgorithm, Fit, key_of, on_device, split_key
 from ...distributions import (
     AbstractDistribution,
     AbstractShaped,
@@ -31,27 +21,28 @@ from ...distributions import (
     Given,
     Mean,
 )
-from ...learning import FreeEnergy, Gradient, fit
+from ...learning import FreeEnergy, Gradient
 from ...models import mlp_vae
-from ...shell._base import AbstractDensity, draw_rows
-from ...shell._importance import complete_mean, complete_sample, importance_bound
-from ...shell._networks import adam, cast, check_networks, split_rows
-from ...shell._rows import Rows, Scaling
-from ...shell._support import discrete_columns, label_columns
-from ...shell._validation import binary_rows, check_instance, check_int, check_numbers, check_real
+from ...shell import (
+    AbstractDensity,
+    ColumnRoles,
+    Rows,
+    Scaling,
+    TransformsRows,
+    adam,
+    cast,
+    check_int,
+    split_rows,
+)
+from ...shell._networks import check_networks
+from ...shell._validation import binary_rows
 
 _COMPLETION_SAMPLES = 200
 # random weights by one program
 _start = eqx.filter_jit(mlp_vae)
 
 
-def _code(row: Array, model: models.VAE) -> Array:
-    q = model.recognise(row)
-    assert isinstance(q, Gaussian)
-    return q.mean
-
-
-class VAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AbstractDensity):
+class VAE(TransformsRows, AbstractDensity):
     """A variational autoencoder: z ~ N(0, I), x ~ emission(decoder(z)), q(z | x) from an encoder.
 
     Trained in single precision by lowering the free energy, with early stopping on held-out rows.
@@ -121,13 +112,9 @@ class VAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AbstractDensity):
         return False
 
     def _check_parameters(self) -> None:
-        for name in ("latent_dim", "width", "depth", "batch_size", "max_iter", "patience"):
-            check_int(self, name)
+        super()._check_parameters()
+        check_int(self, "latent_dim")
         check_int(self, "importance_samples", 2)
-        check_real(self, "learning_rate", closed=False)
-        check_real(self, "validation_fraction", 0.0, 1.0)
-        check_real(self, "threshold", -np.inf, optional=True)
-        check_instance(self, "learner", AbstractAlgorithm, optional=True)
         family = isinstance(self.emission, type) and issubclass(self.emission, AbstractShaped)
         if not (family or isinstance(self.emission, AbstractDistribution | Given)):
             raise ValueError(
@@ -151,13 +138,10 @@ class VAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AbstractDensity):
             )
         return found
 
-    def _discrete_columns(self, n_features: int) -> np.ndarray:
-        return discrete_columns(self.emission, n_features)
+    def column_roles(self, n_features: int) -> ColumnRoles:
+        return ColumnRoles.of(self.emission, n_features)
 
-    def _label_columns(self, n_features: int) -> np.ndarray:
-        return label_columns(self.emission, n_features)
-
-    def _prepare(self, X: np.ndarray) -> np.ndarray:
+    def as_modelled(self, X: np.ndarray) -> np.ndarray:
         return binary_rows(self, X, self.threshold) if self.emission.support == Binary() else X
 
     def _scaling(self, X: np.ndarray, weight: np.ndarray | None) -> Scaling:
@@ -186,7 +170,7 @@ class VAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AbstractDensity):
             "Use a smaller 'width' or 'latent_dim', or PCA first.",
         )
 
-    def _fit_rows(self, rows: Rows, *, key: Array) -> Fit:
+    def _learn(self, rows: Rows, key: Array) -> Fit:
         start_key, fit_key = split_key(key)
         train, validation = split_rows(rows, self.validation_fraction, np.float32)
         dim = rows.x.shape[1]
@@ -206,37 +190,17 @@ class VAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AbstractDensity):
             patience=self.patience,
             average=0.9,
         )
-        result = fit(
-            start,
-            learner,
-            train,
-            validation=validation,
-            key=fit_key,
-            max_iter=self.max_iter,
-            progress=self._progress(),
-            checkpoint=self._checkpoint(rows),
-        )
+        result = self._run(start, learner, train, rows, fit_key, validation=validation)
         # evaluation is in double precision, so that rows give the same number in any company
         return dataclasses.replace(result, model=cast_model(result.model))
 
-    def _evidence(self, z: np.ndarray, seeds: np.ndarray) -> Evidence:
-        return importance_bound(z, seeds, self.model_, self.importance_samples, self.seed_)
+    @property
+    def _samples(self) -> int:
+        return self.importance_samples
 
-    def _draw(self, n: int, *, key: Array) -> np.ndarray:
-        return draw_rows(self.model_, n, key)
-
-    def _fill_mean(self, z: np.ndarray, seeds: np.ndarray) -> np.ndarray:
-        return map_rows(complete_mean, (z, seeds), self.model_, _COMPLETION_SAMPLES, self.seed_, block=64)
-
-    def _fill_sample(self, z: np.ndarray, *, key: Array) -> np.ndarray:
-        return map_rows(
-            complete_sample, (z, split_key_data(key, len(z))), self.model_, _COMPLETION_SAMPLES, block=64
-        )
-
-    def transform(self, X: Any) -> np.ndarray:
-        """The mean of q(z | x)."""
-        codes = map_rows(_code, self.scaling_.apply(self._validated(X)), self.model_)
-        return check_numbers(self, "transform", codes)
+    @property
+    def _completion_samples(self) -> int:
+        return _COMPLETION_SAMPLES
 
     @property
     def _n_features_out(self) -> int:

@@ -1,83 +1,22 @@
-"""Documents: rows of a sparse matrix of counts, of which NaN was not observed, and how long they are."""
+"""How long documents are, also where some of their counts were not observed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
 from scipy.special import gammaln, xlogy
 
-from ..._core import row_hashes
 from ...models._lda import LEAST_EXCESS
 
 # of the shares of columns, where counts are missing
 _SHARE_STEPS = 50
 
 
-def entry_places(X: Any) -> tuple[np.ndarray, np.ndarray]:
-    """The document of each entry, and its place in it."""
-    lengths = np.diff(X.indptr)
-    row = np.repeat(np.arange(X.shape[0]), lengths)
-    return row, np.arange(len(row)) - np.repeat(X.indptr[:-1], lengths)
-
-
-def ragged(X: Any, width: int) -> tuple[np.ndarray, np.ndarray]:
-    """Words and counts of each document, padded to `width` with counts of zero."""
-    row, place = entry_places(X)
-    words = np.zeros((X.shape[0], width), np.int32)
-    counts = np.zeros((X.shape[0], width))
-    words[row, place] = X.indices
-    counts[row, place] = X.data
-    return words, counts
-
-
-def document_hashes(X: Any) -> np.ndarray:
-    """A 64-bit number for each document that depends on its words and counts alone."""
-    entries = row_hashes(np.stack([X.indices.astype(float), X.data], axis=1))
-    # sums that wrap around do not depend on the order of the words
-    sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(entries, dtype=np.uint64)])
-    return sums[X.indptr[1:]] - sums[X.indptr[:-1]]
-
-
-def document_seeds(X: Any) -> np.ndarray:
-    """A 32-bit seed for each document, to fold into a key."""
-    return (document_hashes(X) >> np.uint64(32)).astype(np.uint32)
-
-
-def canonical_documents(X: Any, weight: np.ndarray | None) -> tuple[Any, np.ndarray]:
-    """The distinct documents with summed weights, in an order of their own, the shortest first."""
-    weight = np.ones(X.shape[0]) if weight is None else weight
-    used = np.flatnonzero(weight > 0)
-    hashes = document_hashes(X)[used]
-    _, first, which = np.unique(hashes, return_index=True, return_inverse=True)
-    merged = np.bincount(which.ravel(), weights=weight[used])
-    # documents of one size are worked on together
-    order = np.argsort(np.diff(X.indptr)[used[first]], kind="stable")
-    return X[used[first[order]]], merged[order]
-
-
-def _width(distinct: int) -> int:
-    """A few sizes for the number of distinct words of a document, a factor of two apart."""
-    return max(16, 1 << (int(distinct) - 1).bit_length()) if distinct > 1 else 16
-
-
-def incomplete_documents(X: Any) -> np.ndarray:
-    """Which documents have missing counts."""
-    return np.bincount(entry_places(X)[0], np.isnan(X.data), minlength=X.shape[0]) > 0
-
-
 def observed(X: Any) -> Any:
     """`X` with zeros for what is missing."""
     return sparse.csr_matrix((np.nan_to_num(X.data), X.indices, X.indptr), X.shape)
-
-
-def alike(X: Any, holes: np.ndarray) -> Iterator[tuple[np.ndarray, int, bool]]:
-    """Documents of similar size, with or without `holes`: their numbers, a width for all, and which."""
-    widths = np.array([_width(n) for n in np.diff(X.indptr)], int)
-    for width, hole in sorted(set(zip(widths.tolist(), holes.tolist(), strict=True))):
-        yield np.flatnonzero((widths == width) & (holes == hole)), width, hole
 
 
 def lengths_of(X: Any) -> np.ndarray:
@@ -89,17 +28,6 @@ def log_orders(X: Any) -> np.ndarray:
     """log of the number of orders in which the words of each document could have come."""
     ways = sparse.csr_matrix((gammaln(X.data + 1), X.indices, X.indptr), X.shape).sum(axis=1)
     return gammaln(lengths_of(X) + 1) - np.asarray(ways).ravel()
-
-
-class Corpus:
-    """Names a matrix of counts, for a checkpoint."""
-
-    def __init__(self, X: Any) -> None:
-        entries = np.stack([X.indices.astype(float), X.data], axis=1)
-        self._name = f"{X.shape} {np.bitwise_xor.reduce(row_hashes(entries), initial=np.uint64(0)):016x}"
-
-    def identity(self) -> str:
-        return self._name
 
 
 def observed_share(X: Any, weight: np.ndarray) -> np.ndarray:

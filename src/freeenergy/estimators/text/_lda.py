@@ -10,59 +10,47 @@ import jax
 import numpy as np
 from jax import Array
 from scipy import sparse
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, DensityMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from ..._core import (
     AbstractAlgorithm,
     Data,
     Evidence,
+    Fit,
     Kind,
     bucket,
     generator,
-    key_bits,
     map_rows,
     on_device,
     split_key,
     split_key_data,
 )
-from ...inference import ImportanceEstimate
-from ...learning import EM, AllRows, CollapsedGibbs, fit
+from ...learning import EM, AllRows, CollapsedGibbs
 from ...models import LatentDirichletAllocation as LatentDirichletAllocationModel
-from ...models._lda import Document
-from ...shell._base import Shell, checked, retold
-from ...shell._importance import bound_of, complete_mean, complete_sample, importance_evidence, rows_at_once
-from ...shell._validation import (
+from ...shell import (
+    ColumnRoles,
+    Completes,
+    Corpus,
+    Documents,
+    Samples,
+    Scores,
+    Shell,
+    Transforms,
     check_count,
     check_instance,
     check_int,
     check_numbers,
     check_real,
-    check_rows,
-    check_weight,
-    random_key,
-    refuse_columns,
+    with_history,
 )
-from ._documents import (
-    Corpus,
-    LengthLaw,
-    alike,
-    canonical_documents,
-    document_seeds,
-    entry_places,
-    incomplete_documents,
-    lengths_of,
-    log_orders,
-    observed,
-    observed_share,
-    ragged,
-)
+from ...shell._answers import bound_of, keyed_answers, seeded_answers
+from ...shell._base import checked
+from ...shell._documents import ragged
+from ...shell._validation import random_key
+from ._documents import LengthLaw, lengths_of, log_orders, observed, observed_share
 
 # with fewer documents than this cores would wait for each other
 _WORTH_SPREADING = 512
-# of a word in a document; floats know every whole number up to it
-_LARGEST_COUNT = 2.0**53
-_DOCUMENTS_AT_ONCE = 64
 # draws of θ to fill in missing counts
 _CANDIDATES = 500
 
@@ -88,54 +76,10 @@ def _start(X: Any, weight: np.ndarray, topics: int, key: Array) -> Array:
     return on_device(X.shape[1] * (share * noise + 0.25 * chosen))
 
 
-def _over_documents(
-    function: Any, X: Any, model: Any, *args: Any, each: Any = None, samples: int | None = None
-) -> Any:
-    """`function(document, model, whether counts are missing, …)` for each row, with `each` of its own.
-
-    With `samples`, that many draws a document are held at once, and are the next argument.
-    """
-    outs, order = [], []
-    for chosen, width, hole in alike(X, incomplete_documents(X)):
-        documents = ragged(X[chosen], width)
-        rows = documents if each is None else (documents, each[chosen])
-        block = _DOCUMENTS_AT_ONCE if samples is None else rows_at_once(samples, width)
-        more = args if samples is None else (samples, *args)
-        outs.append(map_rows(function, rows, model, hole, *more, block=block))
-        order.append(chosen)
-    back = np.argsort(np.concatenate(order))
-    return jax.tree.map(lambda *parts: np.concatenate(parts)[back], *outs)
-
-
 def _log_rest(X: Any, law: LengthLaw) -> np.ndarray:
     """What log p(counts) has more than log p(words in order | how many); missing counts as zero."""
     X = observed(X)
     return log_orders(X) + law.log_prob(lengths_of(X))
-
-
-def _concentration(document: Document, model: LatentDirichletAllocationModel, incomplete: bool) -> Array:
-    return model.variational_concentration(document, incomplete=incomplete)
-
-
-def _bound(document: Document, model: LatentDirichletAllocationModel, incomplete: bool) -> Array:
-    return model.variational_bound(document, incomplete=incomplete)
-
-
-def _importance(
-    pair: tuple[Document, Array],
-    model: LatentDirichletAllocationModel,
-    incomplete: bool,
-    samples: int,
-    seed: Array,
-) -> ImportanceEstimate:
-    document, row_seed = pair
-    recognition = model.recognition if incomplete else model.recognition_complete
-    return importance_evidence(model.energy, recognition, document, samples, seed, row_seed)
-
-
-def _draw(pair: tuple[Array, Array], model: LatentDirichletAllocationModel) -> Array:
-    length, key = pair
-    return model.sample(length, key=jax.random.wrap_key_data(key))[1]
 
 
 def _left_to_right(
@@ -145,7 +89,7 @@ def _left_to_right(
     return model.left_to_right(words, real, particles, key=jax.random.wrap_key_data(key))
 
 
-class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, Shell):
+class LatentDirichletAllocation(Transforms, Scores, Samples, Completes, Shell):
     """Topics of documents: each document a mixture of topics, each topic a distribution over words.
 
     φ_k ~ Dirichlet(η); for each document θ ~ Dirichlet(α); for each of its words z ~ θ, w ~ φ_z.
@@ -181,6 +125,7 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
     True
     """
 
+    intake = Documents
     n_features_in_: int
 
     def __init__(
@@ -223,30 +168,12 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         return self.n_topics
 
     def _check_parameters(self) -> None:
+        check_instance(self, "learner", EM, CollapsedGibbs, optional=True)
+        super()._check_parameters()
         check_int(self, "n_topics")
         check_real(self, "alpha", closed=False, optional=True)
         check_real(self, "eta", closed=False, optional=True)
-        check_instance(self, "learner", EM, CollapsedGibbs, optional=True)
         check_int(self, "importance_samples", 2, optional=True)
-        check_int(self, "max_iter")
-        check_real(self, "tol")
-
-    def _counts(self, X: Any, *, reset: bool) -> Any:
-        X = sparse.csr_matrix(check_rows(self, X, reset=reset, accept_sparse="csr"), copy=True)
-        X.sum_duplicates()
-        X.eliminate_zeros()
-        least, most = (f(X.data) if np.isfinite(X.data).any() else 0.0 for f in (np.nanmin, np.nanmax))
-        if least < 0:
-            raise ValueError(
-                "Negative values in data passed to LatentDirichletAllocation: X must hold counts of words. "
-                f"Got {least:g}."
-            )
-        if most > _LARGEST_COUNT:
-            raise ValueError(
-                f"X must hold counts of words, of which 64-bit floats know the last one up to "
-                f"{_LARGEST_COUNT:g}. Got {most:g}."
-            )
-        return X
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Learns the topics.
@@ -256,13 +183,11 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
             y: ignored.
             sample_weight: a non-negative number per document; two counts as two documents.
         """
-        self._check_parameters()
-        X = self._counts(X, reset=True)
-        X, weight = canonical_documents(X, check_weight(X, sample_weight))
-        holes = np.bincount(X.indices, np.isnan(X.data), minlength=X.shape[1])
-        refuse_columns(holes == X.shape[0], getattr(self, "feature_names_in_", None))
-        key = random_key(self.random_state)
-        self.seed_ = np.asarray(key_bits(key), np.uint32)
+        self._fit(X, sample_weight=sample_weight)
+        return self
+
+    def _learn(self, corpus: Corpus, key: Array) -> Fit:
+        X, weight = corpus.counts, corpus.weight
         start_key, fit_key = split_key(key)
         prior = 1 / self.n_topics
         known = observed(X)
@@ -284,20 +209,11 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         # variational learning knows of words in their order, given how many
         told = not isinstance(learner, CollapsedGibbs)
         rest = float(np.average(_log_rest(X, law), weights=weight)) if told else 0.0
-        result = fit(
-            model,
-            learner,
-            data,
-            key=fit_key,
-            max_iter=self.max_iter,
-            progress=self._progress(offset=rest),
-            checkpoint=self._checkpoint(Corpus(X)),
-        )
-        self._keep(retold(dataclasses.replace(result, state=None), offset=rest))
-        return self
+        result = self._run(model, learner, data, corpus, fit_key, offset=rest)
+        return with_history(dataclasses.replace(result, state=None), offset=rest)
 
-    def _discrete_columns(self, n_features: int) -> np.ndarray:
-        return np.ones(n_features, bool)
+    def column_roles(self, n_features: int) -> ColumnRoles:
+        return ColumnRoles.counts(n_features)
 
     @staticmethod
     def _documents(X: Any, weight: np.ndarray) -> Data:
@@ -327,26 +243,22 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         documents = on_device(np.zeros(bucket(X.shape[0])))
         return Data((*words.x, documents), words.weight, words.rows, False)
 
-    def _validated(self, X: Any) -> Any:
-        check_is_fitted(self, "model_")
-        return self._counts(X, reset=False)
+    def _read(self, X: Any) -> Documents:
+        return self.intake.reading(self, X)
 
     def transform(self, X: Any) -> np.ndarray:
         """The expected shares of the topics in each document."""
-        gamma = _over_documents(_concentration, self._validated(X), self.model_)
+        gamma = self._read(X).each(LatentDirichletAllocationModel.variational_concentration)
         return check_numbers(self, "transform", gamma / gamma.sum(axis=1, keepdims=True))
 
     def evidence(self, X: Any) -> Evidence:
         """A lower bound on log p(counts) of each document, missing counts summed out."""
-        X = self._validated(X)
-        samples = self.importance_samples
-        rest = _log_rest(X, self.length_law_)
+        taken, samples = self._read(X), self.importance_samples
+        rest = _log_rest(taken.counts, self.length_law_)
         if samples is None:
-            nats = _over_documents(_bound, X, self.model_)
+            nats = taken.each(LatentDirichletAllocationModel.variational_bound)
             return checked(self, Evidence(nats + rest, np.zeros(len(nats)), Kind.LOWER))
-        found = _over_documents(
-            _importance, X, self.model_, self.seed_, each=document_seeds(X), samples=samples
-        )
+        found = taken.each(LatentDirichletAllocationModel.evidence, samples=samples)
         bound = bound_of(found, np.ones(len(rest), bool))
         return checked(self, dataclasses.replace(bound, nats=bound.nats + rest))
 
@@ -362,7 +274,7 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
             n_particles: how many estimates, two or more.
             random_state: seed.
         """
-        X = self._validated(X)
+        X = self._read(X).counts
         if (X.data != np.rint(X.data)).any():
             raise ValueError(
                 "The X of LatentDirichletAllocation.left_to_right must hold whole numbers, since words are "
@@ -402,14 +314,15 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
 
     def perplexity(self, X: Any) -> float:
         """exp of minus the bound on log p(words in order), per word: not below the true perplexity."""
-        X = self._validated(X)
-        if np.isnan(X.data).any():
+        taken = self._read(X)
+        if np.isnan(taken.counts.data).any():
             raise ValueError(
                 "LatentDirichletAllocation.perplexity takes no NaN: it is about whole documents. "
                 "Use 'evidence' instead."
             )
-        bound = _over_documents(_bound, X, self.model_)
-        return float(np.exp(-bound.sum() / X.sum()))
+        return float(
+            np.exp(-taken.each(LatentDirichletAllocationModel.variational_bound).sum() / taken.counts.sum())
+        )
 
     def sample(
         self, n: int = 1, random_state: Any = None, *, length: Any = None, given: Any = None
@@ -424,39 +337,39 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         if given is not None:
             if length is not None:
                 raise ValueError("LatentDirichletAllocation.sample takes 'length' or 'given', not both.")
-            X = self._validated(given)
-            n = check_count(self, "sample", "n", n, each=X.shape[0] * (X.shape[1] + 1))
-            draws: Any = sparse.vstack([X] * n, format="csr")
-            keys = split_key_data(key, draws.shape[0])
-            filled = self._filled(complete_sample, draws, keys).toarray()
-            return filled if n == 1 else filled.reshape(n, *X.shape)
+            taken = self._read(given)
+            rows, words = taken.counts.shape
+            n = check_count(self, "sample", "n", n, each=rows * (words + 1))
+            many, keys = taken.repeated(n), split_key_data(key, rows * n)
+            filled = many.filled(
+                keyed_answers, LatentDirichletAllocationModel.complete_sample, keys
+            ).toarray()
+            return filled if n == 1 else filled.reshape(n, rows, words)
         n = check_count(self, "sample", "n", n, each=self.n_features_in_ + 1)
         if length is None:
             length = self.length_law_.sample(n, generator(key))
         lengths = np.broadcast_to(np.asarray(length, float), (n,))
-        return map_rows(_draw, (lengths, split_key_data(key, n)), self.model_, block=256)
+        keys = split_key_data(key, n)
+        return keyed_answers(self.model_, LatentDirichletAllocationModel.sample, lengths, keys, block=256)[
+            1
+        ]
 
     def impute(self, X: Any) -> Any:
         """`X` with missing counts as the whole numbers next to their means; sparse if `X` is."""
-        X_ = self._validated(X)
-        missing = np.isnan(X_.data)
-        filled = self._filled(complete_mean, X_, document_seeds(X_), self.seed_)
+        taken = self._read(X)
+        method = LatentDirichletAllocationModel.complete_mean
+        filled = taken.filled(seeded_answers, method, taken.seeds, self.seed_)
+        missing = np.isnan(taken.counts.data)
         filled.data[missing] = np.rint(filled.data[missing])
-        return filled if sparse.issparse(X) else filled.toarray()
+        return taken.back(filled)
 
-    def _filled(self, function: Any, X: Any, each: np.ndarray, *args: Any) -> Any:
-        """`X` with `function` of each document that has missing counts, and of `each`, in their place."""
-        row, place = entry_places(X)
-        samples = self.importance_samples or _CANDIDATES
-        for chosen, width, hole in alike(X, incomplete_documents(X)):
-            if not hole:
-                continue
-            rows = ragged(X[chosen], width), each[chosen]
-            block = rows_at_once(samples, width)
-            counts = map_rows(function, rows, self.model_, samples, *args, block=block)
-            here = np.isnan(X.data) & np.isin(row, chosen)
-            X.data[here] = counts[np.searchsorted(chosen, row[here]), place[here]]
-        return X
+    @property
+    def _candidates(self) -> int:
+        return self.importance_samples or _CANDIDATES
+
+    def parts(self, X: Any) -> dict[str, np.ndarray]:
+        means = self.length_law_.mean * self.components_
+        return {"weights": self.transform(X).mean(axis=0), "means": means}
 
     @property
     def length_law_(self) -> LengthLaw:

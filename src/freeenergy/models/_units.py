@@ -1,0 +1,173 @@
+"""Models in the units of the data: a rescaling composed with a model of rescaled events."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from .._core import buffer, on_device
+from ..distributions import AbstractRescalable
+from ..inference import ImportanceEstimate
+from ._series import AbstractSequenceModel, Series
+
+
+def _log_scales(x: Array, scale: Array) -> Array:
+    """log of the scales of the entries of an event that are observed."""
+    return jnp.where(jnp.isnan(x), 0, jnp.log(scale))
+
+
+class InUnits(eqx.Module):
+    """The law of x = shift + scale · z for z from a model, entry by entry, missing entries included.
+
+    It answers what the model answers: `log_prob`, `evidence`, `energy`, `posterior`, `encode`, `sample`,
+    `complete_mean` and `complete_sample`.
+
+    Attributes:
+        model: the model of z.
+        shift, scale: the units.
+
+    >>> from freeenergy.distributions import Diagonal, Gaussian
+    >>> from freeenergy.models import Density
+    >>> normal = Density(Gaussian(jnp.zeros(1), Diagonal(jnp.ones(1))))
+    >>> InUnits(normal, jnp.array([3.0]), jnp.array([2.0])).log_prob(jnp.array([3.0])).round(6).item()
+    -1.612086
+    """
+
+    model: Any
+    shift: Array = buffer()
+    scale: Array = buffer()
+
+    def _inside(self, x: Array) -> Array:
+        return (x - self.shift) / self.scale
+
+    def _outside(self, z: Array) -> Array:
+        return z * self.scale + self.shift
+
+    def _volume(self, x: Array) -> Array:
+        return jnp.sum(_log_scales(x, self.scale))
+
+    def log_prob(self, x: Array) -> Array:
+        """log p of what is observed of `x`, where the model knows it exactly."""
+        return self.model.log_prob(self._inside(x)) - self._volume(x)
+
+    def evidence(self, x: Array, **options: Any) -> ImportanceEstimate:
+        """log p of what is observed of `x`, with how well the model knows it."""
+        found = self.model.evidence(self._inside(x), **options)
+        return found._replace(log_mean=found.log_mean - self._volume(x))
+
+    def energy(self, x: Array, z: Array) -> Array:
+        """−log p(x, z)."""
+        return self.model.energy(self._inside(x), z) + self._volume(x)
+
+    def posterior(self, x: Array) -> Any:
+        """p(z | x)."""
+        return self.model.posterior(self._inside(x))
+
+    def encode(self, x: Array) -> Array:
+        """The hidden vector that is inferred of `x`."""
+        return self.model.encode(self._inside(x))
+
+    def sample(self, *, key: Array) -> Array:
+        """A draw."""
+        return self._outside(self.model.sample(key=key))
+
+    def complete_mean(self, x: Array, **options: Any) -> Array:
+        """`x` with each NaN replaced by its mean given what is observed."""
+        return jnp.where(
+            jnp.isnan(x), self._outside(self.model.complete_mean(self._inside(x), **options)), x
+        )
+
+    def complete_sample(self, x: Array, *, key: Array, **options: Any) -> Array:
+        """`x` with the NaN entries drawn given the observed ones."""
+        drawn = self.model.complete_sample(self._inside(x), key=key, **options)
+        return jnp.where(jnp.isnan(x), self._outside(drawn), x)
+
+
+class SeriesInUnits(AbstractSequenceModel):
+    """A model of series for values, and inputs, in the units of the data.
+
+    Attributes:
+        model: the model of rescaled series.
+        shift, scale: the units of the values.
+        input_shift, input_scale: those of the inputs; None without inputs.
+    """
+
+    model: AbstractSequenceModel
+    shift: Array = buffer()
+    scale: Array = buffer()
+    input_shift: Array | None = buffer(default=None)
+    input_scale: Array | None = buffer(default=None)
+
+    def _inputs(self, inputs: Array | None) -> Array | None:
+        if inputs is None or self.input_shift is None or self.input_scale is None:
+            return inputs
+        return (inputs - self.input_shift[None]) / self.input_scale[None]
+
+    def _inside(self, series: Series) -> Series:
+        values = (series.values - self.shift[None]) / self.scale[None]
+        return series._replace(values=values, inputs=self._inputs(series.inputs))
+
+    def _outside(self, values: Array) -> Array:
+        return values * self.scale[None] + self.shift[None]
+
+    def step_log_prob(self, series: Series, *, incomplete: bool = True) -> Array:
+        steps = self.model.step_log_prob(self._inside(series), incomplete=incomplete)
+        volume = jnp.sum(_log_scales(series.values, self.scale[None]), axis=1)
+        return steps - jnp.where(series.real, volume, 0)
+
+    def sample(self, length: int, *, key: Array, inputs: Array | None = None) -> Array:
+        return self._outside(self.model.sample(length, key=key, inputs=self._inputs(inputs)))
+
+    def complete_mean(self, series: Series) -> Array:
+        found = self._outside(self.model.complete_mean(self._inside(series)))
+        return jnp.where(jnp.isnan(series.values), found, series.values)
+
+    def complete_sample(self, series: Series, *, key: Array) -> Array:
+        found = self._outside(self.model.complete_sample(self._inside(series), key=key))
+        return jnp.where(jnp.isnan(series.values), found, series.values)
+
+
+def in_units(model: Any, shift: np.ndarray, scale: np.ndarray) -> Any:
+    """`model`, of rescaled events, as one of events in the units of the data, x = shift + scale · z.
+
+    Of its own kind where that is one in any units; else an `InUnits`.
+
+    >>> from freeenergy.distributions import Diagonal, Gaussian
+    >>> from freeenergy.models import Density
+    >>> normal = Density(Gaussian(jnp.zeros(1), Diagonal(jnp.ones(1))))
+    >>> in_units(normal, np.array([3.0]), np.array([2.0])).family.covariance.variance.tolist()
+    [4.0]
+    """
+    if not shift.any() and (scale == 1).all():
+        return model
+    units = on_device(shift), on_device(scale)
+    return model.in_units(*units) if isinstance(model, AbstractRescalable) else InUnits(model, *units)
+
+
+def series_in_units(
+    model: AbstractSequenceModel,
+    shift: np.ndarray,
+    scale: np.ndarray,
+    input_shift: np.ndarray | None = None,
+    input_scale: np.ndarray | None = None,
+) -> AbstractSequenceModel:
+    """`model`, of rescaled series, as one of values and inputs in the units of the data.
+
+    Of its own kind where that is one in any units and there are no inputs; else a `SeriesInUnits`.
+
+    >>> from freeenergy.models import MarkovChain
+    >>> chain = MarkovChain(jnp.ones((1, 2)) / 2, jnp.ones((1, 2, 2)) / 2)
+    >>> series_in_units(chain, np.zeros(1), np.ones(1)) is chain
+    True
+    """
+    if input_shift is None and not shift.any() and (scale == 1).all():
+        return model
+    units = on_device(shift), on_device(scale)
+    if input_shift is None and isinstance(model, AbstractRescalable):
+        return model.in_units(*units)
+    inputs = None if input_shift is None else on_device(input_shift)
+    return SeriesInUnits(model, *units, inputs, None if input_scale is None else on_device(input_scale))

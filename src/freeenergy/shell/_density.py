@@ -1,0 +1,288 @@
+"""Estimators of rows, whatever their shape, and the density among them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from jax import Array
+from sklearn.utils.validation import check_is_fitted
+
+from .._core import AbstractAlgorithm, Evidence, Fit, Stream, key_bits, on_device, streaming
+from ..learning import EM, FreshNoise
+from ..learning._fit import check_source
+from ..models import in_units
+from ._answers import answers, completed_draws, completed_means, draw_rows, evidence_of_rows
+from ._base import Shell, checked
+from ._capabilities import Completes, Samples, Scores, Transforms
+from ._chunks import Chunks
+from ._intake import Table, with_history
+from ._rows import Rows, Scaling
+from ._validation import check_count, check_numbers, check_rows, random_key
+
+# labels that are tried for a missing one
+_MOST_LABELS = 10_000
+# rows of a stream that are fitted first, in memory
+_SAMPLE = 65_536
+
+
+class AbstractRowEstimator(Shell):
+    """An estimator of rows: how they are rescaled, and what is asked of them before.
+
+    Attributes:
+        scaling_: the map from the units of the data to those of `model_`.
+        seed_: what noise depends on that is drawn after the fit.
+    """
+
+    intake = Table
+    n_features_in_: int
+    scaling_: Scaling
+    seed_: np.ndarray
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Fits the model.
+
+        Args:
+            X: a row per sample; NaN means not observed.  Models that are learned by EM take `Chunks` too.
+            y: ignored.
+            sample_weight: a non-negative number per row; a weight of two counts as two rows.
+        """
+        self._fit(X, sample_weight=sample_weight)
+        return self
+
+    def as_modelled(self, X: np.ndarray) -> np.ndarray:
+        """The rows of `X` as the model is given them, before they are rescaled: `X` itself by default."""
+        return X
+
+    def _check_size(self, rows: int, columns: int) -> None:
+        """Refuses what would not fit in memory, before it is built."""
+
+    def _scaling(self, X: np.ndarray, weight: np.ndarray | None) -> Scaling:
+        """The units in which the model works."""
+        return Scaling.standardise(X, weight)
+
+    def _read(self, X: Any) -> Table:
+        """What a call of the fitted estimator is given."""
+        return self.intake.reading(self, X)
+
+
+class ScoresRows(Scores, AbstractRowEstimator):
+    """log p of rows, in the units of the user."""
+
+    def _evidence(self, z: np.ndarray, seeds: np.ndarray) -> Evidence:
+        """The evidence of rescaled rows, whose noise comes from `seeds`."""
+        return evidence_of_rows(self.model_, z, seeds, self._samples, self.seed_)
+
+    @property
+    def _samples(self) -> int:
+        """How many importance samples a row gets, for models that need some."""
+        return 1000
+
+    def evidence(self, X: Any) -> Evidence:
+        """log p(x) of each row with its standard error and kind; NaN is marginalised."""
+        taken = self._read(X)
+        with taken.naming_cells():
+            inner = self._evidence(taken.z, taken.seeds)
+        return checked(self, dataclasses.replace(inner, nats=inner.nats + taken.log_det))
+
+    def score_samples(self, X: Any) -> np.ndarray:
+        """log p(x) of each row, in nats."""
+        return self.evidence(X).nats
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """The mean of `score_samples`."""
+        return self.evidence(X).mean
+
+
+class SamplesRows(Samples, AbstractRowEstimator):
+    """Draws of rows, in the units of the user."""
+
+    def _draw(self, n: int, *, key: Array) -> np.ndarray:
+        """Rescaled draws."""
+        return draw_rows(self.model_, n, key)
+
+    def sample(self, n: int = 1, random_state: Any = None, *, given: Any = None) -> np.ndarray:
+        """Draws `n` rows from the fitted model.
+
+        With `given`, rows with NaN, the missing part is drawn given the observed part, `n` times for
+        each row: the result has shape (n, rows, columns), or (rows, columns) when n is 1.
+        """
+        check_is_fitted(self, "model_")
+        key = random_key(random_state)
+        if given is None:
+            # a row is made of its numbers and the key that it is drawn with
+            n = check_count(self, "sample", "n", n, each=self.n_features_in_ + 1, least=0)
+            drawn = self.intake.flat(self, self._draw(n, key=key))
+            return self.intake.shaped(self, self.scaling_.invert(drawn))
+        if not isinstance(self, CompletesRows):
+            raise ValueError(
+                f"{type(self).__name__}.sample takes no 'given': it does not infer what is missing."
+            )
+        taken = self._read(given)
+        n = check_count(self, "sample", "n", n, each=taken.x.size + len(taken.x))
+        taken = taken.take(np.tile(np.arange(len(taken.x)), n))
+        with taken.naming_cells():
+            drawn = taken.back(self._fill_sample(taken.z, key=key))
+        filled = check_numbers(self, "sample", np.where(np.isnan(taken.x), drawn, taken.x))
+        filled = taken.shaped(self, filled)
+        return filled if n == 1 else filled.reshape(n, -1, *filled.shape[1:])
+
+
+class CompletesRows(Completes, AbstractRowEstimator):
+    """Missing entries of rows, in the units of the user."""
+
+    @property
+    def _completion_samples(self) -> int | None:
+        """How many draws fill what is missing, for models that need some."""
+        return 1000
+
+    def _fill_mean(self, z: np.ndarray, seeds: np.ndarray) -> np.ndarray:
+        """Rescaled rows with NaN replaced by conditional means."""
+        return completed_means(self.model_, z, seeds, self._completion_samples, self.seed_)
+
+    def _fill_sample(self, z: np.ndarray, *, key: Array) -> np.ndarray:
+        """Rescaled rows with NaN replaced by conditional draws."""
+        return completed_draws(self.model_, z, self._completion_samples, key)
+
+    def impute(self, X: Any) -> np.ndarray:
+        """`X` with each missing entry inferred from the observed ones of its row.
+
+        A continuous entry has its mean, a count the whole number next to its mean, a label the most
+        probable one.
+        """
+        taken = self._read(X)
+        found, holes = taken.x.copy(), np.asarray(np.isnan(taken.x).any(axis=1))
+        if holes.any():
+            some = taken.take(holes)
+            with taken.naming_cells():
+                filled = taken.back(self._fill_mean(some.z, some.seeds))
+            roles = self.column_roles(some.x.shape[1])
+            filled[:, roles.whole] = np.rint(filled[:, roles.whole])
+            for column in np.flatnonzero(roles.labels):
+                missing = np.isnan(some.x[:, column])
+                if missing.any():
+                    filled[missing, column] = self._likeliest(some.x[missing], int(column))
+            found[holes] = np.where(np.isnan(some.x), filled, some.x)
+        return taken.shaped(self, check_numbers(self, "impute", found))
+
+    def _likeliest(self, rows: np.ndarray, column: int) -> np.ndarray:
+        """The most probable label in a column that is missing in all `rows`."""
+        if not isinstance(self, Scores):
+            raise NotImplementedError(f"{type(self).__name__} has labels and must say which are probable.")
+        whole = self.score_samples(rows)
+
+        def chance_of(label: int) -> np.ndarray:
+            tried = rows.copy()
+            tried[:, column] = label
+            # rows of which the rest cannot occur have no labels
+            with np.errstate(invalid="ignore"):
+                return np.exp(self.score_samples(tried) - whole)
+
+        return likeliest(chance_of, len(rows))
+
+
+class TransformsRows(Transforms, AbstractRowEstimator):
+    """The hidden part of rows, by `encode` of the model."""
+
+    # how many rows are done together
+    _codes_at_once: ClassVar[int] = 4096
+
+    def _whole(self, X: Any) -> np.ndarray:
+        """The rescaled rows that the model is asked about: those of `X`."""
+        return self._read(X).z
+
+    def transform(self, X: Any) -> np.ndarray:
+        """The hidden part of each row."""
+        model = self.model_
+        codes = answers(model, type(model).encode, self._whole(X), block=self._codes_at_once)
+        return check_numbers(self, "transform", codes)
+
+
+class AbstractDensity(ScoresRows, SamplesRows, CompletesRows):
+    """A fitted density of rows: `fit`, `evidence`, `score_samples`, `score`, `sample`, `impute`.
+
+    Subclasses say how to check their parameters and how to learn a model from rescaled rows.  A model that
+    is an `AbstractExactModel` or an `AbstractBoundedModel` of `freeenergy.models` answers the rest.
+    Everything here is in the units of the data that the user passed.
+    """
+
+    max_iter: int
+    tol: float
+    learner: AbstractAlgorithm | None
+    # whether all that learning does with rows is to sum over them, so that they may come in chunks
+    _sums_rows: ClassVar[bool] = False
+    # origin and width of the cells of each column within which rows lie by chance, if they do
+    _cells: tuple[np.ndarray, np.ndarray] | None = None
+
+    @property
+    def model_in_units(self) -> Any:
+        """The fitted model for rows in the units of the data, where `model_` has rescaled ones.
+
+        `model_in_units.log_prob(x)` is `score_samples` of a row, and what is inferred from it needs no
+        rescaling.  Gaussians, mixtures of them and factor models have their own parameters in these units;
+        other models are a `freeenergy.models.InUnits`.
+        """
+        check_is_fitted(self, "model_")
+        return in_units(self.model_, *self.intake.shaped(self, np.stack(self.scaling_)))
+
+    @property
+    def _event_shape(self) -> tuple[int, ...]:
+        """The shape of what `model_` is a density of."""
+        return self.intake.shaped(self, self.scaling_.shift[None]).shape[1:]
+
+    def _with_fresh_noise(self, objective: Any) -> Any:
+        """The objective of a gradient learner, its noise drawn anew for every batch if rows have any."""
+        if self._cells is None:
+            return objective
+        origin, width = self._cells
+        scaled = self.scaling_.apply(origin[None])[0], width / self.scaling_.scale
+        return FreshNoise(objective, *(on_device(v) for v in scaled))
+
+    def _fit(self, X: Any, **given: Any) -> Any:
+        if not isinstance(X, Chunks):
+            return super()._fit(X, **given)
+        self._check_parameters()
+        return self._fit_chunks(X, alone=all(part is None for part in given.values()))
+
+    def _fit_chunks(self, chunks: Chunks, *, alone: bool) -> None:
+        """Begins where a sample of the rows ends, and goes on with all of them."""
+        name = type(self).__name__
+        if not self._sums_rows:
+            raise ValueError(f"{name} cannot be fitted to Chunks: it needs its rows in memory.")
+        if not alone:
+            raise ValueError(f"{name}.fit takes neither weights nor labels with Chunks.")
+        learner = EM(tol=self.tol) if self.learner is None else self.learner
+        check_source(learner, Stream)
+        self._check_size(*check_rows(self, chunks[0], reset=True).shape)
+        key = self._random_key()
+        seed = key_bits(key)
+        survey = chunks.survey(lambda part: check_rows(self, part, reset=False), sample=_SAMPLE, seed=seed)
+        self.fit(survey.sample)
+
+        def read(i: int) -> np.ndarray:
+            return self.scaling_.apply(self.as_modelled(check_rows(self, chunks[i], reset=False)))
+
+        columns = self.n_features_in_
+        with streaming(read, survey.lengths, columns, incomplete=survey.incomplete) as stream:
+            sample = Rows(survey.sample, np.ones(len(survey.sample)))
+            result: Fit = self._run(
+                self.model_, learner, stream, sample, key, part="chunks", what=f"{survey.lengths}"
+            )
+        self._store(with_history(result, offset=-float(survey.observed @ np.log(self.scaling_.scale))))
+
+
+def likeliest(chance_of: Callable[[int], np.ndarray], n: int) -> np.ndarray:
+    """The most probable of the labels 0, 1, 2, … for each of `n` rows; NaN where none is possible.
+
+    `chance_of(label)` is the probability of a label in each row.
+    """
+    best, most, left = np.full(n, np.nan), np.zeros(n), np.ones(n)
+    label = 0
+    # until what is left for all labels to come is less than the best has
+    while (left > most).any() and label < _MOST_LABELS:
+        own = chance_of(label)
+        best, most, left = np.where(own > most, label, best), np.fmax(own, most), left - own
+        label += 1
+    return best

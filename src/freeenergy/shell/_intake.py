@@ -1,0 +1,222 @@
+"""Intakes: what a call of an estimator is given, as events, and the way back for what a model answers."""
+
+from __future__ import annotations
+
+import abc
+import contextlib
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any, Self
+
+import numpy as np
+from sklearn.preprocessing import LabelEncoder
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from .._core import OBJECTIVES, Fit, cells_of
+from ._capabilities import Scores
+from ._rows import Rows, canonical_rows, row_seeds
+from ._validation import bad_cells_named, check_observed, check_rows, check_weight, feature_names
+
+
+def with_history(result: Fit, *, share: float = 1.0, offset: float = 0.0) -> Fit:
+    """A fit whose objectives are in other units: `share` times what they were, less `offset`."""
+    history = {
+        name: values * share - offset if name in OBJECTIVES else values
+        for name, values in result.history.items()
+    }
+    return dataclasses.replace(result, history=history)
+
+
+class AbstractIntake(abc.ABC):
+    """What one call of an estimator is given: validated, as events, with the way back.
+
+    The estimator keeps what later calls need (names, scaling, classes); an intake lives as long as the
+    call.  `events` is what `_learn` is given.
+
+    Attributes:
+        owner: the estimator.
+        passed: what the user passed.
+    """
+
+    owner: Any
+    passed: Any
+
+    @classmethod
+    @abc.abstractmethod
+    def fitting(cls, owner: Any, X: Any, **given: Any) -> Self:
+        """What `fit` of `owner` is given; sets what the estimator has to remember of it."""
+
+    @classmethod
+    @abc.abstractmethod
+    def reading(cls, owner: Any, X: Any, **given: Any) -> Self:
+        """What another call of the fitted `owner` is given."""
+
+    @property
+    @abc.abstractmethod
+    def events(self) -> Any:
+        """What is learned from."""
+
+    @abc.abstractmethod
+    def naming_cells(self) -> contextlib.AbstractContextManager[None]:
+        """Where something is wrong with an entry, says in which row and column the user has it."""
+
+    @abc.abstractmethod
+    def in_units(self, result: Fit) -> Fit:
+        """A fit to `events` with its history in the units of the data."""
+
+
+class Table(AbstractIntake):
+    """A row for each sample, NaN where nothing was observed: checked, rescaled, equal rows merged.
+
+    Attributes:
+        x: the rows as the model means them, in the units of the user.
+        rows: of a fit, the distinct rows of `x` with their weights, in an order of their own.
+    """
+
+    def __init__(self, owner: Any, passed: Any, x: np.ndarray, rows: Rows | None = None) -> None:
+        self.owner, self.passed, self.x, self.rows = owner, passed, x, rows
+
+    @classmethod
+    def validated(cls, owner: Any, X: Any, *, reset: bool) -> np.ndarray:
+        """`X` as rows of numbers; with `reset` the estimator remembers how many columns there are."""
+        return check_rows(owner, X, reset=reset)
+
+    @classmethod
+    def shaped(cls, owner: Any, rows: np.ndarray) -> np.ndarray:
+        """Rows of numbers as the events that the model and the user have."""
+        return rows
+
+    @classmethod
+    def flat(cls, owner: Any, events: np.ndarray) -> np.ndarray:
+        """Events as rows of numbers."""
+        return events.reshape(len(events), len(owner.scaling_.shift))
+
+    @classmethod
+    def arranged(
+        cls, owner: Any, x: np.ndarray, weight: np.ndarray | None, known: np.ndarray | None
+    ) -> Rows:
+        """The rows in the order in which they are learned."""
+        return canonical_rows(x, weight, owner.scaling_, known)
+
+    @classmethod
+    def fitting(
+        cls,
+        owner: Any,
+        X: Any,
+        *,
+        sample_weight: Any = None,
+        known: Callable[[np.ndarray], np.ndarray | None] | None = None,
+    ) -> Self:
+        """Rows to fit, with a function that gives what else is known of them, a row of numbers each."""
+        return cls._fitting(owner, X, cls.validated(owner, X, reset=True), sample_weight, known)
+
+    @classmethod
+    def _fitting(cls, owner: Any, passed: Any, x: np.ndarray, sample_weight: Any, known: Any) -> Self:
+        weight = check_weight(x, sample_weight)
+        check_observed(x, feature_names(owner), weight=weight)
+        owner._check_size(*x.shape)
+        extra = None if known is None else known(x)
+        taken = cls(owner, passed, owner.as_modelled(x))
+        with taken.naming_cells():
+            owner.scaling_ = owner._scaling(taken.x, weight)
+        rows = cls.arranged(owner, taken.x, weight, extra)
+        if weight is not None or len(rows.x) < len(x):
+            # from the merged rows, so that weights and repetition give the same to the last digit
+            owner.scaling_ = owner._scaling(rows.x, rows.weight)
+        taken.rows = rows
+        return taken
+
+    @classmethod
+    def reading(cls, owner: Any, X: Any) -> Self:
+        check_is_fitted(owner, "model_")
+        return cls(owner, X, owner.as_modelled(cls.validated(owner, X, reset=False)))
+
+    @functools.cached_property
+    def events(self) -> Rows:
+        """The distinct rows, rescaled."""
+        assert self.rows is not None
+        return self.rows._replace(x=self.shaped(self.owner, self.owner.scaling_.apply(self.rows.x)))
+
+    @property
+    def z(self) -> np.ndarray:
+        """The events as the model sees them: rescaled, in the order of the user."""
+        return self.shaped(self.owner, self.owner.scaling_.apply(self.x))
+
+    @property
+    def seeds(self) -> np.ndarray:
+        """A number for each row that depends on no other: the seed of its noise."""
+        return row_seeds(self.x, self.owner.scaling_)
+
+    @property
+    def log_det(self) -> np.ndarray:
+        """What a log-density has more in the units of the user, for each row."""
+        return self.owner.scaling_.log_det(self.x)
+
+    def take(self, chosen: np.ndarray) -> Self:
+        """Some of the rows."""
+        return type(self)(self.owner, self.passed, self.x[chosen])
+
+    def back(self, z: np.ndarray) -> np.ndarray:
+        """Events of the model as rows in the units of the user."""
+        return self.owner.scaling_.invert(self.flat(self.owner, z))
+
+    def naming_cells(self) -> contextlib.AbstractContextManager[None]:
+        return cells_of(self.passed, self.x, feature_names(self.owner))
+
+    def in_units(self, result: Fit) -> Fit:
+        """The objective of a density is the free energy per row, and has units; others have none."""
+        scaling = self.owner.scaling_
+        if self.rows is None or not isinstance(self.owner, Scores):
+            return result
+        nats = scaling.log_det(self.rows.x)
+        return with_history(result, offset=float(np.average(nats, weights=self.rows.weight)))
+
+
+class LabelledTable(Table):
+    """Rows that come with a label each; `classes_` of the estimator has the labels in order.
+
+    The number of the label is the one column of `events.known`.
+    """
+
+    @classmethod
+    def fitting(cls, owner: Any, X: Any, *, y: Any, sample_weight: Any = None) -> Self:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Rows and labels to fit."""
+        x: Any
+        with bad_cells_named(X):
+            x, y = validate_data(owner, X, y, dtype=np.float64, ensure_all_finite="allow-nan")
+        check_classification_targets(y)
+        encoder = LabelEncoder().fit(y)
+        owner.classes_ = np.asarray(encoder.classes_)
+        numbers = np.asarray(encoder.transform(y), float)[:, None]
+        return cls._fitting(owner, X, x, sample_weight, lambda _: numbers)
+
+
+class Arrays(Table):
+    """Samples of any shape, such as images (n, height, width) or (n, height, width, channels).
+
+    The model sees events of that shape; `event_shape_` of the estimator has it, and everything that comes
+    back to the user has it, too.  Entries are rescaled as the columns of a table are.
+    """
+
+    @classmethod
+    def validated(cls, owner: Any, X: Any, *, reset: bool) -> np.ndarray:
+        name, events = type(owner).__name__, np.asarray(X)
+        if events.ndim < 2:
+            raise ValueError(
+                f"The X of {name} must have an axis for samples, and one or more for each of them. "
+                f"Got the shape {events.shape} instead."
+            )
+        if reset:
+            owner.event_shape_ = events.shape[1:]
+        elif events.shape[1:] != owner.event_shape_:
+            raise ValueError(
+                f"The X of {name} must hold events of the shape {owner.event_shape_}, as that of fit. "
+                f"Got {events.shape[1:]} instead."
+            )
+        return check_rows(owner, events.reshape(len(events), -1) if len(events) else events, reset=reset)
+
+    @classmethod
+    def shaped(cls, owner: Any, rows: np.ndarray) -> np.ndarray:
+        return rows.reshape(len(rows), *owner.event_shape_)

@@ -1,0 +1,513 @@
+"""The intake of series: containers of any kind, and how series of any length become arrays of few sizes."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import heapq
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Self
+
+import jax
+import numpy as np
+from jax import Array
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted
+
+from .._core import (
+    CellError,
+    Data,
+    Fit,
+    bucket,
+    cells_of,
+    map_padded,
+    on_device,
+    row_hashes,
+    split_key_data,
+)
+from ..models import Series
+from ._intake import AbstractIntake, with_history
+from ._rows import Rows, Scaling, unit_free_hashes
+from ._validation import check_observed, check_rows, feature_names, moderate
+
+# numbers of one kind (time steps × series) that a program works on at once
+_STEPS_AT_ONCE = 2**18
+# the least variance of rescaled noise where a likelihood would grow without bound, as covariances have
+LEAST_VARIANCE = 1e-6
+
+
+@dataclasses.dataclass(frozen=True)
+class Sequences:
+    """Rescaled series to be learned from.
+
+    Attributes:
+        series: an array of shape (time, features) each.
+        inputs: an array of shape (time, inputs) each, or None.
+        weight: how often each series counts.
+        constant: which columns never vary.
+        states: the hidden state of each time step where it is known, −1 where not; or None.
+    """
+
+    series: list[np.ndarray]
+    inputs: list[np.ndarray] | None
+    weight: np.ndarray
+    constant: np.ndarray
+    states: list[np.ndarray] | None = None
+
+    @functools.cached_property
+    def packed(self) -> Data:
+        """The series for learning, short ones one after another in a row."""
+        return pack(self.series, self.states, self.inputs, self.weight)
+
+    @property
+    def rows(self) -> np.ndarray:
+        """All time steps."""
+        return np.concatenate(self.series)
+
+    @property
+    def row_weight(self) -> np.ndarray:
+        """How often each time step counts."""
+        return np.repeat(self.weight, [len(x) for x in self.series])
+
+    @property
+    def n_inputs(self) -> int:
+        """How many inputs there are at each time step."""
+        return 0 if self.inputs is None else self.inputs[0].shape[1]
+
+    def per_row(self, tol: float) -> float:
+        """A tolerance in nats per time step as one per row of `packed`, which learners count."""
+        return tol * float(self.row_weight.sum()) / float(np.asarray(self.packed.weight).sum())
+
+    def identity(self) -> str:
+        """Names these series, for a checkpoint."""
+        places = np.concatenate([np.arange(len(x)) for x in self.series])
+        beside = [np.concatenate(part) for part in (self.inputs, self.states) if part is not None]
+        return Rows(self.rows, self.row_weight, np.column_stack([places, *beside])).identity()
+
+
+def _only(parts: list[Any]) -> Any:
+    return parts[0]
+
+
+_TAKEN = (
+    "one series (time, features), an array (series, time, features), a list of series, or a frame whose "
+    "index has the two levels series and time"
+)
+
+
+def _several(subject: str, X: Any) -> tuple[list[np.ndarray], Callable[[list[Any]], Any]] | None:
+    """The series of a list or of an array (series, time, features), and what they are put back into.
+
+    None if `X` is a table: so are rows that are lists of numbers, as scikit-learn has them, while arrays of
+    one dimension in a list, and lists of unequal lengths, are series of one column.
+    """
+    if not isinstance(X, (list, tuple)) or not len(X):
+        dims = np.ndim(X)
+        if dims == 3 and len(X):
+            return list(np.asarray(X)), np.stack
+        if dims == 0 or dims > 2:
+            raise ValueError(f"{subject} must be {_TAKEN}. Got the shape {np.shape(X)} instead.")
+        return None
+    try:
+        parts = [np.asarray(part) for part in X]
+    except ValueError:
+        raise ValueError(f"{subject} must be {_TAKEN}. Got rows of unequal length in a series.") from None
+    shapes = [part.shape for part in parts]
+    dims = {len(shape) for shape in shapes}
+    if len(dims) > 1 or max(dims) > 2:
+        found = " and ".join(str(shape) for shape in {len(shape): shape for shape in shapes}.values())
+        raise ValueError(f"{subject} must be {_TAKEN}. Got a list of arrays of the shapes {found} instead.")
+    if dims == {2}:
+        return parts, list
+    if dims == {1} and (len(set(shapes)) > 1 or any(hasattr(part, "__array__") for part in X)):
+        return [part[:, None] for part in parts], list
+    return None
+
+
+def _levels(X: Any) -> int:
+    """How many levels the index of a frame has; one for whatever is no frame."""
+    return getattr(getattr(X, "index", None), "nlevels", 1)
+
+
+def _panel(subject: str, X: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Of a frame with the index levels series and time: its rows series by series, and where each ends.
+
+    Series come in the order in which they first appear.
+    """
+    if _levels(X) > 2:
+        raise ValueError(f"{subject} must be {_TAKEN}. Got {_levels(X)} levels instead.")
+    labels, times = (X.index.get_level_values(level) for level in (0, 1))
+    numbers, names = labels.factorize(use_na_sentinel=False)
+    order = np.argsort(numbers, kind="stable")
+    ends = np.cumsum(np.bincount(numbers))[:-1]
+    for name, rows in zip(names, np.split(order, ends), strict=True):
+        own = times[rows]
+        if not (own.is_monotonic_increasing and own.is_unique):
+            raise ValueError(
+                f"{subject}, a frame with two index levels, must have times that increase within each "
+                f"series. Those of series {name!r} do not."
+            )
+    return order, ends
+
+
+def check_series(owner: Any, X: Any, *, reset: bool) -> tuple[list[np.ndarray], Callable[[list[Any]], Any]]:
+    """`X` as a list of float arrays (time, features), and what puts such a list back into the container.
+
+    `X` is one series (time, features), an array (series, time, features), a list of series (arrays of one
+    dimension are series of one column), or a frame whose index has the two levels series and time.
+    """
+    if _levels(X) > 1:
+        order, ends = _panel("X", X)
+        return np.split(check_rows(owner, X, reset=reset)[order], ends), list
+    several = _several("X", X)
+    if several is None:
+        return [check_rows(owner, X, reset=reset)], _only
+    parts, wrap = several
+    for number, part in enumerate(parts):
+        if part.shape[1] != parts[0].shape[1] or not len(part):
+            raise ValueError(
+                f"Every series of X must have the shape (time, {parts[0].shape[1]}) with at least one "
+                f"time step. Got {part.shape} for series {number}."
+            )
+    try:
+        rows = check_rows(owner, np.concatenate(parts), reset=reset)
+    except CellError as error:
+        raise error.placed(error.position or 0, parts) from None
+    return np.split(rows, np.cumsum([len(part) for part in parts])[:-1]), wrap
+
+
+def check_inputs(
+    owner: Any, inputs: Any, lengths: list[int], width: int | None, *, name: str = "inputs"
+) -> list[np.ndarray]:
+    """`inputs` as a finite float array of shape (time, width) for each series.
+
+    They come in the containers that series come in.  `name` is what the argument is called.
+    """
+    kind = type(owner).__name__
+    subject = f"The '{name}' of {kind}"
+    if _levels(inputs) > 1:
+        order, ends = _panel(subject, inputs)
+        parts = np.split(np.asarray(inputs, float)[order], ends)
+    else:
+        several = _several(subject, inputs)
+        parts = [np.asarray(part, float) for part in ([inputs] if several is None else several[0])]
+    shapes = [part.shape for part in parts]
+    columns = shapes[0][-1] if width is None and len(shapes[0]) == 2 else width
+    if not columns or shapes != [(length, columns) for length in lengths]:
+        raise ValueError(
+            f"{subject} must have {columns or 'some'} columns and a row for each time step: "
+            f"the shapes {[(length, columns or '…') for length in lengths[:3]]}. Got {shapes[:3]} instead."
+        )
+    wrong = [part[~np.isfinite(part)] for part in parts]
+    if any(map(len, wrong)):
+        raise ValueError(f"{subject} must be finite numbers. Got {np.concatenate(wrong)[0]} instead.")
+    return parts
+
+
+def _check_aligned(X: Any, inputs: Any) -> None:
+    """Refuses a panel of inputs whose series or times are not those of X."""
+    if _levels(X) == _levels(inputs) == 2 and not X.index.equals(inputs.index):
+        raise ValueError("The 'inputs' of a frame with two index levels must have the index of X.")
+
+
+def _check_weight(owner: Any, weight: Any, series: list[np.ndarray]) -> np.ndarray:
+    """How often each series counts: once, if nothing is said."""
+    if weight is None:
+        return np.ones(len(series))
+    given = np.asarray(weight)
+    good = given.dtype.kind in "biuf" and given.shape == (len(series),) and np.isfinite(given).all()
+    if not good or (given < 0).any() or not given.any():
+        raise ValueError(
+            f"The 'series_weight' of {type(owner).__name__}.fit must be a non-negative number for each of "
+            f"the {len(series)} series, not all zero. Got {weight!r} instead."
+        )
+    return moderate(given.astype(float))
+
+
+def _constant_columns(rows: np.ndarray, scaling: Scaling) -> np.ndarray:
+    """Which columns never vary by more than rounding."""
+    low, high = np.nanmin(rows, axis=0), np.nanmax(rows, axis=0)
+    least = 1e-10 * np.maximum(np.abs(low), np.abs(high))
+    # a scale that is not that of the data leaves less than one
+    return (high - low <= least) & (high / scaling.scale - low / scaling.scale < 1e-6)
+
+
+def _tell_constant(owner: Any, constant: np.ndarray, names: Any) -> None:
+    if constant.any():
+        column = int(np.flatnonzero(constant)[0])
+        name = str(column) if names is None else repr(str(names[column]))
+        warnings.warn(
+            f"{type(owner).__name__}: column {name} of X is constant, so that no variance of it has a "
+            "largest likelihood; the smallest that is allowed is taken. Leave it out to compare densities.",
+            ConvergenceWarning,
+            stacklevel=5,
+        )
+
+
+def _few(n: int) -> int:
+    """The padded number of series: long ones are few, so that small numbers are kept small."""
+    return bucket(n) if n > 16 else 1 << (n - 1).bit_length()
+
+
+def _groups(lengths: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+    """Numbers of the series that share a padded length, with that length."""
+    sizes = np.array([bucket(int(n)) for n in lengths])
+    if len(np.unique(sizes)) > 1:
+        # series of different length: fewer sizes, of which each is a program
+        sizes = np.array([max(1 << (int(n) - 1).bit_length(), 16) for n in lengths])
+    for size in np.unique(sizes):
+        yield int(size), np.flatnonzero(sizes == size)
+
+
+def map_series(
+    function: Callable[..., Any],
+    series: list[np.ndarray],
+    *args: Any,
+    inputs: list[np.ndarray] | None = None,
+    extra: Any = None,
+    cut: bool = True,
+) -> list[Any]:
+    """`function(row, *args)` for each series, compiled once per padded length; NumPy in and out.
+
+    Args:
+        function: a module-level function of a `Series`; its results have a leading time axis.
+        series: arrays of shape (time, features).
+        args: passed on.
+        inputs: arrays of shape (time, inputs), for the `inputs` of each `Series`.
+        extra: an array with an entry per series: `function` is then given pairs (Series, entry).
+        cut: whether padding is cut off from the results.
+    """
+    lengths = np.array([len(x) for x in series])
+    results: list[Any] = [None] * len(series)
+    for size, members in _groups(lengths):
+        padded = _few(len(members))
+        own_inputs = None if inputs is None else [[inputs[i]] for i in members]
+        rows: Any = _stack([[series[i]] for i in members], size, padded, inputs=own_inputs)
+        if extra is not None:
+            rows = (rows, _padded(extra[members], padded))
+        block = max(_STEPS_AT_ONCE // size, 1)
+        out = jax.device_get(map_padded(function, rows, *args, real=len(members), block=block))
+        for place, i in enumerate(members):
+            end = lengths[i] if cut else None
+            results[i] = jax.tree.map(lambda a, p=place, e=end: a[p, :e], out)
+    return results
+
+
+def draw_series(
+    function: Callable[..., Any],
+    model: Any,
+    n: int,
+    steps: int,
+    key: Array,
+    inputs: list[np.ndarray] | None,
+) -> np.ndarray:
+    """`n` draws of `steps` steps by `function((key, inputs), model, steps)`, of one padded length."""
+    size, laid = bucket(steps), None
+    if inputs is not None:
+        laid = np.stack([_padded(part, size) for part in inputs])
+        laid = _padded(np.broadcast_to(laid, (n, *laid.shape[1:])), _few(n))
+    rows = (_padded(split_key_data(key, n), _few(n)), laid)
+    drawn = map_padded(function, rows, model, size, real=n, block=max(_STEPS_AT_ONCE // size, 1))
+    return np.asarray(drawn)[:n, :steps]
+
+
+def _padded(a: np.ndarray, size: int) -> np.ndarray:
+    """`a` with rows of zeros up to `size` rows."""
+    return np.concatenate([a, np.zeros((size - len(a), *a.shape[1:]), a.dtype)])
+
+
+def _laid(rows: list[list[np.ndarray]] | None, size: int, padded: int, blank: Any) -> np.ndarray | None:
+    """Arrays of each row one after another, and `blank` where nothing is."""
+    if rows is None:
+        return None
+    laid = np.full((padded, size, *rows[0][0].shape[1:]), blank)
+    for number, row in enumerate(rows):
+        whole = np.concatenate(row)
+        laid[number, : len(whole)] = whole
+    return laid
+
+
+def _stack(
+    rows: list[list[np.ndarray]],
+    size: int,
+    padded: int,
+    states: list[list[np.ndarray]] | None = None,
+    inputs: list[list[np.ndarray]] | None = None,
+) -> Series:
+    """Rows of series one after another as arrays of `padded` rows and `size` time steps."""
+    starts = np.zeros((padded, size), bool)
+    starts[:, 0] = True
+    real = np.zeros((padded, size), bool)
+    for number, row in enumerate(rows):
+        ends = np.cumsum([len(part) for part in row])
+        starts[number, ends[:-1]] = True
+        real[number, : ends[-1]] = True
+    arrays: Any = (
+        _laid(rows, size, padded, 0.0),
+        starts,
+        real,
+        _laid(states, size, padded, np.int32(-1)),
+        _laid(inputs, size, padded, 0.0),
+    )
+    return Series(*arrays)
+
+
+def _packs(series: list[np.ndarray], size: int, numbers: Iterable[int]) -> list[list[int]]:
+    """These series one after another in few rows of `size` steps."""
+    rows: list[list[int]] = []
+    space: list[tuple[int, int]] = []
+    for i in sorted(numbers, key=lambda i: -len(series[i])):
+        length = len(series[i])
+        if space and -space[0][0] >= length:
+            left, row = heapq.heappop(space)
+            rows[row].append(i)
+            heapq.heappush(space, (left + length, row))
+        else:
+            heapq.heappush(space, (length - size, len(rows)))
+            rows.append([i])
+    return rows
+
+
+def pack(
+    series: list[np.ndarray],
+    states: list[np.ndarray] | None = None,
+    inputs: list[np.ndarray] | None = None,
+    weight: np.ndarray | None = None,
+    *,
+    apart: bool = False,
+) -> Data:
+    """Series for learning: one padded length, short ones stored one after another in a row.
+
+    A row is as long as the longest series, so that a recursion takes no more steps than it must; what
+    is left of a row is filled with shorter series of the same weight, so that little of it is padding.
+    With `apart` every series has a row of its own.
+    """
+    size = bucket(max(len(x) for x in series))
+    weight = np.ones(len(series)) if weight is None else weight
+    if apart:
+        rows = [[i] for i in range(len(series))]
+    else:
+        rows = [row for w in np.unique(weight) for row in _packs(series, size, np.flatnonzero(weight == w))]
+
+    def gather(parts: list[np.ndarray] | None) -> Any:
+        return None if parts is None else [[parts[i] for i in row] for row in rows]
+
+    padded = _few(len(rows))
+    x = _stack(gather(series), size, padded, gather(states), gather(inputs))
+    return Data(
+        jax.tree.map(on_device, x),
+        on_device(_padded(weight[[row[0] for row in rows]], padded)),
+        on_device(len(rows), np.int32),
+        bool(np.isnan(x.values).any()),
+    )
+
+
+def canonical_order(series: list[np.ndarray], scaling: Scaling) -> np.ndarray:
+    """An order of the series that does not depend on the order in which they were passed."""
+    lengths = np.array([len(x) for x in series])
+    steps = unit_free_hashes(np.concatenate(series), scaling)
+    ends = np.cumsum(lengths)
+    # a number per series from the numbers of its steps and their places
+    places = np.arange(len(steps)) - np.repeat(ends - lengths, lengths)
+    mixed = row_hashes(np.column_stack([(steps >> np.uint64(12)).astype(float), places]))
+    return np.lexsort((np.bitwise_xor.reduceat(mixed, ends - lengths), lengths))
+
+
+class SeriesIntake(AbstractIntake):
+    """Series in whatever container, with inputs: checked, rescaled, and the way back into the container.
+
+    Attributes:
+        series: an array of shape (time, features) each, in the units of the user.
+        wrap: puts one array per series into a container like the one that was passed.
+        inputs: an array of shape (time, inputs) for each series, rescaled; or None.
+        sequences: of a fit, what is learned from.
+        offset: of a fit, the mean log-determinant of a time step.
+    """
+
+    def __init__(
+        self,
+        owner: Any,
+        passed: Any,
+        series: list[np.ndarray],
+        wrap: Callable[[list[Any]], Any],
+        inputs: list[np.ndarray] | None = None,
+        sequences: Sequences | None = None,
+        offset: float = 0.0,
+    ) -> None:
+        self.owner, self.passed, self.series, self.wrap = owner, passed, series, wrap
+        self.inputs, self.sequences, self.offset = inputs, sequences, offset
+
+    @classmethod
+    def fitting(
+        cls,
+        owner: Any,
+        X: Any,
+        *,
+        inputs: Any = None,
+        series_weight: Any = None,
+        states: Callable[[list[np.ndarray]], list[np.ndarray]] | None = None,
+    ) -> Self:
+        """Series to fit, with a function that gives the known hidden states of validated ones."""
+        if inputs is not None and not owner._takes_inputs:
+            raise ValueError(f"{type(owner).__name__} takes no inputs. Got 'inputs'.")
+        series, wrap = check_series(owner, X, reset=True)
+        weight = _check_weight(owner, series_weight, series)
+        known = None if states is None else states(series)
+        _check_aligned(X, inputs)
+        beside = None if inputs is None else check_inputs(owner, inputs, [len(x) for x in series], None)
+        used = np.flatnonzero(weight > 0)
+        kept, kept_inputs = [series[i] for i in used], beside and [beside[i] for i in used]
+        rows, counts = np.concatenate(kept), np.repeat(weight[used], [len(x) for x in kept])
+        names = feature_names(owner)
+        check_observed(rows, names)
+        owner.scaling_ = owner._scaling(rows, counts)
+        constant = _constant_columns(rows, owner.scaling_)
+        _tell_constant(owner, constant & ~owner.column_roles(rows.shape[1]).mass, names)
+        owner.input_scaling_ = None
+        if kept_inputs is not None:
+            owner.input_scaling_ = owner._input_scaling(np.concatenate(kept_inputs), counts)
+        owner.length_ = max(len(x) for x in kept)
+        order = canonical_order(kept, owner.scaling_)
+        sequences = Sequences(
+            [owner.scaling_.apply(kept[i]) for i in order],
+            owner._scaled_inputs(kept_inputs and [kept_inputs[i] for i in order]),
+            weight[used][order],
+            constant,
+            known and [known[used[i]] for i in order],
+        )
+        offset = np.average(owner.scaling_.log_det(rows), weights=counts)
+        return cls(owner, X, series, wrap, None, sequences, offset)
+
+    @classmethod
+    def reading(cls, owner: Any, X: Any, *, inputs: Any = None) -> Self:
+        check_is_fitted(owner, "model_")
+        series, wrap = check_series(owner, X, reset=False)
+        _check_aligned(X, inputs)
+        return cls(owner, X, series, wrap, owner._check_inputs(inputs, [len(x) for x in series]))
+
+    @property
+    def events(self) -> Sequences:
+        """The series, rescaled, in an order of their own."""
+        assert self.sequences is not None
+        return self.sequences
+
+    def take(self, numbers: Iterable[int]) -> Self:
+        """The series of these numbers with their inputs."""
+        chosen = list(numbers)
+        inputs = None if self.inputs is None else [self.inputs[i] for i in chosen]
+        return self.with_series([self.series[i] for i in chosen], inputs)
+
+    def with_series(self, series: list[np.ndarray], inputs: list[np.ndarray] | None) -> Self:
+        """Other series, and rescaled inputs, for the same container."""
+        return type(self)(self.owner, self.passed, series, self.wrap, inputs)
+
+    def naming_cells(self) -> contextlib.AbstractContextManager[None]:
+        passed = self.passed if self.wrap is _only else self.series
+        return cells_of(passed, np.concatenate(self.series), feature_names(self.owner))
+
+    def in_units(self, result: Fit) -> Fit:
+        """The objective, a mean over rows of the packed series, as the free energy per time step."""
+        share = float(np.asarray(self.events.packed.weight).sum()) / self.events.row_weight.sum()
+        return with_history(result, share=share, offset=self.offset)

@@ -361,6 +361,7 @@ def _models():
 def test_the_free_vector_of_a_model_has_as_many_entries_as_vary(name):
     model, count = _models()[name]
     free = fi.free_vector(model)
+    assert isinstance(free, fi.FreeVector)
     assert free.values.shape == (count,)
     assert parameter_count(model) == fi.free_size(fi.parameter_space(model)) == count
     again, log_det = eqx.filter_jit(free.restore)(free.values)

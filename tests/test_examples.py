@@ -192,7 +192,10 @@ from freeenergy.distributions import (
     Gaussian
 )
 from freeenergy.shell import AbstractDensity, Scaling
-from freeenergy.inference import AbstractExpectation, AbstractRecognition, Pathwise, QuasiNewton, minimise
+from freeenergy.inference import (
+    AbstractExpectation, AbstractMethod, AbstractRecognition, DrawsPosterior, FreeTarget, Pathwise,
+    QuasiNewton, minimise
+)
 from freeenergy.learning import AbstractNegativePhase, ClosedForm, fit
 from freeenergy.models import Density
 """
@@ -257,7 +260,8 @@ def test_skeletons_of_contributing_work(root):
     back, slope = names["Scale"]().inverse(jnp.array(np.e), jnp.array([1.0]))
     assert (float(back), float(slope)) == (pytest.approx(1.0), -1.0)
 
-    from freeenergy.inference import Quadratic, free_energy
+    from freeenergy.distributions import Positive
+    from freeenergy.inference import Quadratic, free_energy, infer
     from freeenergy.learning import Batch
     from freeenergy.models import LinearGaussian
 
@@ -271,3 +275,6 @@ def test_skeletons_of_contributing_work(root):
     laplace = names["Laplace"](jnp.zeros(1), expectation=Quadratic())
     bound = free_energy(factors.energy, laplace, x, key=key)
     assert float(bound) == pytest.approx(-float(factors.log_prob(x)))
+    grid = names["Grid"](jnp.linspace(-20, 20, 4001))
+    rate = infer(lambda z: 3 * z - 2 * jnp.log(z), Positive(()), grid, key=key)
+    assert float(rate.mean()) == pytest.approx(1.0, abs=1e-6)

@@ -140,9 +140,8 @@ def test_documents_are_merged_and_come_back_as_sparse_as_they_came():
 
 
 def ended(*objective):
-    return fe.Fit(
-        None, {"objective": np.array(objective), "steps": np.ones(len(objective))}, 1, True, "done"
-    )
+    history = {"objective": np.array(objective), "steps": np.ones(len(objective))}
+    return fe.Fit(None, history, 1, fe.Status.CONVERGED)
 
 
 def test_the_best_of_several_fits():
@@ -209,7 +208,7 @@ class MeanImputer(CompletesRows):
 
     def _learn(self, rows, key):
         model = fe.GaussianDensity(fe.distributions.Diagonal()).fit(rows.x, sample_weight=rows.weight)
-        return fe.Fit(model.model_in_units, {}, 1, True, "the answer is closed")
+        return fe.Fit(model.model_in_units, {}, 1, fe.Status.CONVERGED)
 
 
 def test_what_completes_need_neither_sample_nor_score():

@@ -142,7 +142,7 @@ class Bootstrap(SamplesRows):
 
     def _learn(self, rows: Rows, key):
         model = fe.models.Kernels.of(rows.x, np.full(rows.x.shape, 1e-6), rows.weight)
-        return fe.Fit(model, {}, 1, True, "there is nothing to learn")
+        return fe.Fit(model, {}, 1, fe.Status.CONVERGED)
 
 
 class Stuck(Bootstrap):

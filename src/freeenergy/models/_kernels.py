@@ -1,4 +1,4 @@
-"""A kernel on every row: the density that only remembers."""
+"""A smoothing kernel (Parzen window) on every row: the density that only remembers."""
 
 from __future__ import annotations
 

@@ -1,0 +1,400 @@
+"""Methods of inference: each makes a posterior of an energy and a space.
+
+A method is a small frozen object with a `__call__`; another one is one more class.  Samplers of continuous
+unknowns work on `FreeTarget(energy, space)`, an energy over a vector of reals.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+from jaxtyping import Array, Float, PyTree
+
+from .._core import (
+    AbstractFinite,
+    AbstractSpace,
+    Kind,
+    boltzmann,
+    enumerate_states,
+    programs,
+    start,
+    to_free,
+)
+from ..distributions import AbstractDistribution, Diagonal, Gaussian
+from ._annealed import annealed_importance, geometric_path, linear_schedule
+from ._diagnostics import chain_effective_size, potential_scale_reduction
+from ._gibbs import Kernel, run_chain
+from ._importance import importance_estimate
+from ._minimise import AbstractSearch, Energy, Exhaustive, QuasiNewton, minimise
+from ._posterior import (
+    AbstractPosterior,
+    DistributionPosterior,
+    DrawsPosterior,
+    FinitePosterior,
+    LogEvidence,
+    Nature,
+    PointPosterior,
+)
+from ._recognition import AbstractRecognition, LocalGaussian, weighted_draws
+from ._walks import FreeTarget, Pushforward, WalkState, metropolis_step
+
+KernelMaker = Callable[[Energy, Any], Kernel]
+"""`maker(energy, space)` is a Markov kernel that leaves exp(−energy) over the space unchanged."""
+
+
+class AbstractMethod(eqx.Module):
+    """A way to infer an unknown from its energy."""
+
+    @abc.abstractmethod
+    def __call__(self, energy: Energy, space: PyTree[AbstractSpace], *, key: Array) -> AbstractPosterior:
+        """The posterior p(z) ∝ exp(−e(z)) over `space`.
+
+        Its diagnostics have the energy at which the method began as `start_energy`, if it began anywhere:
+        `infer` refuses one that is no number.
+        """
+
+
+def infer(
+    energy: Energy, space: PyTree[AbstractSpace], method: AbstractMethod, *, key: Array
+) -> AbstractPosterior:
+    """What is known of an unknown z with p(z) ∝ exp(−e(z)).
+
+    Args:
+        energy: a function of the unknown alone, such as `lambda z: model.energy(x, z)`.
+        space: what the unknown can be, such as `model.latent(x)`: a tree of spaces.
+        method: how it is inferred.
+        key: seeds the method.
+
+    >>> from freeenergy.distributions import Binary
+    >>> found = infer(lambda z: -jnp.sum(z), Binary((2,)), Enumerate(), key=jax.random.key(0))
+    >>> [round(float(p), 4) for p in found.mean()], round(float(found.log_evidence.nats), 4)
+    ([0.7311, 0.7311], 2.6265)
+    """
+    programs.make_room()
+    posterior = _run(method, energy, space, key)
+    begun = posterior.diagnostics.get("start_energy")
+    if begun is not None and not isinstance(begun, Tracer) and not np.isfinite(begun):
+        raise ValueError(
+            f"The energy must be finite where inference by {type(method).__name__} begins. "
+            f"Got {float(begun):g} instead; give it another start, or look at the energy there."
+        )
+    return posterior
+
+
+@eqx.filter_jit
+def _run(method: AbstractMethod, energy: Energy, space: Any, key: Array) -> AbstractPosterior:
+    return method(energy, space, key=key)
+
+
+def _leaves(space: PyTree) -> tuple[AbstractSpace, ...]:
+    return tuple(jax.tree.leaves(space))
+
+
+class Enumerate(AbstractMethod):
+    """Visits every state of a finite unknown: exact.
+
+    Attributes:
+        batch_size: how many states are visited at once.
+    """
+
+    batch_size: int = eqx.field(static=True, default=1024)
+
+    def __call__(self, energy: Energy, space: PyTree, *, key: Array) -> FinitePosterior:
+        states = enumerate_states(space)
+        energies = jax.lax.map(energy, states, batch_size=self.batch_size)
+        free, probabilities = boltzmann(energies)
+        evidence = LogEvidence(-free, jnp.zeros_like(free), Kind.EXACT)
+        return FinitePosterior(
+            states,
+            probabilities,
+            spaces=_leaves(space),
+            log_evidence=evidence,
+            diagnostics={"start_energy": jnp.min(energies)},
+        )
+
+
+class Recognise(AbstractMethod):
+    """Takes q from a recognition: an exact posterior that a model knows, a network, a Gaussian for this x.
+
+    The evidence is E_q[−e(z) − log q(z)] over the draws.  Where q is exact every one of these numbers is
+    log Z (also known as the candidate's formula), and their `spread` says whether it is.
+
+    Attributes:
+        recognition: makes q of the energy and of x, such as `model.recognition`.
+        x: the observation, where the recognition looks at it.
+        draws: how many draws answer questions that have no closed form.
+
+    >>> from freeenergy.distributions import Diagonal, Gaussian, Reals
+    >>> from freeenergy.inference import Exact
+    >>> normal = Gaussian(jnp.ones(1), Diagonal(jnp.ones(1)))
+    >>> known = Recognise(Exact(lambda x: normal))
+    >>> found = infer(lambda z: jnp.sum((z - 1) ** 2) / 2, Reals((1,)), known, key=jax.random.key(0))
+    >>> found.mean().tolist(), round(float(found.log_evidence.nats), 6), found.log_evidence.kind.value
+    ([1.0], 0.918939, 'exact')
+    """
+
+    recognition: AbstractRecognition
+    x: PyTree = None
+    draws: int = eqx.field(static=True, default=4000)
+
+    def __call__(self, energy: Energy, space: PyTree, *, key: Array) -> DistributionPosterior:
+        q = self.recognition(energy, self.x)
+        return _from_distribution(
+            q,
+            space,
+            self.recognition.evidence_kind,
+            weighted_draws(energy, q, samples=self.draws, key=key),
+        )
+
+
+def _from_distribution(
+    q: AbstractDistribution,
+    space: PyTree,
+    kind: Kind | None,
+    drawn: tuple[PyTree, Float[Array, " draws"]],
+) -> DistributionPosterior:
+    draws, log_weights = drawn
+    spread = jnp.std(log_weights)
+    exact = kind is Kind.EXACT
+    # (draws of an exact posterior have one and the same weight)
+    error = jnp.zeros_like(spread) if exact else spread / len(log_weights) ** 0.5
+    return DistributionPosterior(
+        q,
+        draws,
+        Nature.EXACT if exact else Nature.VARIATIONAL,
+        spaces=_leaves(space),
+        log_evidence=None if kind is None else LogEvidence(jnp.mean(log_weights), error, kind),
+        diagnostics={"spread": spread},
+    )
+
+
+class MeanField(AbstractMethod):
+    """A Gaussian with independent free coordinates, the nearest to the posterior (also known as ADVI).
+
+    The evidence is a lower bound.
+
+    Attributes:
+        steps, samples, learning_rate: as in `LocalGaussian`, which fits it.
+        draws: how many draws answer questions.
+    """
+
+    steps: int = eqx.field(static=True, default=300)
+    samples: int = eqx.field(static=True, default=32)
+    learning_rate: float = eqx.field(static=True, default=0.05)
+    draws: int = eqx.field(static=True, default=4000)
+
+    def __call__(self, energy: Energy, space: PyTree, *, key: Array) -> DistributionPosterior:
+        target = FreeTarget(energy, space)
+        fitted = LocalGaussian(target.size, self.steps, self.samples, self.learning_rate)(target, None)
+        free, log_weights = weighted_draws(target, fitted, samples=self.draws, key=key)
+        drawn = jax.vmap(target.value)(free), log_weights
+        found = _from_distribution(Pushforward(fitted, space), space, Kind.LOWER, drawn)
+        begun = {"start_energy": target(jnp.zeros(target.size))}
+        return eqx.tree_at(lambda p: p.diagnostics, found, found.diagnostics | begun)
+
+
+class ArgMin(AbstractMethod):
+    """The value of least energy: the mode (MAP).
+
+    A finite unknown is searched exhaustively, a continuous one by `search` in its free coordinates, whose
+    log-determinant does not count: the mode is that of the density of z.
+
+    Attributes:
+        search: from `start`, or from a start of the space.
+    """
+
+    search: AbstractSearch = QuasiNewton()
+    start: PyTree = None
+
+    def __call__(self, energy: Energy, space: PyTree, *, key: Array) -> PointPosterior:
+        if all(isinstance(leaf, AbstractFinite) for leaf in _leaves(space)):
+            found = minimise(energy, enumerate_states(space), Exhaustive())
+            point, begun = found.point, found.energy
+        else:
+            target = FreeTarget(energy, space)
+            begin = to_free(space, start(space, key=key) if self.start is None else self.start)
+            found = minimise(lambda v: energy(target.value(v)), begin, self.search)
+            point, begun = target.value(found.point), energy(target.value(begin))
+        told = {"converged": found.converged, "steps": found.steps, "start_energy": begun}
+        return PointPosterior(point, found.energy, spaces=_leaves(space), diagnostics=told)
+
+
+class Importance(AbstractMethod):
+    """Independent draws of a proposal, weighted by exp(−e(z)) / q(z).
+
+    Attributes:
+        proposal: q, which must be wider than the posterior.
+        samples: how many draws.
+    """
+
+    proposal: AbstractDistribution
+    samples: int = eqx.field(static=True, default=4000)
+
+    def __call__(self, energy: Energy, space: PyTree, *, key: Array) -> DrawsPosterior:
+        draws, log_weights = weighted_draws(energy, self.proposal, samples=self.samples, key=key)
+        return _from_weights(draws, log_weights, space)
+
+
+def _from_weights(draws: PyTree, log_weights: Float[Array, " draws"], space: PyTree) -> DrawsPosterior:
+    estimate = importance_estimate(log_weights)
+    return DrawsPosterior(
+        draws,
+        log_weights,
+        spaces=_leaves(space),
+        log_evidence=LogEvidence(estimate.log_mean, estimate.stderr, Kind.LOWER),
+        diagnostics={
+            "effective_sample_size": estimate.effective_sample_size,
+            "start_energy": -jnp.max(log_weights),
+        },
+    )
+
+
+class Anneal(AbstractMethod):
+    """Annealed importance sampling: draws of a base, led to the posterior along a path of energies.
+
+    Attributes:
+        kernel: makes the Markov kernel of each energy on the way, such as `random_walk` or `gibbs_sweep`.
+        base: where the path begins, a normalised distribution; by default the standard normal of the free
+            coordinates.
+        chains: how many draws.
+        steps: how many energies there are on the way.
+    """
+
+    kernel: KernelMaker
+    base: AbstractDistribution | None = None
+    chains: int = eqx.field(static=True, default=400)
+    steps: int = eqx.field(static=True, default=100)
+
+    def __call__(self, energy: Energy, space: PyTree, *, key: Array) -> DrawsPosterior:
+        begin, run = jax.random.split(key)
+        base = _standard(space) if self.base is None else self.base
+        path = geometric_path(lambda z: -base.log_prob(z), energy)
+        found = annealed_importance(
+            path,
+            lambda beta, z, *, key: self.kernel(lambda y: path(beta, y), space)(z, key=key),
+            jax.vmap(lambda k: base.sample(key=k))(jax.random.split(begin, self.chains)),
+            log_partition=jnp.zeros(()),
+            schedule=linear_schedule(self.steps),
+            key=run,
+        )
+        return _from_weights(found.states, found.log_weights, space)
+
+
+def _standard(space: PyTree) -> Pushforward:
+    size = FreeTarget(jnp.sum, space).size
+    return Pushforward(Gaussian(jnp.zeros(size), Diagonal(jnp.ones(size))), space)
+
+
+class MarkovChain(AbstractMethod):
+    """Draws of any Markov kernel (MCMC): `MarkovChain(gibbs_sweep)` is Gibbs sampling.
+
+    Attributes:
+        kernel: makes the Markov kernel of the energy and the space.
+        start: where all chains begin; by default each somewhere in the space.
+        chains, steps: how many draws each of how many chains keeps.
+        burn_in: how many each drops at the beginning.
+        thin: one in how many it keeps after that.
+    """
+
+    kernel: KernelMaker
+    start: PyTree = None
+    chains: int = eqx.field(static=True, default=4)
+    steps: int = eqx.field(static=True, default=1000)
+    burn_in: int = eqx.field(static=True, default=500)
+    thin: int = eqx.field(static=True, default=1)
+
+    def __call__(self, energy: Energy, space: PyTree, *, key: Array) -> DrawsPosterior:
+        kernel = self.kernel(energy, space)
+
+        def chain(key: Array) -> tuple[PyTree, Array]:
+            begin, run = jax.random.split(key)
+            first = start(space, key=begin) if self.start is None else self.start
+            kept = run_chain(kernel, first, steps=self.steps, burn_in=self.burn_in, thin=self.thin, key=run)
+            return kept, energy(first)
+
+        draws, begun = jax.vmap(chain)(jax.random.split(key, self.chains))
+        return DrawsPosterior(draws, None, spaces=_leaves(space), diagnostics=_worth(draws, begun))
+
+
+def _worth(draws: PyTree, begun: Float[Array, " chains"]) -> dict[str, Array]:
+    """What the draws (chains, steps, …) are worth, at the worst entry."""
+    chains, steps = jax.tree.leaves(draws)[0].shape[:2]
+    entries = [a.reshape(chains, steps, -1).astype(float) for a in jax.tree.leaves(draws)]
+    flat = jnp.concatenate(entries, axis=2)
+    return {
+        "effective_sample_size": jnp.min(chain_effective_size(flat)),
+        "potential_scale_reduction": jnp.max(potential_scale_reduction(flat)),
+        "start_energy": jnp.max(begun),
+    }
+
+
+class RandomWalk(AbstractMethod):
+    """Random-walk Metropolis over the free coordinates of any tree of continuous spaces.
+
+    During the burn-in each chain adapts the shape of its steps, a Cholesky factor S, until the wanted share
+    of them is taken (robust adaptive Metropolis, Vihola 2012),
+
+        S Sᵀ ← S (I + η (α − α*) uuᵀ/‖u‖²) Sᵀ,    η = min(1, d n^{−2/3}),
+
+    and keeps it from then on.  No gradient is needed.
+
+    Attributes:
+        start: where all chains begin; by default each somewhere in the space.
+        chains, steps, burn_in, thin: as in `MarkovChain`.
+        scale: the size of the first steps.
+        acceptance: α*, the share of steps to take.
+    """
+
+    start: PyTree = None
+    chains: int = eqx.field(static=True, default=4)
+    steps: int = eqx.field(static=True, default=2000)
+    burn_in: int = eqx.field(static=True, default=2000)
+    thin: int = eqx.field(static=True, default=1)
+    scale: float = eqx.field(static=True, default=1.0)
+    acceptance: float = eqx.field(static=True, default=0.3)
+
+    def __call__(self, energy: Energy, space: PyTree, *, key: Array) -> DrawsPosterior:
+        target = FreeTarget(energy, space)
+
+        def chain(key: Array) -> tuple[Array, Array, Array, Array]:
+            begin, warm, run = jax.random.split(key, 3)
+            free = to_free(space, start(space, key=begin) if self.start is None else self.start)
+            first = WalkState(free, target(free), jnp.zeros((), free.dtype))
+            here, factor = self._adapt(target, first, warm)
+
+            def kernel(state: WalkState, *, key: Array) -> WalkState:
+                draw, choose = jax.random.split(key)
+                step = factor @ jax.random.normal(draw, free.shape, free.dtype)
+                return metropolis_step(target, state, step, choose)[0]
+
+            here = here._replace(accepted=jnp.zeros_like(here.accepted))
+            walked = run_chain(kernel, here, steps=self.steps, thin=self.thin, key=run)
+            share = walked.accepted[-1] / (self.steps * self.thin)
+            return walked.free, share, first.energy, jnp.sqrt(jnp.mean(factor**2) * len(factor))
+
+        free, share, begun, scale = jax.vmap(chain)(jax.random.split(key, self.chains))
+        draws = jax.vmap(jax.vmap(target.value))(free)
+        told = _worth(free, begun) | {"acceptance": jnp.mean(share), "scale": jnp.mean(scale)}
+        return DrawsPosterior(draws, None, spaces=_leaves(space), diagnostics=told)
+
+    def _adapt(self, target: FreeTarget, first: WalkState, key: Array) -> tuple[WalkState, Array]:
+        dim = first.free.size
+        eye = jnp.eye(dim, dtype=first.free.dtype)
+
+        def body(i: Array, carry: tuple[WalkState, Array]) -> tuple[WalkState, Array]:
+            state, factor = carry
+            draw, choose = jax.random.split(jax.random.fold_in(key, i))
+            u = jax.random.normal(draw, (dim,), first.free.dtype)
+            state, chance = metropolis_step(target, state, factor @ u, choose)
+            rate = jnp.minimum(1, dim * (i + 1.0) ** (-2 / 3))
+            change = eye + rate * (chance - self.acceptance) * jnp.outer(u, u) / jnp.vdot(u, u)
+            return state, jnp.linalg.cholesky(factor @ change @ factor.T)
+
+        return jax.lax.fori_loop(0, self.burn_in, body, (first, self.scale / dim**0.5 * eye))

@@ -102,6 +102,7 @@ FAMILIES = {
     "spherical": Case(
         fd.Gaussian(array(1.0, -2.0), fd.Spherical(jnp.array(4.0), dim=2)), (st.norm(1, 2), st.norm(-2, 2))
     ),
+    "location": Case(fd.GaussianLocation(array(1.0, -2.0), 0.25), (st.norm(1, 0.5), st.norm(-2, 0.5))),
     "low rank": Case(
         fd.Gaussian(array(1.0, -2.0, 0.5), fd.LowRank(jnp.asarray(LOADINGS), jnp.asarray(NOISE))),
         joint=st.multivariate_normal([1.0, -2.0, 0.5], LOADINGS @ LOADINGS.T + np.diag(NOISE)).logpdf,
@@ -604,6 +605,7 @@ def operations(covariance, v, m):
     coefficients = covariance.precision_coefficients()
     return {
         "matrix": covariance.matrix(),
+        "variances": covariance.variances(),
         "log_det": covariance.log_det(),
         "solve": covariance.solve(v),
         "solve_matrix": covariance.solve(m),
@@ -612,6 +614,7 @@ def operations(covariance, v, m):
         "quadratic": coefficients @ covariance.second_moments(v),
         "back": covariance.from_precision_coefficients(coefficients).matrix(),
         "scaled": covariance.scale(array(1.0, 2.0, 3.0)).matrix(),
+        "scaled alike": covariance.scale(jnp.array(2.0)).matrix(),
     }
 
 
@@ -629,6 +632,9 @@ def test_covariance_operations_equal_dense_algebra(covariance):
     v, m = array(0.3, -1.0, 2.0), np.random.default_rng(0).normal(size=(3, 2))
     ours = {name: np.asarray(value) for name, value in operations(covariance, v, m).items()}
     sigma, white, paint = ours["matrix"], ours["whiten"], ours["colour"]
+    np.testing.assert_allclose(ours["variances"], np.diag(sigma), rtol=1e-12)
+    np.testing.assert_allclose(ours["scaled alike"], 4 * sigma, rtol=1e-12)
+    assert jax.tree.structure(covariance.scale(jnp.array(2.0))) == jax.tree.structure(covariance)
     np.testing.assert_allclose(ours["log_det"], np.linalg.slogdet(sigma)[1], rtol=1e-12)
     np.testing.assert_allclose(ours["solve"], np.linalg.solve(sigma, v), rtol=1e-10)
     np.testing.assert_allclose(ours["solve_matrix"], np.linalg.solve(sigma, m), rtol=1e-9)
@@ -868,3 +874,111 @@ def test_factors_that_could_explain_everything_give_any_covariance(dim, rank):
     found = fit(fd.Gaussian(jnp.zeros(dim), fd.LowRank(rank=rank)), rows, jnp.ones(50))
     assert found.covariance.rank == dim
     np.testing.assert_allclose(found.covariance.matrix(), np.cov(rows.T, bias=True), rtol=1e-6)
+
+
+# ---------------------------------------------------------------------------------------------
+# what families say of themselves
+# ---------------------------------------------------------------------------------------------
+
+ALL = FAMILIES | LOCATION_SCALE
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_the_log_partition_and_the_density_at_natural_parameters_are_those_of_the_member(name):
+    member = FAMILIES[name].member
+    x = jax.jit(lambda k: member.sample(key=k))(jax.random.key(1))
+    hole = x.at[0].set(jnp.nan)
+
+    @jax.jit
+    def both(x):
+        natural = member.natural()
+        return (
+            (jnp.sum(fd.log_partition_at(member, natural)), jnp.sum(member.log_partition())),
+            (fd.log_prob_at(member, natural, x), member.log_prob(x)),
+        )
+
+    for event in (x, hole):
+        for ours, other in both(event):
+            np.testing.assert_allclose(ours, other, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_member_knows_how_many_columns_and_values_it_is_about(name):
+    member = ALL[name].member
+    x = member.sample(key=jax.random.key(1))
+    assert member.dim == len(x)
+    values = fd.levels(member)
+    expected = {"bernoulli": (2, 2), "binomial": (5, 8), "categorical": (3, 3)}
+    assert values == expected.get(name)
+    if values is not None:
+        # the masses of all values have sum one
+        assert sum(np.exp(ALL[name].coordinates[0].logpmf(np.arange(values[0])))) == pytest.approx(1)
+
+
+def test_products_join_what_their_parts_say():
+    parts = (fd.Bernoulli(array(0.5)), fd.Gaussian(array(0.0, 0.0), fd.Spherical(jnp.array(1.0), dim=2)))
+    mixed = fd.Product(parts, sizes=(1, 2))
+    assert mixed.unit_free_columns(3).tolist() == [False, True, True]
+    assert (mixed.dim, mixed.common_unit, mixed.closed_form) == (3, True, True)
+    assert mixed.statistic_columns().tolist() == [0, 1, 2, 1, 2]
+    assert fd.levels(mixed) is None
+    assert fd.levels(fd.Product(parts[:1] * 2, sizes=(1, 1))) == (2, 2)
+    step = fd.Gaussian(array(0.0, 0.0), fd.Tied(fd.LowRank(rank=1)))
+    assert not fd.Product((parts[0], step), sizes=(1, 2)).closed_form
+    assert not step.common_unit
+    with pytest.raises(TypeError, match="Gaussian has statistics of several columns together"):
+        step.statistic_columns()
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_member_in_other_units_has_the_density_of_the_change_of_variables(name):
+    member = ALL[name].member
+    # one unit for all columns, where the family needs that
+    scale = jnp.array(3.0) if getattr(member, "common_unit", False) else jnp.linspace(2, 5, member.dim)
+    free = member.unit_free_columns(member.dim)
+    positive = name in ("exponential", "gamma")
+    shift = np.where(free, np.linspace(-1, 1, member.dim), 0.0)
+    if not (free.all() or positive):
+        assert fd.rescaled(member, np.zeros(member.dim), np.ones(member.dim)) is not None
+        with pytest.raises(ValueError, match="have no other unit"):
+            fd.rescaled(member, shift, scale)
+        return
+    new = fd.rescaled(member, shift, scale)
+    x = member.sample(key=jax.random.key(2))
+    jacobian = np.sum(np.log(np.broadcast_to(scale, member.dim)))
+    np.testing.assert_allclose(new.log_prob((x - shift) / scale), member.log_prob(x) + jacobian, rtol=1e-9)
+    if positive:
+        with pytest.raises(ValueError, match="have no other origin than zero"):
+            fd.rescaled(member, np.ones(2), scale)
+
+
+def test_a_stack_in_other_units_is_a_stack_of_members_in_other_units():
+    means = jnp.asarray(np.random.default_rng(0).normal(size=(3, 2)))
+    shift, scale = array(1.0, -1.0), array(2.0, 5.0)
+    structures = [
+        (fd.Diagonal(jnp.asarray(np.arange(1.0, 7).reshape(3, 2))), scale),
+        (fd.Tied(fd.Full(jnp.asarray(SIGMA))), scale),
+        (fd.Spherical(array(1.0, 2.0, 3.0), dim=2), jnp.array(2.0)),
+    ]
+    for covariance, unit in structures:
+        stack = fd.Gaussian(means, covariance)
+        found = fd.rescaled_stack(stack, shift, unit)
+        assert jax.tree.structure(found) == jax.tree.structure(stack)
+        axes = fd.component_axes(stack)
+        matrices = [
+            jax.vmap(lambda m: m.covariance.matrix(), (axes,))(members) for members in (stack, found)
+        ]
+        factor = np.broadcast_to(unit, 2)
+        np.testing.assert_allclose(found.mean, (means - shift[None]) / factor, rtol=1e-12)
+        np.testing.assert_allclose(matrices[1], matrices[0] / np.outer(factor, factor), rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_the_mean_alone_is_set(name):
+    member = ALL[name].member
+    if name in ("categorical", "multinomial", "beta", "dirichlet", "product"):
+        return
+    unknown = jnp.full(member.dim, jnp.nan)
+    mean = member.complete_mean(unknown) * 0.9
+    found = fd.with_mean(member, mean)
+    np.testing.assert_allclose(found.complete_mean(unknown), mean, rtol=1e-12)

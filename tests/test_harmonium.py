@@ -8,9 +8,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import stats
-from scipy.special import logsumexp
+from scipy.special import comb, gammaln, logsumexp
 
-from freeenergy.distributions import Bernoulli, GaussianLocation
+from freeenergy.distributions import (
+    Bernoulli,
+    Binomial,
+    Categorical,
+    Dirichlet,
+    GaussianLocation,
+    Poisson,
+    Product,
+)
 from freeenergy.inference import importance_estimate
 from freeenergy.models import (
     AbstractEnergy,
@@ -146,6 +154,134 @@ def test_gaussian_visible_units_are_a_mixture_of_gaussians():
     assert filled[0] == 0.3
     # the chain mean of E[x₂ | z]: its spread is that of the component means, at most a few sweeps apart
     assert abs(filled[1] - expected) < 6 * np.std(means[:, 1]) / np.sqrt(5000 / 5)
+
+
+def _labels(x):
+    """Indicators of all labels of three but the last, unit by unit."""
+    return np.concatenate([[v == 0, v == 1] for v in x]).astype(float)
+
+
+def _factorials(x):
+    return -sum(gammaln(v + 1) for v in x)
+
+
+def _choices(x):
+    return np.log(comb(2, x[0])) + np.log(comb(3, x[1]))
+
+
+# for a side: a member, the values of its units, T(x) and log h(x), by hand
+SIDES = {
+    "Bernoulli": (Bernoulli(jnp.full(2, 0.5)), [range(2)] * 2, np.asarray, lambda x: 0.0),
+    "Poisson": (Poisson(jnp.ones(2)), [range(40)] * 2, np.asarray, _factorials),
+    "Categorical": (Categorical(jnp.full((2, 3), 1 / 3)), [range(3)] * 2, _labels, lambda x: 0.0),
+    "Binomial": (Binomial(jnp.full(2, 0.5), (2, 3)), [range(3), range(4)], np.asarray, _choices),
+    "Product": (
+        Product((Categorical(jnp.full((1, 3), 1 / 3)), Poisson(jnp.ones(1))), sizes=(1, 1)),
+        [range(3), range(40)],
+        lambda x: np.append(_labels(x[:1]), x[1]),
+        lambda x: _factorials(x[1:]),
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("above", "below"),
+    [
+        ("Poisson", "Bernoulli"),
+        ("Categorical", "Bernoulli"),
+        ("Binomial", "Categorical"),
+        ("Product", "Binomial"),
+        ("Categorical", "Poisson"),
+    ],
+)
+def test_units_of_any_family_are_those_of_the_joint(above, below):
+    rng = np.random.default_rng(3)
+    sides, states, statistics, bases = [], [], [], []
+    for family, values, statistic, base in (SIDES[above], SIDES[below]):
+        rows = np.array(list(itertools.product(*values)), float)
+        states.append(rows)
+        statistics.append(np.array([statistic(row) for row in rows], float))
+        bases.append(np.array([base(row) for row in rows]))
+        sides.append(Units(family, jnp.asarray(rng.normal(size=statistics[-1].shape[1]) - 0.5)))
+    w = 0.25 * rng.normal(size=(len(sides[0].bias), len(sides[1].bias)))
+    model = Harmonium(*sides, jnp.asarray(w))
+    (t, u), (xs, zs) = statistics, states
+    ends = [
+        s @ np.asarray(side.bias) + base for s, side, base in zip(statistics, sides, bases, strict=True)
+    ]
+    table = t @ w @ u.T + ends[0][:, None] + ends[1][None, :]
+
+    pick, other = rng.choice(len(xs), 6), rng.choice(len(zs), 6)
+    hole = jnp.array([xs[1, 0], jnp.nan])
+
+    @eqx.filter_jit
+    def run(model, x, z):
+        return {
+            "energy": jax.vmap(model.energy)(x, z),
+            "free": jax.vmap(model.free_energy)(x),
+            "free_hidden": jax.vmap(model.free_energy_hidden)(z),
+            "posterior": jax.vmap(lambda a, b: model.posterior(a).log_prob(b))(x, z),
+            "emission": jax.vmap(lambda a, b: model.emission(b).log_prob(a))(x, z),
+            "hidden_mean": jax.vmap(model.hidden_mean)(x),
+            "log_partition": model.log_partition(),
+            "slope": jax.grad(lambda w: eqx.tree_at(lambda m: m.coupling, model, w).log_partition())(
+                model.coupling
+            ),
+            "marginal": model.marginal_free_energy(hole, most_missing=1, key=jax.random.key(0)),
+        }
+
+    found = run(model, jnp.asarray(xs[pick]), jnp.asarray(zs[other]))
+    whole, over_x, over_z = logsumexp(table), logsumexp(table, axis=0), logsumexp(table, axis=1)
+    p = np.exp(table - whole)
+    expected = {
+        "energy": -table[pick, other],
+        "free": -over_z[pick],
+        "free_hidden": -over_x[other],
+        "posterior": (table - over_z[:, None])[pick, other],
+        "emission": (table - over_x[None])[pick, other],
+        "hidden_mean": (np.exp(table - over_z[:, None]) @ zs)[pick],
+        "log_partition": whole,
+        # what log Z rises by is what is expected of the product of the statistics
+        "slope": t.T @ p @ u,
+        "marginal": (-logsumexp(over_z[xs[:, 0] == xs[1, 0]]), 0.0),
+    }
+    for name, value in expected.items():
+        # a member holds probabilities, which next to one have few digits of what is left
+        few = 1e-6 if name in ("posterior", "emission") else 1e-9
+        np.testing.assert_allclose(found[name], value, rtol=few, atol=1e-9, err_msg=name)
+    n = 4000
+    draws = jax.jit(jax.vmap(lambda k: model.gibbs(jnp.asarray(xs[1]), key=k)))(
+        jax.random.split(jax.random.key(1), n)
+    )
+    down = np.exp(table - over_x[None]) @ np.exp(table[1] - over_z[1])
+    mean, spread = down @ xs, np.sqrt(down @ xs**2 - (down @ xs) ** 2)
+    assert (np.abs(np.asarray(draws).mean(0) - mean) < 5 * spread / np.sqrt(n)).all()
+
+
+def test_annealing_and_missing_units_of_unequal_numbers_of_values():
+    model = Harmonium(
+        Units(Binomial(jnp.full(3, 0.5), (1, 2, 3)), jnp.array([0.3, -0.4, 0.2])),
+        Units(GaussianLocation, jnp.array([0.5, -0.2])),
+        jnp.array([[0.5, -0.3], [0.2, 0.4], [-0.6, 0.1]]),
+    )
+    xs = np.array(list(itertools.product(range(2), range(3), range(4))), float)
+    free = np.asarray(jax.jit(jax.vmap(model.free_energy))(jnp.asarray(xs)))
+    exact = float(model.log_partition())
+    assert exact == pytest.approx(logsumexp(-free), rel=1e-12)
+    # real hidden units cannot be enumerated: the missing ones are
+    x = jnp.array([1.0, jnp.nan, jnp.nan])
+    marginal = eqx.filter_jit(lambda m: m.marginal_free_energy(x, key=jax.random.key(0)))(model)
+    np.testing.assert_allclose(marginal, (-logsumexp(-free[xs[:, 0] == 1]), 0.0), rtol=1e-12)
+    found = model.log_partition_annealed(chains=200, steps=50, key=jax.random.key(2))
+    for side in found:
+        assert abs(side.log_partition - exact) < 4 * side.stderr + 1e-6
+
+
+def test_units_refuse_biases_of_another_size():
+    with pytest.raises(ValueError, match=r"each of the 4 statistics of Categorical. Got the shape \(2,\)"):
+        Units(Categorical(jnp.full((2, 3), 1 / 3)), jnp.zeros(2))
+    with pytest.raises(TypeError, match="Dirichlet has statistics of several columns together"):
+        Units(Dirichlet(jnp.ones(3)), jnp.zeros(3))
 
 
 @pytest.mark.parametrize(("dtype", "base"), [(np.float64, None), (np.float32, np.linspace(-1, 1, 10))])

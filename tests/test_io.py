@@ -938,7 +938,13 @@ def test_old_files_stay_readable(path):
     found = fe.load(path)
     np.testing.assert_allclose(found.score_samples(expected["rows"]), expected["score_samples"], rtol=1e-9)
     assert io.describe(path)["versions"]["freeenergy"]
-    assert len(OLD) >= 3
+    assert len(OLD) >= 4
+
+
+def test_a_former_record_with_other_fields_is_refused():
+    decoder = Decoder({}, {}, [])
+    with pytest.raises(ValueError, match=r"^$"):
+        decoder.decode({"record": ["freeenergy.models.GaussianUnits", {"bias": None, "scale": None}]})
 
 
 def test_describe(tmp_path):

@@ -7,7 +7,7 @@ import numpy as np
 import optax
 
 import freeenergy as fe
-from freeenergy.distributions import Diagonal
+from freeenergy.distributions import Bernoulli, Diagonal
 from freeenergy.learning import FreeEnergy, Gradient, Optimiser
 
 
@@ -20,10 +20,12 @@ def estimators():
     holes = rows[::8].copy()
     holes[1, 0] = np.nan
     vae = fe.VAE(1, width=4, max_iter=5, learner=learner, importance_samples=20, random_state=0)
+    binary = fe.VAE(1, Bernoulli, width=4, max_iter=5, importance_samples=20, random_state=0)
     return {
         "gaussian-mixture": (fe.GaussianMixture(2, Diagonal(), random_state=0).fit(rows), holes),
         "rbm": (fe.RBM(3, max_iter=5, random_state=0).fit(bits), bits[::8].astype(float)),
         "vae": (vae.fit(rows), rows[::8]),
+        "vae-bernoulli": (binary.fit(bits), bits[::8].astype(float)),
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
@@ -434,6 +435,31 @@ class LinearGaussianSSM(AbstractSequenceModel, AbstractExpectationMaximisation[S
             learned,
             self.square_root,
         )
+
+
+class AbstractLinearSystem(AbstractSequenceModel):
+    """A model of series that is a linear system with Gaussian noise, in parameters of its own."""
+
+    @abc.abstractmethod
+    def system(self, inputs: Float[Array, "time inputs"] | None = None) -> LinearGaussianSSM:
+        """The same model as a linear system, for series with these inputs."""
+
+    def predicted(self, series: Series) -> GaussianBelief:
+        """p(y_t | y_{<t}) for each step."""
+        return self.system(series.inputs).predicted(series)
+
+    def log_prob(self, series: Series) -> Float[Array, ""]:
+        """log p(y), with the convention of `LinearGaussianSSM.log_prob` for a diffuse start."""
+        return self.system(series.inputs).log_prob(series)
+
+    def step_log_prob(self, series: Series, *, incomplete: bool = True) -> Float[Array, " time"]:
+        return self.system(series.inputs).step_log_prob(series, incomplete=incomplete)
+
+    def complete_mean(self, series: Series) -> Float[Array, "time dim"]:
+        return self.system(series.inputs).complete_mean(series)
+
+    def complete_sample(self, series: Series, *, key: Array) -> Float[Array, "time dim"]:
+        return self.system(series.inputs).complete_sample(series, key=key)
 
 
 def _driven(

@@ -14,7 +14,7 @@ from jaxtyping import Float
 from .._core import LOG_2PI, buffer, log_det_cholesky, parameter
 from ..distributions import AbstractCovariance, Full
 from ._base import AbstractExpectationMaximisation
-from ._regressions import Sums, fitted_covariance
+from ._regressions import Sums
 from ._series import Series
 from ._state_space import AbstractLinearSystem, LinearGaussianSSM
 from ._structural import stationary_covariance
@@ -87,12 +87,12 @@ class AutoRegression(AbstractLinearSystem, AbstractExpectationMaximisation[Sums]
         p, dim, _ = self.coefficients.shape
         top = statistics._replace(xz=statistics.xz[:dim], xx=statistics.xx[:dim, :dim])
         held = jnp.zeros_like(top.xz)
-        W = top.solve(held, (True,) * held.shape[1])
+        W, noise = top.fit(held, (True,) * held.shape[1], self.noise, True)
         coefficients = W[:, : p * dim].reshape(dim, p, dim).swapaxes(0, 1)
         return AutoRegression(
             coefficients,
             W[:, -1],
-            fitted_covariance(self.noise, top, W),
+            noise,
             self.start_mean,
             self.start_covariance,
             None if self.input_coefficients is None else W[:, p * dim : -1],

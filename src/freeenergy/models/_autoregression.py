@@ -13,15 +13,14 @@ from jaxtyping import Float
 
 from .._core import LOG_2PI, buffer, log_det_cholesky, parameter
 from ..distributions import AbstractCovariance, Full
-from ..inference import GaussianBelief
 from ._base import AbstractExpectationMaximisation
-from ._regressions import Sums, fitted_covariance
-from ._series import AbstractSequenceModel, Series
-from ._state_space import LinearGaussianSSM
+from ._regressions import Sums
+from ._series import Series
+from ._state_space import AbstractLinearSystem, LinearGaussianSSM
 from ._structural import stationary_covariance
 
 
-class AutoRegression(AbstractSequenceModel, AbstractExpectationMaximisation[Sums]):
+class AutoRegression(AbstractLinearSystem, AbstractExpectationMaximisation[Sums]):
     """y_t = Φ_1 y_{t−1} + … + Φ_p y_{t−p} + B u_t + a + w_t, w_t ~ N(0, Q), for vectors.
 
     Also known as VAR(p), and AR(p) for numbers.  A linear system without noise of observation whose state
@@ -46,7 +45,6 @@ class AutoRegression(AbstractSequenceModel, AbstractExpectationMaximisation[Sums
     input_coefficients: Float[Array, "dim inputs"] | None = parameter(default=None)
 
     def system(self, inputs: Float[Array, "time inputs"] | None = None) -> LinearGaussianSSM:
-        """The same model as a linear system."""
         p, dim, _ = self.coefficients.shape
         size = p * dim
         top = self.coefficients.swapaxes(0, 1).reshape(dim, size)
@@ -65,27 +63,10 @@ class AutoRegression(AbstractSequenceModel, AbstractExpectationMaximisation[Sums
             driven,
         )
 
-    def predicted(self, series: Series) -> GaussianBelief:
-        """p(y_t | y_{<t}) for each step."""
-        return self.system().predicted(series)
-
-    def log_prob(self, series: Series) -> Float[Array, ""]:
-        """log p(y)."""
-        return self.system().log_prob(series)
-
-    def step_log_prob(self, series: Series, *, incomplete: bool = True) -> Float[Array, " time"]:
-        return self.system().step_log_prob(series, incomplete=incomplete)
-
     def sample(
         self, length: int, *, key: Array, inputs: Float[Array, "time inputs"] | None = None
     ) -> Float[Array, "time dim"]:
         return self.system().sample(length, key=key, inputs=inputs)
-
-    def complete_mean(self, series: Series) -> Float[Array, "time dim"]:
-        return self.system().complete_mean(series)
-
-    def complete_sample(self, series: Series, *, key: Array) -> Float[Array, "time dim"]:
-        return self.system().complete_sample(series, key=key)
 
     def prepare(self) -> LinearGaussianSSM:
         return self.system()
@@ -106,12 +87,12 @@ class AutoRegression(AbstractSequenceModel, AbstractExpectationMaximisation[Sums
         p, dim, _ = self.coefficients.shape
         top = statistics._replace(xz=statistics.xz[:dim], xx=statistics.xx[:dim, :dim])
         held = jnp.zeros_like(top.xz)
-        W = top.solve(held, (True,) * held.shape[1])
+        W, noise = top.fit(held, (True,) * held.shape[1], self.noise, True)
         coefficients = W[:, : p * dim].reshape(dim, p, dim).swapaxes(0, 1)
         return AutoRegression(
             coefficients,
             W[:, -1],
-            fitted_covariance(self.noise, top, W),
+            noise,
             self.start_mean,
             self.start_covariance,
             None if self.input_coefficients is None else W[:, p * dim : -1],

@@ -33,6 +33,17 @@ class Sums(NamedTuple):
         left = self.xz[:, free] - held[:, rest] @ self.zz[np.ix_(rest, free)]
         return held.at[:, free].set(solve_semidefinite(self.zz[np.ix_(free, free)], left.T).T)
 
+    def fit(
+        self,
+        held: Float[Array, "dim known"],
+        learned: tuple[bool, ...],
+        covariance: AbstractCovariance,
+        learned_covariance: bool,
+    ) -> tuple[Float[Array, "dim known"], AbstractCovariance]:
+        """Coefficients as `solve` gives them, and the covariance of the residuals unless it is held."""
+        w = self.solve(held, learned)
+        return w, fitted_covariance(covariance, self, w) if learned_covariance else covariance
+
     def scatter(self, w: Float[Array, "dim known"]) -> Float[Array, "dim dim"]:
         """Σ w E[(x − Wz)(x − Wz)ᵀ]."""
         across = w @ self.xz.T
@@ -74,6 +85,26 @@ def fitted_covariance(
 def moments_of(covariance: AbstractCovariance, scatter: Float[Array, "dim dim"]) -> Float[Array, "*shape"]:
     """The second moments that `covariance` needs, of vectors whose outer products sum to `scatter`."""
     return jnp.sum(jax.vmap(covariance.second_moments)(root_semidefinite(scatter).T), axis=0)
+
+
+def completed(
+    C: Float[Array, "dim state"],
+    c: Float[Array, " dim"],
+    R: Float[Array, "dim dim"],
+    y: Float[Array, " dim"],
+) -> tuple[Float[Array, "dim state"], Float[Array, " dim"], Float[Array, "dim dim"]]:
+    """y given x and its observed entries: y = G x + g + e, e ~ N(0, rest)."""
+    seen = ~jnp.isnan(y)
+    both = seen[:, None] & seen[None, :]
+    observed = jnp.where(both, R, jnp.diag(jnp.where(seen, 0, jnp.ones_like(y))))
+    # entries that are missing on those that are not
+    across = jnp.where(~seen[:, None] & seen[None, :], R, 0)
+    gain = solve_semidefinite(observed, across.T).T
+    hidden = (~seen).astype(C.dtype)
+    G = hidden[:, None] * (C - gain @ C)
+    g = jnp.where(seen, jnp.where(seen, y, 0), c + gain @ jnp.where(seen, y - c, 0))
+    rest = jnp.where(~seen[:, None] & ~seen[None, :], R, 0) - gain @ across.T
+    return G, g, rest
 
 
 def covariance_like(structure: AbstractCovariance, matrix: Float[Array, "dim dim"]) -> AbstractCovariance:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 from typing import Any, ClassVar, NamedTuple
 
@@ -32,11 +33,10 @@ from ..inference import (
     root_semidefinite,
     sample_paths,
     smooth,
-    solve_semidefinite,
 )
 from ..inference._chain_gaussian import AbstractGaussianBeliefs
 from ._base import AbstractExpectationMaximisation
-from ._regressions import Sums, expected_sums, fitted_covariance
+from ._regressions import Sums, completed, expected_sums
 from ._series import AbstractSequenceModel, Series
 
 # long series are cut into so many blocks that are worked on side by side
@@ -334,7 +334,7 @@ class LinearGaussianSSM(
     ) -> tuple[Float[Array, "time dim state"], Float[Array, "time dim"], Float[Array, "time dim dim"]]:
         """G, g and a covariance for each step with y = G x + g + e: its observed entries are in g."""
         R, length = self.emission_noise.matrix(), len(series.real)
-        return jax.vmap(_completed, in_axes=(0, 0, 0 if R.ndim == 3 else None, 0))(
+        return jax.vmap(completed, in_axes=(0, 0, 0 if R.ndim == 3 else None, 0))(
             self._emissions(length), self._means(series.inputs, length), R, series.values
         )
 
@@ -401,27 +401,19 @@ class LinearGaussianSSM(
     def maximise(self, statistics: StateSpaceStatistics) -> LinearGaussianSSM:
         n, m, learned = self.latent_dim, self.mean.shape[0], self.learned
         begin, move, see = statistics
-        mean = begin.solve(self.initial_mean[:, None], (learned.initial,))
-        initial = (
-            fitted_covariance(self.initial_covariance, begin, mean)
-            if learned.initial
-            else self.initial_covariance
+        mean, initial = begin.fit(
+            self.initial_mean[:, None], (learned.initial,), self.initial_covariance, learned.initial
         )
         inputs = jnp.zeros((n, 0)) if self.input_transition is None else self.input_transition
         if self._varies:
             raise ValueError("EM needs a system that is the same at all steps. Learn this one by gradient.")
         held = jnp.concatenate([self.transition, inputs, self.offset[:, None]], axis=1)
         mask = (learned.transition,) * (n + inputs.shape[1]) + (learned.offset,)
-        W = move.solve(held, mask)
-        noise = fitted_covariance(self.noise, move, W) if learned.noise else self.noise
+        W, noise = move.fit(held, mask, self.noise, learned.noise)
         sees = jnp.zeros((m, 0)) if self.input_emission is None else self.input_emission
         held = jnp.concatenate([self.emission, sees, self.mean[:, None]], axis=1)
-        V = see.solve(held, (learned.emission,) * (n + sees.shape[1]) + (learned.mean,))
-        emission_noise = (
-            fitted_covariance(self.emission_noise, see, V)
-            if learned.emission_noise
-            else self.emission_noise
-        )
+        mask = (learned.emission,) * (n + sees.shape[1]) + (learned.mean,)
+        V, emission_noise = see.fit(held, mask, self.emission_noise, learned.emission_noise)
         return LinearGaussianSSM(
             mean[:, 0],
             initial,
@@ -450,6 +442,31 @@ class LinearGaussianSSM(
         )
 
 
+class AbstractLinearSystem(AbstractSequenceModel):
+    """A model of series that is a linear system with Gaussian noise, in parameters of its own."""
+
+    @abc.abstractmethod
+    def system(self, inputs: Float[Array, "time inputs"] | None = None) -> LinearGaussianSSM:
+        """The same model as a linear system, for series with these inputs."""
+
+    def predicted(self, series: Series) -> GaussianBelief:
+        """p(y_t | y_{<t}) for each step."""
+        return self.system(series.inputs).predicted(series)
+
+    def log_prob(self, series: Series) -> Float[Array, ""]:
+        """log p(y), with the convention of `LinearGaussianSSM.log_prob` for a diffuse start."""
+        return self.system(series.inputs).log_prob(series)
+
+    def step_log_prob(self, series: Series, *, incomplete: bool = True) -> Float[Array, " time"]:
+        return self.system(series.inputs).step_log_prob(series, incomplete=incomplete)
+
+    def complete_mean(self, series: Series) -> Float[Array, "time dim"]:
+        return self.system(series.inputs).complete_mean(series)
+
+    def complete_sample(self, series: Series, *, key: Array) -> Float[Array, "time dim"]:
+        return self.system(series.inputs).complete_sample(series, key=key)
+
+
 def _driven(
     constant: Float[Array, " size"],
     matrix: Float[Array, "size inputs"] | None,
@@ -476,23 +493,3 @@ def _blocks(length: int) -> int:
         return 1
     best = max(k for k in range(1, _BLOCKS + 1) if length % k == 0)
     return best if best >= 16 else 1
-
-
-def _completed(
-    C: Float[Array, "dim state"],
-    c: Float[Array, " dim"],
-    R: Float[Array, "dim dim"],
-    y: Float[Array, " dim"],
-) -> tuple[Float[Array, "dim state"], Float[Array, " dim"], Float[Array, "dim dim"]]:
-    """y given x and its observed entries: y = G x + g + e, e ~ N(0, rest)."""
-    seen = ~jnp.isnan(y)
-    both = seen[:, None] & seen[None, :]
-    observed = jnp.where(both, R, jnp.diag(jnp.where(seen, 0, jnp.ones_like(y))))
-    # entries that are missing on those that are not
-    across = jnp.where(~seen[:, None] & seen[None, :], R, 0)
-    gain = solve_semidefinite(observed, across.T).T
-    hidden = (~seen).astype(C.dtype)
-    G = hidden[:, None] * (C - gain @ C)
-    g = jnp.where(seen, jnp.where(seen, y, 0), c + gain @ jnp.where(seen, y - c, 0))
-    rest = jnp.where(~seen[:, None] & ~seen[None, :], R, 0) - gain @ across.T
-    return G, g, rest

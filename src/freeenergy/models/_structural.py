@@ -18,7 +18,7 @@ from .._core import AbstractElementwise, buffer, parameter, positive, unit_inter
 from ..distributions import Full
 from ..inference import GaussianBelief
 from ._series import AbstractSequenceModel, Series
-from ._state_space import LinearGaussianSSM
+from ._state_space import AbstractLinearSystem, LinearGaussianSSM
 
 
 @dataclasses.dataclass(frozen=True)
@@ -252,7 +252,7 @@ def _block_diagonal(parts: list[Float[Array, "m n"]]) -> Float[Array, "rows colu
     return jax.scipy.linalg.block_diag(*parts)
 
 
-class Structural(AbstractSequenceModel):
+class Structural(AbstractLinearSystem):
     """A series of numbers as a sum of blocks and noise: y_t = Σ_b h_b · x_{b,t} + ε_t.
 
     Also known as an unobserved components model (Harvey).
@@ -286,7 +286,6 @@ class Structural(AbstractSequenceModel):
         return _block_diagonal([block.start()[1] for block in self.blocks])
 
     def system(self, inputs: Float[Array, "time inputs"] | None = None) -> LinearGaussianSSM:
-        """The same model as one linear system."""
         rows = [block.emission(inputs) for block in self.blocks]
         if any(row.ndim == 2 for row in rows):
             assert inputs is not None
@@ -373,29 +372,12 @@ class Structural(AbstractSequenceModel):
         first = GaussianBelief(centre, spread) if alone else None
         return dataclasses.replace(self, begin=begin, first=first)
 
-    def predicted(self, series: Series) -> GaussianBelief:
-        """p(y_t | y_{<t}) for each step."""
-        return self.system(series.inputs).predicted(series)
-
-    def log_prob(self, series: Series) -> Float[Array, ""]:
-        """log p(y), with the convention of `LinearGaussianSSM.log_prob` for a diffuse start."""
-        return self.system(series.inputs).log_prob(series)
-
-    def step_log_prob(self, series: Series, *, incomplete: bool = True) -> Float[Array, " time"]:
-        return self.system(series.inputs).step_log_prob(series, incomplete=incomplete)
-
     def sample(
         self, length: int, *, key: Array, inputs: Float[Array, "time inputs"] | None = None
     ) -> Float[Array, "time dim"]:
         """The values of one series that starts in `first`, or else in `begin`."""
         start = self if self.first is None else dataclasses.replace(self, begin=self.first)
         return start.system(inputs).sample(length, key=key)
-
-    def complete_mean(self, series: Series) -> Float[Array, "time dim"]:
-        return self.system(series.inputs).complete_mean(series)
-
-    def complete_sample(self, series: Series, *, key: Array) -> Float[Array, "time dim"]:
-        return self.system(series.inputs).complete_sample(series, key=key)
 
 
 class Columns(AbstractSequenceModel):

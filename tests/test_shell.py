@@ -1,5 +1,8 @@
 """What all estimators share: intakes and the way back, capabilities, checks with one form of sentence."""
 
+import subprocess
+import sys
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -216,3 +219,9 @@ def test_what_completes_need_neither_sample_nor_score():
     assert not isinstance(fitted, Samples | Scores | SamplesRows | ScoresRows | TransformsRows)
     check_completes(fitted, ROWS)
     np.testing.assert_allclose(fitted.impute([[np.nan, 0.0]])[0, 0], ROWS[:, 0].mean(), atol=1e-12)
+
+
+def test_a_file_is_read_by_a_process_that_has_touched_nothing_else(root):
+    code = f"import freeenergy as fe; print(fe.load({str(root / 'tests/files/rbm-1.safetensors')!r}))"
+    outcome = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert outcome.stdout.startswith("RBM("), outcome.stderr

@@ -269,7 +269,7 @@ def _support(found: Any, words: list[str] | None, continuous: bool) -> Any:
     import numpy as np
 
     from freeenergy import Support
-    from freeenergy.shell._support import Column
+    from freeenergy.shell import Column
 
     if not words and not continuous:
         return None
@@ -449,12 +449,12 @@ def _evidence(estimator: Any, X: Any, y: Any, target: str | None) -> Any:
     """The evidence of the labels given the rows, if there are labels; else that of the rows."""
     from sklearn.base import is_classifier
 
-    from freeenergy import SoftmaxRegression
     from freeenergy.comparison._problems import evidence_of_labels
+    from freeenergy.shell import Scores, ScoresLabels
 
     name = type(estimator).__name__
     if y is None:
-        if isinstance(estimator, SoftmaxRegression):
+        if isinstance(estimator, ScoresLabels) and not isinstance(estimator, Scores):
             raise ValueError(
                 f"{name} gives the probability of labels. Name the column that has them with --target NAME."
             )

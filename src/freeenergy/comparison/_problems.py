@@ -25,9 +25,9 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _get_feature_names, check_consistent_length, column_or_1d
 
 from .._core import CellError, Evidence, Kind
-from ..estimators import AbstractDensity, Dequantised, Support
+from ..estimators import Dequantised, Support
 from ..evaluation import pit_ranks
-from ..shell import AbstractSequenceDensity, ScoresLabels, Shell
+from ..shell import Samples, Scores, ScoresLabels, ScoresRows, ScoresSteps
 from ..shell._series import check_series
 from ..shell._validation import check_observed, check_rows
 from . import _pictures
@@ -199,11 +199,6 @@ def _checked_support(support: Support | None, X: np.ndarray) -> Support:
     return support
 
 
-def _has_evidence(density: Any) -> bool:
-    """Whether it is a density of this library, which says of what kind its numbers are."""
-    return isinstance(density, Shell)
-
-
 def _mass_columns(estimator: Any, support: Support) -> np.ndarray:
     """The columns to which the estimator gives a probability mass, none of which may be continuous."""
     name, mass = type(estimator).__name__, estimator.column_roles(len(support)).mass
@@ -221,7 +216,7 @@ def _mass_columns(estimator: Any, support: Support) -> np.ndarray:
     return mass
 
 
-def _admitted_density(estimator: AbstractDensity, support: Support, X: np.ndarray) -> AbstractDensity:
+def _admitted_density(estimator: ScoresRows, support: Support, X: np.ndarray) -> ScoresRows:
     """The estimator with a probability mass where columns are whole, and without constant columns."""
     name = type(estimator).__name__
     if isinstance(estimator, Dequantised):
@@ -263,11 +258,11 @@ class Table(AbstractProblem):
         name = type(estimator).__name__
         if is_classifier(estimator):
             raise ValueError(f"{name} gives the probability of labels: pass them as y.")
-        if isinstance(estimator, AbstractDensity):
+        if isinstance(estimator, ScoresRows):
             return _admitted_density(estimator, self.support, self.X)
         if not isinstance(estimator, DensityMixin):
             raise ValueError(f"{name} is no density: it gives no probability of X.")
-        if _has_evidence(estimator):
+        if isinstance(estimator, Scores):
             _mass_columns(estimator, self.support)
         elif not self.support.continuous.all():
             raise ValueError(f"{name} can be compared on continuous columns that vary only.")
@@ -283,7 +278,7 @@ class Table(AbstractProblem):
         return _evidence(estimator, self.X[test])
 
     def pictures(self, estimator: Any, test: np.ndarray, seed: int) -> dict[str, Any]:
-        if not _has_evidence(estimator):
+        if not isinstance(estimator, Samples):
             return {}
         rng = np.random.default_rng(seed)
         draws = estimator.sample(_DRAWS, random_state=seed)
@@ -314,7 +309,7 @@ def _named(names: Any, columns: int) -> list[str]:
 
 
 def _evidence(estimator: Any, X: np.ndarray) -> Evidence:
-    if _has_evidence(estimator):
+    if isinstance(estimator, Scores):
         return estimator.evidence(X)
     nats = np.asarray(estimator.score_samples(X), float)
     return Evidence(nats, np.zeros_like(nats), Kind.EXACT)
@@ -434,7 +429,7 @@ class AbstractSeries(AbstractProblem):
         self.feature_names = [name for name, keep in zip(names, kept, strict=True) if keep]
         self.support = found.part(kept)
         self.dimension = int(kept.sum())
-        densities = [m for m in models if isinstance(m, (AbstractDensity, AbstractSequenceDensity))]
+        densities = [m for m in models if isinstance(m, (ScoresRows, ScoresSteps))]
         mass = [m.column_roles(self.dimension).mass for m in densities]
         if support is None and self.support.integer.any() and not np.any(mass):
             self.support = Support(["continuous"] * self.dimension)
@@ -445,9 +440,9 @@ class AbstractSeries(AbstractProblem):
 
     def admit(self, estimator: Any) -> Any:
         name = type(estimator).__name__
-        if isinstance(estimator, AbstractDensity):
+        if isinstance(estimator, ScoresRows):
             return _admitted_density(estimator, self.support, np.concatenate(self.series))
-        if not isinstance(estimator, AbstractSequenceDensity):
+        if not isinstance(estimator, ScoresSteps):
             raise ValueError(f"{name} is no density of series or rows: it gives no probability of X.")
         if (estimator.column_roles(self.dimension).mass != self.support.integer).any():
             raise ValueError(
@@ -463,7 +458,7 @@ class AbstractSeries(AbstractProblem):
         return estimator
 
     def fit_all(self, estimator: Any, X: Any, y: Any) -> Any:
-        rowwise = isinstance(estimator, AbstractDensity)
+        rowwise = isinstance(estimator, ScoresRows)
         return estimator.fit(np.concatenate(self.series) if rowwise else self.series)
 
     @abc.abstractmethod
@@ -476,7 +471,7 @@ class AbstractSeries(AbstractProblem):
         length = max(int(np.median([len(x) for x in self.series])), *map(len, series))
         # draws have as many steps to rank among as there are, on average, in a draw of rows
         size = min(max(math.ceil(_DRAWS * len(held) / sum(map(len, steps))), _PATHS), _MOST_SERIES)
-        if isinstance(estimator, AbstractDensity):
+        if isinstance(estimator, ScoresRows):
             draws = estimator.sample(size * length, random_state=seed).reshape(size, length, -1)
             nats = estimator.score_samples(np.concatenate([*series, *draws]))
         else:
@@ -512,11 +507,11 @@ class SeveralSeries(AbstractSeries):
 
     def fit(self, estimator: Any, train: np.ndarray) -> Any:
         chosen = [self.series[i] for i in train]
-        return estimator.fit(np.concatenate(chosen) if isinstance(estimator, AbstractDensity) else chosen)
+        return estimator.fit(np.concatenate(chosen) if isinstance(estimator, ScoresRows) else chosen)
 
     def evidence(self, estimator: Any, test: np.ndarray) -> Evidence:
         chosen = [self.series[i] for i in test]
-        if isinstance(estimator, AbstractSequenceDensity):
+        if isinstance(estimator, ScoresSteps):
             return estimator.evidence(chosen)
         steps = estimator.evidence(np.concatenate(chosen))
         lengths = np.array([len(x) for x in chosen])
@@ -563,10 +558,10 @@ class OneSeries(AbstractSeries):
         return estimator.fit(self.series[0][train])
 
     def evidence(self, estimator: Any, test: np.ndarray) -> Evidence:
-        if isinstance(estimator, AbstractDensity):
+        if isinstance(estimator, ScoresRows):
             return estimator.evidence(self.series[0][test])
         nats = estimator.step_evidence(self.series[0][: test[-1] + 1])[test]
-        return Evidence(nats, np.zeros_like(nats), estimator._kind)
+        return Evidence(nats, np.zeros_like(nats), estimator.evidence_kind)
 
     def _held_out(self, test: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
         return [(self.series[0][: test[-1] + 1], test)]
@@ -584,7 +579,7 @@ class OneSeries(AbstractSeries):
 
     def _in_time(self, steps: int, folds: int, models: list[Any]) -> TimeSeriesSplit:
         """Folds of equal length, the first of which begins where every model can be fitted."""
-        sequences = [model for model in models if isinstance(model, AbstractSequenceDensity)]
+        sequences = [model for model in models if isinstance(model, ScoresSteps)]
         needed = {model.least_steps(self.dimension): type(model).__name__ for model in sequences}
         most = max(needed, default=0)
         usual, left = steps // (folds + 1), (steps - most) // folds
@@ -608,7 +603,7 @@ class _Owner(BaseEstimator):
 
 def problem_of(models: dict[str, Any], X: Any, y: Any, support: Any, groups: Any) -> AbstractProblem:
     """What kind of data this is, which the models decide."""
-    if any(isinstance(model, AbstractSequenceDensity) for model in models.values()):
+    if any(isinstance(model, ScoresSteps) for model in models.values()):
         series = check_series(_Owner(), X, reset=True)[0]
         if len(series) > 1:
             return SeveralSeries(series, support, groups, models.values())

@@ -15,6 +15,7 @@ from ._capabilities import (
     Samples,
     Scores,
     ScoresLabels,
+    ScoresSteps,
     Shows,
     Transforms,
 )
@@ -60,6 +61,7 @@ __all__ = [
     "Scores",
     "ScoresLabels",
     "ScoresRows",
+    "ScoresSteps",
     "Sequences",
     "SeriesIntake",
     "Shell",

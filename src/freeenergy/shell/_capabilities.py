@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, DensityMixin, TransformerMixin
 
-from .._core import Evidence
+from .._core import Evidence, Kind
 
 
 class ColumnRoles(NamedTuple):
@@ -74,6 +74,23 @@ class Scores(DensityMixin, abc.ABC):
     @abc.abstractmethod
     def score(self, X: Any, y: Any = None) -> float:
         """The mean log-probability."""
+
+
+class ScoresSteps(Scores):
+    """Gives the log-probability of series step by step, each given the steps before it."""
+
+    @property
+    @abc.abstractmethod
+    def evidence_kind(self) -> Kind:
+        """In which sense its numbers are log-probabilities."""
+
+    @abc.abstractmethod
+    def step_evidence(self, X: Any) -> np.ndarray:
+        """log p(x_t | x_<t) of each time step, series one after another."""
+
+    @abc.abstractmethod
+    def least_steps(self, n_features: int) -> int:
+        """The steps of a series that a fit needs to be of use."""
 
 
 class ScoresLabels(abc.ABC):

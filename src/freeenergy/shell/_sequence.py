@@ -13,13 +13,13 @@ from sklearn.utils.validation import check_is_fitted
 from .._core import Evidence, Kind, split_key_data
 from ..models import AbstractSequenceModel, Series, series_in_units
 from ._base import Shell
-from ._capabilities import Completes, Samples, Scores
+from ._capabilities import Completes, Samples, ScoresSteps
 from ._rows import Scaling
 from ._series import SeriesIntake, check_inputs, draw_series, map_series
 from ._validation import check_count, random_key
 
 
-class AbstractSequenceDensity(Scores, Samples, Completes, Shell):
+class AbstractSequenceDensity(ScoresSteps, Samples, Completes, Shell):
     """A fitted density of series: `fit`, `evidence`, `step_evidence`, `sample`, `impute`.
 
     Subclasses say how to check their parameters, and how to learn an `AbstractSequenceModel` from
@@ -40,7 +40,6 @@ class AbstractSequenceDensity(Scores, Samples, Completes, Shell):
     scaling_: Scaling
     input_scaling_: Scaling | None
     length_: int
-    _kind: ClassVar[Kind] = Kind.EXACT
     _takes_inputs: ClassVar[bool] = True
 
     def _scaling(self, X: np.ndarray, weight: np.ndarray) -> Scaling:
@@ -52,6 +51,11 @@ class AbstractSequenceDensity(Scores, Samples, Completes, Shell):
     def _free_parameters(self, n_features: int) -> int:
         """About how many numbers a fit without inputs chooses, as far as known before it; else zero."""
         return 0
+
+    @property
+    def evidence_kind(self) -> Kind:
+        """In which sense its numbers are log-probabilities."""
+        return Kind.EXACT
 
     def least_steps(self, n_features: int) -> int:
         """The steps that a fit needs to be of use: two numbers for each free parameter."""
@@ -175,7 +179,7 @@ class AbstractSequenceDensity(Scores, Samples, Completes, Shell):
         """log p of each series with its standard error and kind; NaN is marginalised."""
         parts = self._step_evidence(self._read(X, inputs))
         nats = np.array([part.sum() for part in parts])
-        return Evidence(nats, np.zeros_like(nats), self._kind)
+        return Evidence(nats, np.zeros_like(nats), self.evidence_kind)
 
     def step_evidence(self, X: Any, *, inputs: Any = None) -> np.ndarray:
         """log p(x_t | x_<t) of each time step, series one after another."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, ClassVar
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -49,7 +49,6 @@ class SwitchingLinearSystem(PredictsProbabilities, AbstractStateSpace):
     """
 
     model_: models.SwitchingLinearSystem
-    _kind: ClassVar[Kind] = Kind.ESTIMATE
 
     def __init__(
         self,
@@ -71,6 +70,10 @@ class SwitchingLinearSystem(PredictsProbabilities, AbstractStateSpace):
         self.random_state = random_state
         self.verbose = verbose
         self.checkpoint = checkpoint
+
+    @property
+    def evidence_kind(self) -> Kind:
+        return Kind.ESTIMATE
 
     def _free_parameters(self, n_features: int) -> int:
         regimes = self.n_regimes**2 - 1 + 2 * self.n_regimes * self.n_latent * n_features

@@ -43,14 +43,6 @@ class AbstractPartial(eqx.Module):
         """`x` with the NaN entries drawn given the observed ones."""
 
 
-class AbstractRescalable(eqx.Module):
-    """A family, or a model, that is of the same kind in any units of the entries of an event."""
-
-    @abc.abstractmethod
-    def in_units(self, shift: Array, scale: Array) -> Any:
-        """The law of shift + scale · x, entry by entry."""
-
-
 class AbstractShaped(eqx.Module):
     """A family that knows which values it is about, and which shape its members need for given rows."""
 

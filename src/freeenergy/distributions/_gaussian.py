@@ -16,7 +16,6 @@ from ._base import (
     AbstractExponentialFamily,
     AbstractFactorised,
     AbstractRay,
-    AbstractRescalable,
     AbstractShaped,
     check_support,
     fisher_information,
@@ -34,7 +33,7 @@ from ._covariance import (
 )
 
 
-class Gaussian(AbstractExponentialFamily, AbstractRay, AbstractShaped, AbstractRescalable):
+class Gaussian(AbstractExponentialFamily, AbstractRay, AbstractShaped):
     """N(x; μ, Σ) = exp(−½ (x−μ)ᵀΣ⁻¹(x−μ)) / √|2πΣ|.
 
     The covariance is an object, so that one class serves every structure.  Missing entries are
@@ -209,9 +208,6 @@ class Gaussian(AbstractExponentialFamily, AbstractRay, AbstractShaped, AbstractR
     @property
     def masks_missing(self) -> bool:
         return self.covariance.separable
-
-    def in_units(self, shift: Array, scale: Array) -> Gaussian:
-        return Gaussian(shift + scale * self.mean, self.covariance.scale(scale))
 
 
 @with_mean.register

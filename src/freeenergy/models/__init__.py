@@ -12,6 +12,7 @@ from ._base import (
     AbstractExpectationMaximisation,
     AbstractRecognised,
     AbstractRegularised,
+    AbstractRescalable,
     AbstractUndirected,
     AbstractWithPrior,
 )
@@ -72,6 +73,7 @@ __all__ = [
     "AbstractExpectationMaximisation",
     "AbstractRecognised",
     "AbstractRegularised",
+    "AbstractRescalable",
     "AbstractSequenceModel",
     "AbstractSource",
     "AbstractTransition",

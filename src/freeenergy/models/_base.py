@@ -206,6 +206,14 @@ class AbstractBoundedModel(AbstractRecognised):
         )
 
 
+class AbstractRescalable(eqx.Module):
+    """A model that is of the same kind in other units of the entries of an event."""
+
+    @abc.abstractmethod
+    def in_units(self, shift: Array, scale: Array) -> Any:
+        """The law of shift + scale · x, entry by entry."""
+
+
 class AbstractCoded(eqx.Module):
     """A model with one hidden vector for each event."""
 

@@ -11,10 +11,14 @@ from ..distributions import (
     AbstractConjugatePrior,
     AbstractDistribution,
     AbstractExponentialFamily,
-    AbstractRescalable,
 )
-from ._base import AbstractExactModel, AbstractExpectationMaximisation, AbstractWithPrior
-from ._units import InUnits
+from ._base import (
+    AbstractExactModel,
+    AbstractExpectationMaximisation,
+    AbstractRescalable,
+    AbstractWithPrior,
+)
+from ._units import InUnits, member_in_units
 
 
 class Density(
@@ -74,7 +78,5 @@ class Density(
 
     def in_units(self, shift: Array, scale: Array) -> Density | InUnits:
         """The law of shift + scale · x: of the same family where that is one in any units."""
-        family = self.family
-        if not isinstance(family, AbstractRescalable):
-            return InUnits(self, shift, scale)
-        return Density(family.in_units(shift, scale))
+        family = member_in_units(self.family, shift, scale)
+        return InUnits(self, shift, scale) if family is None else Density(family)

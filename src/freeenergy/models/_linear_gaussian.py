@@ -16,7 +16,6 @@ from ..distributions import (
     AbstractCovariance,
     AbstractDistribution,
     AbstractPartial,
-    AbstractRescalable,
     Full,
     Gaussian,
     Spherical,
@@ -28,6 +27,7 @@ from ._base import (
     AbstractExactPosterior,
     AbstractExpectationMaximisation,
     AbstractRecognised,
+    AbstractRescalable,
 )
 
 # each incomplete row has a posterior covariance of its own; this many at a time keeps them small

@@ -16,9 +16,9 @@ from ..distributions import (
     AbstractDistribution,
     AbstractExponentialFamily,
     AbstractRay,
-    AbstractRescalable,
     DirichletPrior,
     component_axes,
+    rescaled_stack,
     stack_size,
 )
 from ..inference import Enumeration, Exact, Finite
@@ -27,9 +27,10 @@ from ._base import (
     AbstractExactPosterior,
     AbstractExpectationMaximisation,
     AbstractRecognised,
+    AbstractRescalable,
     AbstractWithPrior,
 )
-from ._units import InUnits
+from ._units import InUnits, member_in_units
 
 # incomplete rows need moments per row and component; this many rows at a time keeps them small
 _INCOMPLETE_BLOCK = 32
@@ -346,15 +347,8 @@ class Mixture(
 
     def in_units(self, shift: Array, scale: Array) -> Mixture | InUnits:
         """The law of shift + scale · x: with members of the same family where that is one in any units."""
-        members: Any = self.components
-        if not isinstance(members, AbstractRescalable):
-            return InUnits(self, shift, scale)
-        # what members share stays shared
-        axes = component_axes(self.component(0).in_units(shift, scale))  # pyright: ignore
-        rescale = eqx.filter_vmap(
-            lambda member: member.in_units(shift, scale), in_axes=(component_axes(members),), out_axes=axes
-        )
-        return Mixture(self.weights, rescale(members))
+        members = member_in_units(self.components, shift, scale, rescaled_stack)
+        return InUnits(self, shift, scale) if members is None else Mixture(self.weights, members)
 
     @property
     def size(self) -> int:

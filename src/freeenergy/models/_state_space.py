@@ -15,7 +15,7 @@ from jax.core import Tracer
 from jaxtyping import Float
 
 from .._core import buffer, parameter
-from ..distributions import AbstractCovariance, AbstractRescalable
+from ..distributions import AbstractCovariance
 from ..inference import (
     DiffuseBeliefs,
     Filtered,
@@ -35,7 +35,7 @@ from ..inference import (
     smooth,
 )
 from ..inference._chain_gaussian import AbstractGaussianBeliefs
-from ._base import AbstractExpectationMaximisation
+from ._base import AbstractExpectationMaximisation, AbstractRescalable
 from ._regressions import Sums, completed, expected_sums
 from ._series import AbstractSequenceModel, Series
 

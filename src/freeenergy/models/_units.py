@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -10,8 +11,9 @@ import numpy as np
 from jax import Array
 
 from .._core import buffer, on_device
-from ..distributions import AbstractRescalable
+from ..distributions import rescaled
 from ..inference import ImportanceEstimate
+from ._base import AbstractRescalable
 from ._series import AbstractSequenceModel, Series
 
 
@@ -129,6 +131,18 @@ class SeriesInUnits(AbstractSequenceModel):
     def complete_sample(self, series: Series, *, key: Array) -> Array:
         found = self._outside(self.model.complete_sample(self._inside(series), key=key))
         return jnp.where(jnp.isnan(series.values), found, series.values)
+
+
+def member_in_units(member: Any, shift: Array, scale: Array, rescale: Callable[..., Any] = rescaled) -> Any:
+    """The member of a family for shift + scale · x; None where it has no such one.
+
+    With `rescale=rescaled_stack` a stack of members.
+    """
+    kept = (np.asarray(shift) == 0) & (np.asarray(scale) == 1)
+    if not (member.unit_free_columns(len(kept)) | kept).all():
+        return None
+    factor = scale[0] if member.common_unit else scale
+    return rescale(member, -shift / scale, 1 / factor)
 
 
 def in_units(model: Any, shift: np.ndarray, scale: np.ndarray) -> Any:

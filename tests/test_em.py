@@ -36,6 +36,7 @@ from freeenergy.learning import (
     Gradient,
     Incremental,
     Stepwise,
+    _gradient,
     decay_weights,
     expect_all,
     fit,
@@ -516,6 +517,28 @@ def test_the_average_of_the_parameters_is_the_result(key):
         now = now - 0.1 * 2 * np.array([error @ x[:, 0], error.sum()]) / 20
         mean = 0.8 * mean + 0.2 * now
     np.testing.assert_allclose([result.model.matrix[0, 0], result.model.offset[0]], mean, rtol=1e-10)
+
+
+def test_held_out_rows_are_judged_in_blocks(key, monkeypatch):
+    rng = np.random.default_rng(0)
+    x, w = rng.normal(size=(100, 1)), rng.gamma(1.0, size=100)
+    y = 3 * x[:, 0] - 1
+    # a block without weight, and a last one that is shifted back
+    w[32:64] = 0
+    monkeypatch.setattr(_gradient, "_ROWS_AT_ONCE", 32)
+    objective = MAP(squares, lambda m: -jnp.sum(m.matrix**2), 16.0)
+    learner = Gradient(optax.sgd(0.1), objective, batch_size=None)
+    result = fit(linear(), learner, (x, y), key=key, validation=Data.of((x, y), w), max_iter=1)
+    plain = fit(linear(), learner, (x, y), key=key, max_iter=1)
+    # the best of one epoch is the last
+    assert result.model.matrix == plain.model.matrix
+    a, b = float(result.model.matrix[0, 0]), float(result.model.offset[0])
+    expected = np.average((a * x[:, 0] + b - y) ** 2, weights=w) + a**2 / 16
+    np.testing.assert_allclose(result.history["validation"], expected, rtol=1e-12)
+    # copies are held where they are asked for alone
+    assert plain.state.best is None
+    assert plain.state.play.average is None
+    assert result.state.best is not None
 
 
 def test_a_prior_adds_its_gradient_once_per_data_set(key):

@@ -185,7 +185,7 @@ import jax.random as jr
 from jax import Array
 from jax.scipy.special import gammaln
 
-from freeenergy._core import Data, parameter, positive
+from freeenergy._core import AbstractAlgorithm, Data, Info, parameter, positive
 from freeenergy.bijections import AbstractBijection, AbstractTransformer
 from freeenergy.distributions import (
     AbstractCovariance, AbstractDistribution, AbstractFactorised, AbstractSpace, Counts, Diagonal, Full,
@@ -196,7 +196,7 @@ from freeenergy.inference import (
     AbstractExpectation, AbstractMethod, AbstractRecognition, DrawsPosterior, FreeTarget, Pathwise,
     QuasiNewton, minimise
 )
-from freeenergy.learning import AbstractNegativePhase, ClosedForm, fit
+from freeenergy.learning import AbstractNegativePhase, Batch, ClosedForm, fit, negative_log_likelihood
 from freeenergy.models import Density
 """
 
@@ -265,6 +265,9 @@ def test_skeletons_of_contributing_work(root):
     from freeenergy.learning import Batch
     from freeenergy.models import LinearGaussian
 
+    # half of the way to the mean of the rows, three times
+    begun = names["fit"](normal, names["Descent"](0.5), np.zeros((4, 2)), key=key, max_iter=3)
+    np.testing.assert_allclose(begun.model.mean, [0.125, -0.125], rtol=1e-12)
     rows = Batch(jnp.zeros((4, 2)), jnp.full(4, 0.25))
     negative, weight, _ = names["Noise"](poisson)(None, rows, (), key=key)
     assert negative.shape == (4, 2)

@@ -116,7 +116,7 @@ class Game(AbstractAlgorithm):
     def init(self, model: Any, data: AbstractBatches, *, key: Array) -> Play:
         masks = [mask_of(model, player.learnable) for player in self.players]
         free, fixed = split(model, jax.tree.map(lambda *each: any(each), *masks))
-        batch = Batch(*data.first_batch(self.batch_size, key=key))
+        batch = Batch(*data.first_batch(self.batch_size, key=jax.random.fold_in(key, 0)))
         states = [
             as_objective(player.objective).init(model, batch, key=k)
             for player, k in zip(self.players, self._keys(key), strict=True)

@@ -378,19 +378,15 @@ class Simplex(AbstractContinuous):
 def _contrasts(logs: Array) -> Array:
     """Vᵀ logs."""
     root = math.sqrt(logs.shape[-1])
-    if root == 1:
-        return logs[..., :-1]
-    last = logs[..., -1:]
-    return logs[..., :-1] + (last - jnp.sum(logs, axis=-1, keepdims=True) / root) / (root - 1)
+    shift = (logs[..., -1:] + jnp.sum(logs, axis=-1, keepdims=True) / root) / (root + 1)
+    return logs[..., :-1] - shift
 
 
 def _from_contrasts(free: Array) -> Array:
     """V free."""
     root = math.sqrt(free.shape[-1] + 1)
-    total = jnp.sum(free, axis=-1, keepdims=True)
-    if root == 1:
-        return total
-    return jnp.concatenate([free - total / (root * (root - 1)), total / root], axis=-1)
+    total = jnp.sum(free, axis=-1, keepdims=True) / root
+    return jnp.concatenate([free - total / (root + 1), -total], axis=-1)
 
 
 def pack_triangle(matrix: Array) -> Array:

@@ -71,7 +71,7 @@ def split_free(spaces: Sequence[AbstractContinuous], vector: Array) -> list[Arra
     ends = np.cumsum([0, *(int(np.prod(shape)) for shape in shapes)])
     if vector.shape != (ends[-1],):
         raise ValueError(
-            f"The free reals must be a vector of {ends[-1]}. Got the shape {vector.shape} instead."
+            f"The free reals must be a vector of {ends[-1]}. Got an array of shape {vector.shape} instead."
         )
     return [vector[a:b].reshape(shape) for a, b, shape in zip(ends[:-1], ends[1:], shapes, strict=True)]
 

@@ -14,7 +14,7 @@ from jax import Array
 from jax.flatten_util import ravel_pytree
 from sklearn.exceptions import ConvergenceWarning
 
-from .._core import Data, constrain, sum_over_blocks, unconstrain
+from .._core import Data, free_vector, sum_over_blocks
 from ..models import AbstractRegularised
 
 # curvature less than this part of the largest is none
@@ -23,9 +23,8 @@ _FLAT = 1e-9
 
 def _coordinates(model: Any, mask: Any) -> tuple[Array, Callable[[Array], Any]]:
     """What may vary as free reals, and the model as a function of them."""
-    fixed = eqx.filter(model, mask, inverse=True)
-    at, rebuild = ravel_pytree(unconstrain(eqx.filter(model, mask)))
-    return at, lambda free: eqx.combine(constrain(rebuild(free)), fixed)
+    free = free_vector(model, mask)
+    return free.values, lambda vector: free.restore(vector)[0]
 
 
 @eqx.filter_jit
@@ -66,7 +65,7 @@ def standard_errors(
 
     With I = −∇² log p(rows; θ) in free coordinates and J the slopes of what is reported, they are the
     roots of the diagonal of J I⁻¹ Jᵀ.  Directions in which nothing is curved do no harm to what does not
-    change along them, such as the sum of logits or a rotation of factors; what does change is NaN.
+    change along them, such as a rotation of factors; what does change is NaN.
 
     Args:
         model: at a maximum of the likelihood (times its prior, if it has one).

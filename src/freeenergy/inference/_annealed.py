@@ -7,15 +7,15 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import Array
+from jaxtyping import Array, Float, PyTree
 
 from ._importance import importance_estimate
 
-PathEnergy = Callable[[Array, Any], Array]
+PathEnergy = Callable[[Array, Any], Float[Array, ""]]
 """`energy(beta, x)`: the base at beta 0, the target at beta 1."""
 
 PathKernel = Callable[..., Any]
-"""`kernel(beta, x, *, key) → x′`: leaves exp(−energy(beta, ·)) unchanged."""
+"""`kernel(beta, x, *, key) → x′`: a Markov kernel that leaves exp(−energy(beta, ·)) unchanged."""
 
 
 class Annealed(NamedTuple):
@@ -29,11 +29,11 @@ class Annealed(NamedTuple):
         states: where the chains ended.
     """
 
-    log_partition: Array
-    stderr: Array
-    effective_sample_size: Array
-    log_weights: Array
-    states: Any
+    log_partition: Float[Array, ""]
+    stderr: Float[Array, ""]
+    effective_sample_size: Float[Array, ""]
+    log_weights: Float[Array, " chains"]
+    states: PyTree
 
 
 class Sandwich(NamedTuple):
@@ -43,12 +43,12 @@ class Sandwich(NamedTuple):
     upper: Annealed
 
 
-def linear_schedule(steps: int, dtype: Any = float) -> Array:
+def linear_schedule(steps: int, dtype: Any = float) -> Float[Array, " steps+1"]:
     """`steps` + 1 inverse temperatures at even distances from 0 to 1."""
     return jnp.linspace(0, 1, steps + 1, dtype=dtype)
 
 
-def sigmoid_schedule(steps: int, sharpness: float = 4.0, dtype: Any = float) -> Array:
+def sigmoid_schedule(steps: int, sharpness: float = 4.0, dtype: Any = float) -> Float[Array, " steps+1"]:
     """`steps` + 1 inverse temperatures from 0 to 1, close together at both ends.
 
     >>> sigmoid_schedule(2).tolist()
@@ -64,7 +64,13 @@ def geometric_path(base: Callable[[Any], Array], target: Callable[[Any], Array])
 
 
 def annealed_importance(
-    energy: PathEnergy, kernel: PathKernel, start: Any, *, log_partition: Array, schedule: Array, key: Array
+    energy: PathEnergy,
+    kernel: PathKernel,
+    start: PyTree,
+    *,
+    log_partition: Float[Array, ""],
+    schedule: Float[Array, " temperatures"],
+    key: Array,
 ) -> Annealed:
     """log Z at the end of a path of distributions from log Z at its beginning.
 
@@ -120,10 +126,10 @@ def annealed_importance(
 def reverse_annealed_importance(
     energy: PathEnergy,
     kernel: PathKernel,
-    targets: Any,
+    targets: PyTree,
     *,
-    log_partition: Array,
-    schedule: Array,
+    log_partition: Float[Array, ""],
+    schedule: Float[Array, " temperatures"],
     key: Array,
 ) -> Annealed:
     """log Z at the end of a path by going back along it from draws of the target.
@@ -143,10 +149,10 @@ def reverse_annealed_importance(
 def sandwich(
     energy: PathEnergy,
     kernel: PathKernel,
-    start: Any,
+    start: PyTree,
     *,
-    log_partition: Array,
-    schedule: Array,
+    log_partition: Float[Array, ""],
+    schedule: Float[Array, " temperatures"],
     settle: int = 100,
     key: Array,
 ) -> Sandwich:

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax import Array
+from jaxtyping import Array, Float, PyTree
 
 from .._core import boltzmann
+from ._minimise import Energy
 from ._recognition import Finite
 
 
-def binary_state(index: Array | int, n: int, dtype: Any = float) -> Array:
+def binary_state(index: Array | int, n: int, dtype: Any = float) -> Float[Array, " n"]:
     """The binary digits of `index`, lowest first: state number `index` of `n` binary units."""
     return ((jnp.asarray(index) >> jnp.arange(n)) & 1).astype(dtype)
 
 
-def binary_states(n: int, dtype: Any = float) -> Array:
+def binary_states(n: int, dtype: Any = float) -> Float[Array, "2**n n"]:
     """Every state of `n` binary units, a row each.
 
     >>> binary_states(2).tolist()
@@ -28,8 +28,8 @@ def binary_states(n: int, dtype: Any = float) -> Array:
 
 
 def log_partition_by_enumeration(
-    energy: Callable[[Any], Array], states: Any, *, batch_size: int = 1024
-) -> Array:
+    energy: Energy, states: PyTree, *, batch_size: int = 1024
+) -> Float[Array, ""]:
     """log Z = log Σ_s exp(−e(s)), over `states` along the first axis.
 
     Args:
@@ -44,7 +44,7 @@ def log_partition_by_enumeration(
 
 
 def posterior_by_enumeration(
-    energy: Callable[[Any], Array], states: Any, *, temperature: Array | float = 1.0, batch_size: int = 1024
+    energy: Energy, states: PyTree, *, temperature: Array | float = 1.0, batch_size: int = 1024
 ) -> Finite:
     """p(s) ∝ exp(−e(s) / T), a distribution over the numbers of the `states`.
 

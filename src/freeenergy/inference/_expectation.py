@@ -13,16 +13,19 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jax import Array
+from jaxtyping import Array, Float, PyTree
 
 from ..distributions import AbstractDistribution, Gaussian
+
+Integrand = Callable[[Any], Float[Array, ""]]
+"""`f(z)`: a scalar function of the unknown."""
 
 
 class AbstractExpectation(eqx.Module):
     """A way to take E_q[f(z)]."""
 
     @abc.abstractmethod
-    def __call__(self, f: Callable[[Any], Array], q: AbstractDistribution, *, key: Array) -> Array:
+    def __call__(self, f: Integrand, q: AbstractDistribution, *, key: Array) -> Float[Array, ""]:
         """E_q[f(z)], differentiable in the parameters of `q` and of `f`."""
 
 
@@ -33,9 +36,9 @@ class Enumeration(AbstractExpectation):
         points: every value that z can take, along the first axis.
     """
 
-    points: Array
+    points: PyTree
 
-    def __call__(self, f: Callable[[Any], Array], q: AbstractDistribution, *, key: Array) -> Array:
+    def __call__(self, f: Integrand, q: AbstractDistribution, *, key: Array) -> Float[Array, ""]:
         mass = jnp.exp(jax.vmap(q.log_prob)(self.points))
         values = jax.vmap(f)(self.points)
         # a point without mass may have infinite energy: 0 · ∞ counts zero
@@ -45,7 +48,7 @@ class Enumeration(AbstractExpectation):
 class Quadratic(AbstractExpectation):
     """E[f] = f(m) + ½ tr(∇²f(m) Σ): exact for a Gaussian q and f at most quadratic in z."""
 
-    def __call__(self, f: Callable[[Any], Array], q: AbstractDistribution, *, key: Array) -> Array:
+    def __call__(self, f: Integrand, q: AbstractDistribution, *, key: Array) -> Float[Array, ""]:
         assert isinstance(q, Gaussian)
         curvature = jax.hessian(f)(q.mean)
         return f(q.mean) + 0.5 * jnp.sum(curvature * q.covariance.matrix())
@@ -56,7 +59,7 @@ class Pathwise(AbstractExpectation):
 
     samples: int = eqx.field(static=True, default=1)
 
-    def __call__(self, f: Callable[[Any], Array], q: AbstractDistribution, *, key: Array) -> Array:
+    def __call__(self, f: Integrand, q: AbstractDistribution, *, key: Array) -> Float[Array, ""]:
         if self.samples == 1:  # a batch of one would cost a key and an axis in every layer
             return f(q.sample(key=key))
         keys = jax.random.split(key, self.samples)
@@ -75,11 +78,11 @@ class Split(AbstractExpectation):
         rest: averages f − g.
     """
 
-    part: Callable[[Any], Array]
+    part: Integrand
     exact: AbstractExpectation = Quadratic()
     rest: AbstractExpectation = Pathwise()
 
-    def __call__(self, f: Callable[[Any], Array], q: AbstractDistribution, *, key: Array) -> Array:
+    def __call__(self, f: Integrand, q: AbstractDistribution, *, key: Array) -> Float[Array, ""]:
         left = self.rest(lambda z: f(z) - self.part(z), q, key=key)
         return left + self.exact(self.part, q, key=key)
 
@@ -94,7 +97,7 @@ class ScoreFunction(AbstractExpectation):
     samples: int = eqx.field(static=True, default=8)
     baseline: float | Array = 0.0
 
-    def __call__(self, f: Callable[[Any], Array], q: AbstractDistribution, *, key: Array) -> Array:
+    def __call__(self, f: Integrand, q: AbstractDistribution, *, key: Array) -> Float[Array, ""]:
         keys = jax.random.split(key, self.samples)
         draws = jax.lax.stop_gradient(jax.vmap(lambda k: q.sample(key=k))(keys))
         values = jax.vmap(f)(draws)

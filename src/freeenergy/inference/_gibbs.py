@@ -6,15 +6,15 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-from jax import Array
+from jaxtyping import Array, PyTree
 
 Kernel = Callable[..., Any]
-"""`kernel(state, *, key) → state`, a random step that leaves its target unchanged."""
+"""`kernel(state, *, key) → state`: a Markov kernel, a random step that leaves its target unchanged."""
 
 
 def run_chain(
-    kernel: Kernel, state: Any, *, steps: int, burn_in: int = 0, thin: int = 1, key: Array
-) -> Any:
+    kernel: Kernel, state: PyTree, *, steps: int, burn_in: int = 0, thin: int = 1, key: Array
+) -> PyTree:
     """`steps` states of a Markov chain, stacked along a new first axis.
 
     Args:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import Array
+from jaxtyping import Array, Float
 
 from .._core import boltzmann, log_mean_exp
 
@@ -22,13 +22,13 @@ class ImportanceEstimate(NamedTuple):
             than four weights.
     """
 
-    log_mean: Array
-    stderr: Array
-    effective_sample_size: Array
-    growth: Array
+    log_mean: Float[Array, ""]
+    stderr: Float[Array, ""]
+    effective_sample_size: Float[Array, ""]
+    growth: Float[Array, " 2"]
 
 
-def effective_sample_size(log_weights: Array) -> Array:
+def effective_sample_size(log_weights: Float[Array, " draws"]) -> Float[Array, ""]:
     """(Σ w)² / Σ w²: how many equal weights would be worth as much.
 
     >>> effective_sample_size(jnp.log(jnp.array([1.0, 1.0, 2.0]))).round(4).item()
@@ -38,7 +38,7 @@ def effective_sample_size(log_weights: Array) -> Array:
     return 1 / jnp.sum(boltzmann(-log_weights)[1] ** 2)
 
 
-def importance_estimate(log_weights: Array) -> ImportanceEstimate:
+def importance_estimate(log_weights: Float[Array, " draws"]) -> ImportanceEstimate:
     """The logarithm of the mean weight, with its standard error.
 
         stderr² = Var[w] / (S E[w]²) = (S / ESS − 1) / (S − 1).
@@ -57,7 +57,7 @@ def importance_estimate(log_weights: Array) -> ImportanceEstimate:
     return ImportanceEstimate(log_mean_exp(log_weights), stderr, effective, _growth(log_weights))
 
 
-def _growth(log_weights: Array) -> Array:
+def _growth(log_weights: Float[Array, " draws"]) -> Float[Array, " 2"]:
     quarter = log_weights.shape[0] // 4
     if quarter == 0:
         return jnp.full(2, jnp.nan, log_weights.dtype)
@@ -68,7 +68,9 @@ def _growth(log_weights: Array) -> Array:
     return jnp.where(means[:-1] > -jnp.inf, means[:-1] - means[1:], 0.0)
 
 
-def self_normalised_mean(log_weights: Array, values: Array) -> tuple[Array, Array]:
+def self_normalised_mean(
+    log_weights: Float[Array, " draws"], values: Float[Array, " draws *event"]
+) -> tuple[Float[Array, " *event"], Float[Array, " *event"]]:
     """Σ w f / Σ w along the first axis of `values`, and its standard error by the delta method.
 
     It needs the weights only up to a common factor, and is biased by O(1/S).

@@ -48,7 +48,7 @@ class Finite(AbstractDistribution):
     -0.2877
     """
 
-    probabilities: Array
+    probabilities: Float[Array, " states"]
 
     def log_prob(self, x: Array) -> Array:
         return log_probability(self.probabilities[jnp.asarray(x, int)])
@@ -117,7 +117,7 @@ class Point(AbstractRecognition):
         return PointMass(jax.lax.stop_gradient(minimise(energy, self.start, self.search).point))
 
 
-def _balanced_noise(samples: int, dim: int) -> Array:
+def _balanced_noise(samples: int, dim: int) -> Float[Array, "samples dim"]:
     """Standard normal draws in opposite pairs whose covariance, given enough of them, is exactly I.
 
     With the first two moments right, a quadratic energy gives the best mean and scales exactly.

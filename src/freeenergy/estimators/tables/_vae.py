@@ -23,7 +23,7 @@ from ..._core import (
     split_key_data,
 )
 from ...distributions import (
-    AbstractDistribution,
+    AbstractPartial,
     AbstractShaped,
     Binary,
     Diagonal,
@@ -129,7 +129,7 @@ class VAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AbstractDensity):
         check_real(self, "threshold", -np.inf, optional=True)
         check_instance(self, "learner", AbstractAlgorithm, optional=True)
         family = isinstance(self.emission, type) and issubclass(self.emission, AbstractShaped)
-        if not (family or isinstance(self.emission, AbstractDistribution | Given)):
+        if not (family or isinstance(self.emission, AbstractPartial | Given)):
             raise ValueError(
                 "The 'emission' parameter of VAE must be a family of freeenergy.distributions, such as "
                 f"Poisson, a member of one, or a Given. Got {self.emission!r} instead."

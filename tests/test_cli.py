@@ -49,6 +49,8 @@ def test_words_become_the_objects_that_python_would_make():
     binomial = build("vae:2,emission=binomial(trials=9)", COUNTS).emission
     assert isinstance(binomial, fe.distributions.Binomial)
     assert binomial.trials == 9
+    spread = build("vae:2,emission=given(gamma,free)", 1 + COUNTS).emission
+    assert (type(spread.member).__name__, spread.dim) == ("Gamma", COUNTS.shape[1])
 
 
 def test_families_take_their_sizes_from_the_data():

@@ -634,7 +634,7 @@ def test_covariance_operations_equal_dense_algebra(covariance):
     sigma, white, paint = ours["matrix"], ours["whiten"], ours["colour"]
     np.testing.assert_allclose(ours["variances"], np.diag(sigma), rtol=1e-12)
     np.testing.assert_allclose(ours["scaled alike"], 4 * sigma, rtol=1e-12)
-    assert jax.tree.structure(covariance.scale(jnp.array(2.0))) == jax.tree.structure(covariance)
+    assert type(covariance.scale(jnp.array(2.0))) is type(covariance)
     np.testing.assert_allclose(ours["log_det"], np.linalg.slogdet(sigma)[1], rtol=1e-12)
     np.testing.assert_allclose(ours["solve"], np.linalg.solve(sigma, v), rtol=1e-10)
     np.testing.assert_allclose(ours["solve_matrix"], np.linalg.solve(sigma, m), rtol=1e-9)
@@ -736,6 +736,7 @@ def test_hyperbolic_secant_has_unit_variance_and_a_smooth_score():
 
 
 KL_PAIRS = {
+    "location": fd.GaussianLocation(array(0.5, -1.0), 0.25),
     "bernoulli": fd.Bernoulli(array(0.6, 0.5)),
     "binomial": fd.Binomial(array(0.6, 0.5), trials=(4, 7)),
     "categorical": fd.Categorical(array([0.4, 0.4, 0.2], [0.2, 0.3, 0.5])),
@@ -969,8 +970,8 @@ def test_a_stack_in_other_units_is_a_stack_of_members_in_other_units():
             jax.vmap(lambda m: m.covariance.matrix(), (axes,))(members) for members in (stack, found)
         ]
         factor = np.broadcast_to(unit, 2)
-        np.testing.assert_allclose(found.mean, (means - shift[None]) / factor, rtol=1e-12)
-        np.testing.assert_allclose(matrices[1], matrices[0] / np.outer(factor, factor), rtol=1e-12)
+        np.testing.assert_allclose(found.mean, (means - shift[None]) / factor[None], rtol=1e-12)
+        np.testing.assert_allclose(matrices[1], matrices[0] / np.outer(factor, factor)[None], rtol=1e-12)
 
 
 @pytest.mark.parametrize("name", ALL)

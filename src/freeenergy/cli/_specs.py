@@ -224,6 +224,8 @@ def _construct(kind: Any, call: Call, X: np.ndarray, around: dict[str, Any]) -> 
         shape = _first_array(given["family"]).shape
         given = {n: np.full(shape, float(v)) if _is_number(v) else v for n, v in given.items()}
         given = {n: _as_jax(v) for n, v in given.items()}
+    if "member" in given:
+        given["member"] = _member(given["member"], X)
     try:
         return kind(**given)
     except TypeError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from typing import Any
 
 import jax
@@ -10,7 +11,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.scipy.special import rel_entr
 
-from .._core import categorical_entropy, cholesky
+from .._core import LOG_2PI, categorical_entropy, cholesky
 from ._base import (
     AbstractDistribution,
     AbstractExponentialFamily,
@@ -20,7 +21,7 @@ from ._base import (
 from ._composite import Product
 from ._continuous import Beta, Dirichlet, Exponential, Gamma
 from ._discrete import Bernoulli, Binomial, Categorical, Multinomial, Poisson
-from ._gaussian import Gaussian
+from ._gaussian import Gaussian, GaussianLocation
 
 
 @functools.singledispatch
@@ -141,6 +142,11 @@ def _(p: AbstractExponentialFamily) -> Array:
 @entropy.register
 def _(p: Gaussian) -> Array:
     return p.entropy()
+
+
+@entropy.register
+def _(p: GaussianLocation) -> Array:
+    return jnp.full((), 0.5 * p.dim * (1 + LOG_2PI + math.log(p.variance)), p.loc.dtype)
 
 
 @entropy.register

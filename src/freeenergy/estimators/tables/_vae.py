@@ -13,7 +13,7 @@ from jax import Array
 from ... import models
 from ..._core import AbstractAlgorithm, Fit, key_of, on_device, split_key
 from ...distributions import (
-    AbstractDistribution,
+    AbstractPartial,
     AbstractShaped,
     Binary,
     Diagonal,
@@ -116,7 +116,7 @@ class VAE(TransformsRows, AbstractDensity):
         check_int(self, "latent_dim")
         check_int(self, "importance_samples", 2)
         family = isinstance(self.emission, type) and issubclass(self.emission, AbstractShaped)
-        if not (family or isinstance(self.emission, AbstractDistribution | Given)):
+        if not (family or isinstance(self.emission, AbstractPartial | Given)):
             raise ValueError(
                 "The 'emission' parameter of VAE must be a family of freeenergy.distributions, such as "
                 f"Poisson, a member of one, or a Given. Got {self.emission!r} instead."

@@ -14,7 +14,7 @@ from freeenergy.estimators import _base
 @pytest.fixture
 def small_sample(monkeypatch):
     # so that a stream of a few hundred rows is larger than its sample
-    monkeypatch.setattr(_base, "_SAMPLE", 100)
+    monkeypatch.setattr(_density, "_SAMPLE", 100)
 
 
 def _rows(n: int = 700) -> np.ndarray:

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 import freeenergy as fe
-from freeenergy.estimators import _base
+from freeenergy.shell import _density
 
 
 @pytest.fixture

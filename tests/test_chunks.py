@@ -14,13 +14,13 @@ import freeenergy as fe
 from freeenergy._core import streaming
 from freeenergy.distributions import Diagonal
 from freeenergy.learning import LBFGS, Gradient, fit, negative_log_likelihood
-from freeenergy.shell import _base
+from freeenergy.shell import _density
 
 
 @pytest.fixture
 def small_sample(monkeypatch):
     # so that a stream of a few hundred rows is larger than its sample
-    monkeypatch.setattr(_base, "_SAMPLE", 100)
+    monkeypatch.setattr(_density, "_SAMPLE", 100)
 
 
 def _rows(n: int = 700) -> np.ndarray:

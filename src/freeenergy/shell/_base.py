@@ -130,11 +130,13 @@ class Shell(Shows, BaseEstimator, metaclass=abc.ABCMeta):
             validation=validation,
             key=key,
             max_iter=parameters["max_iter"] if max_iter is None else max_iter,
-            progress=progress_bar(type(self).__name__, offset=offset)
-            if parameters.get("verbose")
-            else silent,
+            progress=self._progress(offset=offset),
             checkpoint=self._checkpoint(parameters.get("checkpoint"), events, part, what),
         )
+
+    def _progress(self, *, offset: float = 0.0) -> Any:
+        verbose = self.get_params(deep=False).get("verbose")
+        return progress_bar(type(self).__name__, offset=offset) if verbose else silent
 
     def _checkpoint(self, path: str | None, events: Any, part: int | str, what: str) -> Checkpoint | None:
         if path is None:

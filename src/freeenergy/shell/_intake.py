@@ -6,6 +6,7 @@ import abc
 import contextlib
 import dataclasses
 import functools
+import math
 from collections.abc import Callable
 from typing import Any, Self
 
@@ -215,7 +216,7 @@ class Arrays(Table):
                 f"The X of {name} must hold events of the shape {owner.event_shape_}, as that of fit. "
                 f"Got {events.shape[1:]} instead."
             )
-        return check_rows(owner, events.reshape(len(events), -1) if len(events) else events, reset=reset)
+        return check_rows(owner, events.reshape(len(events), math.prod(events.shape[1:])), reset=reset)
 
     @classmethod
     def shaped(cls, owner: Any, rows: np.ndarray) -> np.ndarray:

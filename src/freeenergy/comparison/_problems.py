@@ -216,7 +216,7 @@ def _mass_columns(estimator: Any, support: Support) -> np.ndarray:
     return mass
 
 
-def _admitted_density(estimator: ScoresRows, support: Support, X: np.ndarray) -> ScoresRows:
+def _admitted_density(estimator: Any, support: Support, X: np.ndarray) -> ScoresRows:
     """The estimator with a probability mass where columns are whole, and without constant columns."""
     name = type(estimator).__name__
     if isinstance(estimator, Dequantised):
@@ -278,7 +278,7 @@ class Table(AbstractProblem):
         return _evidence(estimator, self.X[test])
 
     def pictures(self, estimator: Any, test: np.ndarray, seed: int) -> dict[str, Any]:
-        if not isinstance(estimator, Samples):
+        if not (isinstance(estimator, Samples) and isinstance(estimator, Scores)):
             return {}
         rng = np.random.default_rng(seed)
         draws = estimator.sample(_DRAWS, random_state=seed)
@@ -429,7 +429,7 @@ class AbstractSeries(AbstractProblem):
         self.feature_names = [name for name, keep in zip(names, kept, strict=True) if keep]
         self.support = found.part(kept)
         self.dimension = int(kept.sum())
-        densities = [m for m in models if isinstance(m, (ScoresRows, ScoresSteps))]
+        densities: list[Any] = [m for m in models if isinstance(m, (ScoresRows, ScoresSteps))]
         mass = [m.column_roles(self.dimension).mass for m in densities]
         if support is None and self.support.integer.any() and not np.any(mass):
             self.support = Support(["continuous"] * self.dimension)
@@ -442,14 +442,15 @@ class AbstractSeries(AbstractProblem):
         name = type(estimator).__name__
         if isinstance(estimator, ScoresRows):
             return _admitted_density(estimator, self.support, np.concatenate(self.series))
-        if not isinstance(estimator, ScoresSteps):
+        steps: Any = estimator if isinstance(estimator, ScoresSteps) else None
+        if steps is None:
             raise ValueError(f"{name} is no density of series or rows: it gives no probability of X.")
-        if (estimator.column_roles(self.dimension).mass != self.support.integer).any():
+        if (steps.column_roles(self.dimension).mass != self.support.integer).any():
             raise ValueError(
                 f"{name} gives a density where other models give whole numbers a probability mass, or "
                 "the reverse; the two have no common unit."
             )
-        needed = estimator.least_steps(self.dimension)
+        needed = steps.least_steps(self.dimension)
         if needed > self.most_needed:
             raise ValueError(
                 f"{name} needs at least {needed} steps for its free parameters and its start, which "
@@ -471,12 +472,13 @@ class AbstractSeries(AbstractProblem):
         length = max(int(np.median([len(x) for x in self.series])), *map(len, series))
         # draws have as many steps to rank among as there are, on average, in a draw of rows
         size = min(max(math.ceil(_DRAWS * len(held) / sum(map(len, steps))), _PATHS), _MOST_SERIES)
+        model: Any = estimator
         if isinstance(estimator, ScoresRows):
-            draws = estimator.sample(size * length, random_state=seed).reshape(size, length, -1)
-            nats = estimator.score_samples(np.concatenate([*series, *draws]))
+            draws = model.sample(size * length, random_state=seed).reshape(size, length, -1)
+            nats = model.score_samples(np.concatenate([*series, *draws]))
         else:
-            draws = estimator.sample(size, random_state=seed, length=length)
-            nats = estimator.step_evidence([*series, *draws])
+            draws = model.sample(size, random_state=seed, length=length)
+            nats = model.step_evidence([*series, *draws])
         found: dict[str, Any] = {"samples": draws[:_PATHS]}
         nats = np.split(nats, np.cumsum([*map(len, series), *[length] * size])[:-1])
         own = np.concatenate([n[at][_whole(x[at])] for n, (x, at) in zip(nats, held)])

@@ -467,7 +467,7 @@ def test_the_energy_of_gaussian_sides_has_a_minimum_for_weak_coupling_only():
             scaled = eqx.tree_at(lambda m: m.coupling, model, factor * model.coupling)
             return jax.hessian(lambda v: scaled.energy(v[:3], v[3:]))(jnp.zeros(5))
 
-        return jax.vmap(curvature)(factors), model.posterior(jnp.ones(3)).mean
+        return jax.vmap(curvature)(factors), model.posterior(jnp.ones(3)).mean()
 
     curvatures, given = once(run, np.array([0.99, 1.01]) / size)
     least = np.linalg.eigvalsh(curvatures).min(axis=1)
@@ -476,7 +476,7 @@ def test_the_energy_of_gaussian_sides_has_a_minimum_for_weak_coupling_only():
     np.testing.assert_allclose(
         given, model.hidden.bias + np.asarray(model.coupling).sum(axis=0), rtol=1e-12
     )
-    with pytest.raises(ValueError, match="a side with at most 20 binary units"):
+    with pytest.raises(ValueError, match="as many states as 20 binary units"):
         model.log_partition()
 
 

@@ -8,12 +8,13 @@ from typing import Any, ClassVar, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.flatten_util import ravel_pytree
 
-from .._core import AbstractAlgorithm, AbstractSource, Data, Info, constrain, counting_rows, on_device
+from .._core import AbstractAlgorithm, AbstractSource, Data, Info, counting_rows, on_device
 from ..inference import LBFGSState, begin_lbfgs
-from ._free import joined, split
+from ._free import finished, joined, split
 from ._objectives import Batch
 
 # where rounding lets no step lower the objective, a slope of this part of it counts as zero
@@ -87,10 +88,15 @@ class LBFGS(AbstractAlgorithm):
         return state._replace(search=search), Info(done, search.value, {"gradient": slope})
 
     def model(self, state: _State) -> Any:
-        return eqx.combine(_learned(state.search.point, state.like), state.fixed)
+        return finished(_taken_apart(np.asarray(state.search.point), state.like), state.fixed)
 
 
-@eqx.filter_jit
-def _learned(flat: Array, like: Any) -> Any:
-    """The parameters whose free reals are `flat`, one after another in the places of `like`."""
-    return constrain(ravel_pytree(like)[1](flat))
+def _taken_apart(flat: np.ndarray, like: Any) -> Any:
+    """The inverse of `ravel_pytree(like)` on the host, where it compiles nothing."""
+    leaves, structure = jax.tree.flatten(like)
+    ends = np.cumsum([leaf.size for leaf in leaves])[:-1]
+    parts = [
+        on_device(part.reshape(leaf.shape), leaf.dtype)
+        for part, leaf in zip(np.split(flat, ends), leaves, strict=True)
+    ]
+    return jax.tree.unflatten(structure, parts)

@@ -431,7 +431,7 @@ def test_the_bound_of_a_vae_with_any_emission_is_below_log_p(name):
         quadrature = jax.vmap(lambda z: model.emission.log_prob(model.decoder(z), x))(
             jnp.asarray(nodes[:, None])
         )
-        ratios = importance_log_weights(model, model.recognition, x, samples=n, key=key)
+        ratios = importance_log_weights(model.energy, model.recognition, x, samples=n, key=key)
         bounds = jax.vmap(lambda k: model.bound(x, key=k))(jax.random.split(key, n))
         return quadrature, ratios, bounds
 
@@ -464,7 +464,7 @@ def test_the_vae_takes_families_members_and_given():
         filled = model.impute(holes)
         assert (filled == np.rint(filled)).all()
         assert (model.sample(5, random_state=0) % 1 == 0).all()
-        assert model._discrete_columns(2).all()
+        assert model.column_roles(2).mass.all()
     moving = d.Given(d.Gaussian(jnp.zeros(2), d.Diagonal(jnp.full(2, 0.5))), d.Free())
     real = ROWS.normal(size=(60, 2)) * [1.0, 100.0] + 7
     model = SMALL(emission=moving).fit(real)
@@ -479,7 +479,7 @@ def test_the_vae_takes_families_members_and_given():
     both = np.column_stack([COUNTS[:, 0], real[:, 1]])
     model = SMALL(emission=mixed).fit(both)
     assert model.scaling_.scale[0] == 1 < model.scaling_.scale[1]
-    assert model._discrete_columns(2).tolist() == [True, False]
+    assert model.column_roles(2).mass.tolist() == [True, False]
 
 
 def test_the_vae_refuses_an_emission_of_other_columns_or_values():

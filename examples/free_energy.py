@@ -8,6 +8,8 @@ p(x) is known, so that what each recognition loses can be read off: it is its KL
 
 from __future__ import annotations
 
+from functools import partial
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -71,7 +73,7 @@ def main(*, epochs: int = 200) -> dict[str, float]:
         lost[name] = value - evidence
         note = ""
         if name in ("local Gaussian", "amortised"):
-            gap = float(kl_divergence(recognition(model, x), model.posterior(x)))
+            gap = float(kl_divergence(recognition(partial(model.energy, x), x), model.posterior(x)))
             note = f", KL from the posterior {gap:.4f}"
         print(f"{name:15s} F = {value:.4f}, F + log p(x) = {lost[name]:.4f}{note}")
     print("(the entropy of a point is left out: its F is the least energy, which bounds nothing)")

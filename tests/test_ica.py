@@ -165,7 +165,7 @@ def test_relative_newton_finds_what_lbfgs_finds():
 
 
 def test_many_rows_begin_with_a_part(monkeypatch):
-    from freeenergy.estimators import _ica
+    from freeenergy.estimators.tables import _ica
 
     whole = fe.ICA(random_state=0, tol=1e-7).fit(X)
     monkeypatch.setattr(_ica, "_FIRST_ROWS", 128)

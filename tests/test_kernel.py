@@ -130,7 +130,7 @@ def test_one_row():
 
 
 def test_many_rows_are_judged_by_some(monkeypatch):
-    from freeenergy.estimators import _kernel
+    from freeenergy.estimators.tables import _kernel
 
     monkeypatch.setattr(_kernel, "_MOST_PAIRS", 2000)
     monkeypatch.setattr(_kernel, "_FEWEST_JUDGED", 10)

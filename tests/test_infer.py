@@ -23,21 +23,23 @@ from freeenergy.distributions import (
     Dirichlet,
     Full,
     Gaussian,
+    Given,
     Poisson,
     Positive,
     Reals,
     Simplex,
     UnitInterval,
 )
-from freeenergy.estimators.tables._flow import FlowWithMissing
 from freeenergy.inference import (
     Amortised,
     Anneal,
     ArgMin,
+    DistributionPosterior,
     Enumerate,
     Exact,
     Exhaustive,
     Finite,
+    FinitePosterior,
     FreeTarget,
     Importance,
     LocalGaussian,
@@ -46,6 +48,7 @@ from freeenergy.inference import (
     MeanField,
     Nature,
     Point,
+    PointPosterior,
     Pushforward,
     QuasiNewton,
     RandomWalk,
@@ -59,11 +62,11 @@ from freeenergy.inference import (
     infer,
     potential_scale_reduction,
     random_walk,
+    weighted_draws,
 )
 from freeenergy.models import (
-    BernoulliEmission,
-    BernoulliUnits,
     Clusters,
+    FlowWithMissing,
     Harmonium,
     LaplaceSource,
     LatentDirichletAllocation,
@@ -71,6 +74,7 @@ from freeenergy.models import (
     Mixture,
     SoftmaxModel,
     SparseCoding,
+    Units,
     coupling_flow,
     mlp_vae,
 )
@@ -222,11 +226,13 @@ def test_a_mode_and_a_variational_gaussian(name):
     assert mode.diagnostics["converged"]
     np.testing.assert_allclose(mode.mean(), problem.mode, atol=1e-5)
     assert mode.nature is Nature.POINT
+    assert isinstance(mode, PointPosterior)
     assert mode.log_evidence is None
     np.testing.assert_array_equal(mode.sample(2, key=KEY)[1], mode.point)
     np.testing.assert_array_equal(mode.interval(0.5)[0], mode.point)
     assert not np.any(mode.expect(lambda z: 2 * z)[1])
     near = infer(problem.energy, problem.space, MeanField(), key=KEY)
+    assert isinstance(near, DistributionPosterior)
     assert (near.nature, near.log_evidence.kind) == (Nature.VARIATIONAL, Kind.LOWER)
     gap = problem.log_evidence - near.log_evidence.nats
     assert -FAR * near.log_evidence.stderr < gap < 0.35
@@ -323,14 +329,14 @@ def _log_posterior(model, x, states):
 
 def test_enumeration_finds_the_posteriors_that_models_know():
     x, hole = jnp.array([0.3, 0.8]), jnp.array([0.3, jnp.nan])
-    units = jnp.array([[0.5, -1.0, 0.3], [1.2, 0.1, -0.7]])
+    units, hidden = jnp.array([[0.5, -1.0, 0.3], [1.2, 0.1, -0.7]]), jnp.array([0.1, 0.0, -0.4])
     cases = [
         (gaussians(), x),
         (gaussians(), hole),
         (Clusters(jnp.array([[0.0, 0.0], [1.0, 1.0]])), x),
         (Clusters(jnp.array([[0.0, 0.0], [1.0, 1.0]])), hole),
         (SoftmaxModel(jnp.array([[0.0, 1.0], [2.0, -1.0], [0.5, 0.5]]), jnp.zeros(3)), x),
-        (Harmonium(BernoulliUnits(jnp.zeros(2)), BernoulliUnits(jnp.array([0.1, 0.0, -0.4])), units), x),
+        (Harmonium(Units(Bernoulli, jnp.zeros(2)), Units(Bernoulli, hidden), units), x),
     ]
     for model, event in cases:
         found = infer(lambda z, m=model, e=event: m.energy(e, z), model.latent(event), Enumerate(), key=KEY)
@@ -421,9 +427,9 @@ def recognised(name):
         model = LatentDirichletAllocation(jnp.array([0.8, 1.7]), jnp.array(0.5), topics)
         return model, (jnp.arange(3), jnp.array([4.0, 1.0, 2.0]))
     if name == "vae":
-        model = mlp_vae(
-            2, 1, width=4, depth=1, emission=BernoulliEmission(), dtype=jnp.float64, key=jax.random.key(3)
-        )
+        emission = Given(Bernoulli(jnp.full(2, 0.5)))
+        sizes = {"width": 4, "depth": 1, "dtype": jnp.float64}
+        model = mlp_vae(2, 1, emission=emission, **sizes, key=jax.random.key(3))
         return model, jnp.array([1.0, 0.0])
     flow = coupling_flow(2, ShiftScale(), layers=2, width=4, dtype=jnp.float64, key=jax.random.key(4))
     return FlowWithMissing(flow, gaussians()), jnp.array([0.4, jnp.nan])
@@ -619,3 +625,17 @@ def test_a_search_over_every_state_is_a_point_recognition():
     x = jnp.array([0.3, 0.8])
     q = Point(jnp.arange(3), Exhaustive())(lambda z: model.energy(x, z), x)
     assert int(q.value) == int(np.argmax(model.log_joint(x)))
+
+
+def test_weights_of_draws_are_the_ratio_of_the_densities():
+    narrow, wide = (Gaussian(jnp.zeros(2), Diagonal(jnp.full(2, v))) for v in (1.0, 4.0))
+    draws, log_weights = weighted_draws(lambda z: -narrow.log_prob(z), wide, samples=50, key=KEY)
+    expected = stats.norm(0, 1).logpdf(draws).sum(axis=1) - stats.norm(0, 2).logpdf(draws).sum(axis=1)
+    np.testing.assert_allclose(log_weights, expected, rtol=1e-10)
+
+
+def test_enumeration_keeps_every_state():
+    found = infer(lambda z: -jnp.sum(z), Binary((2,)), Enumerate(), key=KEY)
+    assert isinstance(found, FinitePosterior)
+    expected = np.exp(np.asarray(found.states).sum(axis=1))
+    np.testing.assert_allclose(found.probabilities, expected / expected.sum(), rtol=1e-12)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import optimize
 
-from freeenergy.inference import begin_lbfgs
+from freeenergy.inference import LBFGSState, QuasiNewton, QuasiNewtonState, begin_lbfgs
 
 RNG = np.random.default_rng(0)
 ROWS = RNG.normal(size=(200, 4))
@@ -102,6 +102,7 @@ def test_every_point_taken_is_lower_and_bends_upwards():
     for _ in range(40):
         state = tell(state, *value_and_gradient(state.ask()))
         values += [float(state.value)] if state.moved else []
+    assert isinstance(state, LBFGSState)
     assert len(values) > 20
     assert (np.diff(values) < 0).all()
     assert (np.asarray(state.curvatures) > 0).all()
@@ -119,3 +120,19 @@ def test_single_precision():
     state, _ = run(0, jnp.array([-1.2, 1.0, -1.2, 1.0], jnp.float32), jnp.float32(1e-3))
     assert state.point.dtype == jnp.float32
     np.testing.assert_allclose(state.point, 1.0, atol=1e-2)
+
+
+def test_a_search_over_a_tree_is_one_over_its_entries():
+    search, start = QuasiNewton(1e-8), {"a": jnp.array([3.0]), "b": jnp.array(-4.0)}
+
+    def parabola(z):
+        return jnp.sum(z["a"] ** 2) + (z["b"] - 1) ** 2
+
+    state = search.init(parabola, start)
+    assert isinstance(state, QuasiNewtonState)
+    assert float(state.steepest) == np.inf
+    for _ in range(12):
+        state = search.step(parabola, state)
+    assert float(state.point["a"][0]) == pytest.approx(0, abs=1e-8)
+    assert float(state.point["b"]) == pytest.approx(1, abs=1e-8)
+    assert bool(search.terminate(state)[1])

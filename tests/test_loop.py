@@ -497,7 +497,7 @@ def test_a_learner_made_of_functions_has_the_same_name_in_another_process():
     def identity():
         learner = Gradient(optax.adam(1e-2), negative_log_likelihood)
         rows = Rows(np.zeros((3, 1)), np.ones(3))
-        return GaussianMixture(2, learner=learner, checkpoint="x")._checkpoint(rows).identity
+        return GaussianMixture(2, learner=learner, checkpoint="x")._checkpoint("x", rows, 0, "").identity
 
     first, second = identity(), identity()
     assert first == second

@@ -149,7 +149,8 @@ def by_em(model, series):
 
 def completed(model, series, inputs=True):
     model.sample(TIME, key=KEY, inputs=series.inputs if inputs else None)
-    return model.log_prob(series), model.complete_mean(series), model.complete_sample(series, key=KEY)
+    model.step_log_prob(series, incomplete=True)
+    return model.complete_mean(series), model.complete_sample(series, key=KEY)
 
 
 def hidden_markov():

@@ -30,6 +30,7 @@ from freeenergy.shell import (
     Scores,
     ScoresLabels,
     ScoresRows,
+    ScoresSteps,
     Sequences,
     SeriesIntake,
     Shell,
@@ -225,3 +226,12 @@ def test_a_file_is_read_by_a_process_that_has_touched_nothing_else(root):
     code = f"import freeenergy as fe; print(fe.load({str(root / 'tests/files/rbm-1.safetensors')!r}))"
     outcome = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert outcome.stdout.startswith("RBM("), outcome.stderr
+
+
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.sequence])
+def test_series_are_scored_step_by_step(name):
+    estimator = CASES[name].estimator
+    assert isinstance(estimator, ScoresSteps)
+    approximate = name == "SwitchingLinearSystem"
+    assert estimator.evidence_kind is (fe.Kind.ESTIMATE if approximate else fe.Kind.EXACT)
+    assert estimator.least_steps(1) >= 0

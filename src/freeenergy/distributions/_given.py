@@ -104,7 +104,7 @@ class Mean(AbstractLink):
     [1.0]
     """
 
-    inverse: Callable[[Array], Array] = eqx.field(static=True, default=_identity)
+    inverse: Callable[[Array], Array] = eqx.field(static=True, default_factory=lambda: _identity)
 
     def size(self, member: Any) -> int:
         return member.dim

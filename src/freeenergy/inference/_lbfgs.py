@@ -16,10 +16,12 @@ from jaxtyping import Bool, Float, Int
 # of the slope along a step: how much of it the value must fall by, and how much of it may be left
 _LEAST_FALL = 1e-4
 _LEFT = 0.9
+# how many steps are remembered
+_LEAST_MEMORY, _MOST_MEMORY = 20, 40
 # trials along one direction before it is given up
 _MOST_TRIALS = 30
-# values that differ by so many units in the last place are equal
-_ROUNDING = 8
+# values that differ by this part of the root of the rounding error may be equal
+_ALIKE = 1e-2
 
 
 class LBFGSState(NamedTuple):
@@ -62,16 +64,18 @@ class LBFGSState(NamedTuple):
     def tell(self, value: Float[Array, ""], gradient: Float[Array, " n"]) -> LBFGSState:
         """What follows from value and gradient at the point that was asked for.
 
-        A point is taken if it is low enough and not too steep (the weak conditions of Wolfe), else the next
-        one lies between those that were too near and too far.
+        A point is taken if it is low enough and not too steep (the strong conditions of Wolfe), else the
+        next one lies between those that were too near and too far.
         """
         first = jnp.isinf(self.value)
         slope = jnp.vdot(self.direction, self.gradient)
-        room = _ROUNDING * jnp.finfo(value.dtype).eps * jnp.abs(self.value)
+        slope_there = jnp.vdot(self.direction, gradient)
         healthy = jnp.isfinite(value) & jnp.all(jnp.isfinite(gradient))
-        low_enough = healthy & (value <= self.value + _LEAST_FALL * self.length * slope + room)
-        flat_enough = jnp.vdot(self.direction, gradient) >= _LEFT * slope
-        moved = first | (low_enough & flat_enough)
+        lower = value <= self.value + _LEAST_FALL * self.length * slope
+        # near the minimum values differ by less than rounding, and slopes tell (Hager and Zhang 2005)
+        alike = value <= self.value + _ALIKE * jnp.sqrt(jnp.finfo(value.dtype).eps) * jnp.abs(self.value)
+        low_enough = healthy & (lower | (alike & (slope_there <= (2 * _LEAST_FALL - 1) * slope)))
+        moved = first | (low_enough & (jnp.abs(slope_there) <= -_LEFT * slope))
         lost = ~moved & (self.trials + 1 >= _MOST_TRIALS)
         # without a memory it was the steepest descent that led nowhere
         stuck = self.stuck | (lost & jnp.all(self.curvatures == 0))
@@ -85,7 +89,7 @@ class LBFGSState(NamedTuple):
             stuck=stuck,
         )
         again = moved | lost
-        length, low, high = self._next_length(value, low_enough, slope)
+        length, low, high = self._next_length(value, low_enough, slope, slope_there)
         return here._replace(
             direction=jnp.where(again, here._descent(), self.direction),
             length=jnp.where(again, 1, length),
@@ -109,16 +113,23 @@ class LBFGSState(NamedTuple):
             curvatures=pushed(self.curvatures, 1 / jnp.where(useful, product, 1)),
         )
 
-    def _next_length(self, value: Array, low_enough: Array, slope: Array) -> tuple[Array, Array, Array]:
+    def _next_length(
+        self, value: Array, low_enough: Array, slope: Array, slope_there: Array
+    ) -> tuple[Array, Array, Array]:
         """Another length along the same direction, between what was too short and too long."""
         t = self.length
-        low, high = jnp.where(low_enough, t, self.low), jnp.where(low_enough, self.high, t)
-        # where nothing was too short yet, the parabola through both values and the slope tells
+        short = low_enough & (slope_there < 0)
+        low, high = jnp.where(short, t, self.low), jnp.where(short, self.high, t)
+        # where the line is level, by its slopes at both ends; where it is too high, by both values
+        rise = slope_there - slope
         bend = value - self.value - slope * t
+        level = jnp.where(low_enough & (rise > 0), -slope * t / jnp.where(rise > 0, rise, 1), 0)
         curved = jnp.isfinite(bend) & (bend > 0)
         vertex = jnp.where(curved, -slope * t**2 / (2 * jnp.where(curved, bend, 1)), 0)
-        guess = jnp.where(low > 0, 0.5 * (low + high), jnp.minimum(jnp.maximum(vertex, 0.1 * t), 0.9 * t))
-        inside = jnp.where(low_enough, 0.5 * (low + high), guess)
+        room = jnp.where(jnp.isinf(high), 0, high - low)
+        guess = jnp.where(low_enough, level, vertex)
+        inside = jnp.minimum(jnp.maximum(guess, low + 0.1 * room), low + 0.9 * room)
+        inside = jnp.where(low > 0, 0.5 * (low + high), inside)
         return jnp.where(jnp.isinf(high), 2 * t, inside), low, high
 
     def _descent(self) -> Array:
@@ -144,11 +155,15 @@ class LBFGSState(NamedTuple):
         return -jax.lax.scan(forth, q, (pairs, shares), reverse=True)[0]
 
 
-def begin_lbfgs(start: Float[Array, " n"], *, memory: int = 10) -> LBFGSState:
+def begin_lbfgs(start: Float[Array, " n"], *, memory: int | None = None) -> LBFGSState:
     """L-BFGS about to begin at `start`, which is the first point that it asks for.
 
-    Also known as limited-memory BFGS (Liu and Nocedal 1989), here with the line search of Lewis and
-    Overton (2013) for the weak Wolfe conditions.
+    Also known as limited-memory BFGS (Liu and Nocedal 1989), with a line search like that of Lewis and
+    Overton (2013), here for the strong conditions of Wolfe.
+
+    Args:
+        start: where to begin.
+        memory: how many steps are remembered; by default as many as there are numbers, from 20 to 40.
 
     >>> def parabola(x):
     ...     return jnp.vdot(x, x), 2 * x
@@ -158,6 +173,8 @@ def begin_lbfgs(start: Float[Array, " n"], *, memory: int = 10) -> LBFGSState:
     >>> float(state.value) < 1e-20
     True
     """
+    # of few numbers all of the curvature can be remembered
+    memory = min(max(len(start), _LEAST_MEMORY), _MOST_MEMORY) if memory is None else memory
     zero = jnp.zeros((), start.dtype)
     empty = jnp.zeros((memory, len(start)), start.dtype)
     no = jnp.zeros((), bool)

@@ -85,8 +85,10 @@ def standard_errors(
     if np.isfinite(information).all() and np.isfinite(slopes).all():
         largest = np.abs(np.diagonal(information)).max(initial=np.finfo(float).tiny)
         # a curvature that is no more than rounding of the others is none, and must not be made a unit
-        unit = np.sqrt(np.maximum(np.diagonal(information), 1e-12 * largest))
-        values, vectors = np.linalg.eigh(information / np.outer(unit, unit))
+        least = 1e-12 * largest
+        some = np.diagonal(information) > least
+        unit = np.sqrt(np.maximum(np.diagonal(information), least))
+        values, vectors = np.linalg.eigh(information * np.outer(some, some) / np.outer(unit, unit))
         along = slopes / unit @ vectors
         curved = values > _FLAT * np.abs(values).max(initial=0.0)
         flat = (along[:, ~curved] ** 2).sum(axis=1) > 1e-8 * (along**2).sum(axis=1)

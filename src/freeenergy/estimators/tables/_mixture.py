@@ -317,9 +317,9 @@ class AbstractMixture(Predicts, PredictsProbabilities, AbstractDensity):
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """p(component | row), the responsibilities."""
-        kind = type(self.model_)
+        z, kind = self._read(X).z, type(self.model_)
         methods = kind.responsibilities_complete, kind.responsibilities
-        shares = by_completeness(self._read(X).z, self.model_, *methods)
+        shares = by_completeness(z, self.model_, *methods)
         return check_numbers(self, "predict_proba", shares)
 
     def predict(self, X: Any) -> np.ndarray:

@@ -336,7 +336,7 @@ def test_enumeration_finds_the_posteriors_that_models_know():
         (Clusters(jnp.array([[0.0, 0.0], [1.0, 1.0]])), x),
         (Clusters(jnp.array([[0.0, 0.0], [1.0, 1.0]])), hole),
         (SoftmaxModel(jnp.array([[0.0, 1.0], [2.0, -1.0], [0.5, 0.5]]), jnp.zeros(3)), x),
-        (Harmonium(Units(Bernoulli, jnp.zeros(2)), Units(Bernoulli, hidden), units), x),
+        (Harmonium(Units(Bernoulli, jnp.zeros(2)), Units(Bernoulli, hidden), units), jnp.array([1.0, 0.0])),
     ]
     for model, event in cases:
         found = infer(lambda z, m=model, e=event: m.energy(e, z), model.latent(event), Enumerate(), key=KEY)

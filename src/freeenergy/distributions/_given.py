@@ -85,6 +85,7 @@ class Natural(AbstractLink):
 
 
 def _identity(output: Array) -> Array:
+    """The output itself."""
     # that of JAX cannot be pickled
     return output
 
@@ -104,7 +105,7 @@ class Mean(AbstractLink):
     [1.0]
     """
 
-    inverse: Callable[[Array], Array] = eqx.field(static=True, default_factory=lambda: _identity)
+    inverse: Callable[[Array], Array] = eqx.field(static=True, default=_identity)
 
     def size(self, member: Any) -> int:
         return member.dim

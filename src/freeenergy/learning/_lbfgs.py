@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.core import Tracer
 from jax.flatten_util import ravel_pytree
 
 from .._core import AbstractAlgorithm, AbstractSource, Data, Info, counting_rows, on_device
@@ -88,7 +89,10 @@ class LBFGS(AbstractAlgorithm):
         return state._replace(search=search), Info(done, search.value, {"gradient": slope})
 
     def model(self, state: _State) -> Any:
-        return finished(_taken_apart(np.asarray(state.search.point), state.like), state.fixed)
+        point = state.search.point
+        traced = isinstance(point, Tracer)
+        free = ravel_pytree(state.like)[1](point) if traced else _taken_apart(np.asarray(point), state.like)
+        return finished(free, state.fixed)
 
 
 def _taken_apart(flat: np.ndarray, like: Any) -> Any:

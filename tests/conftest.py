@@ -10,6 +10,7 @@ os.environ.setdefault("MPLBACKEND", "agg")
 import jax
 import numpy as np
 import pytest
+from cases import CASES
 from hypothesis import settings
 
 from freeenergy._core import count_compilations, programs  # turns 64-bit mode on
@@ -23,6 +24,24 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 # small programs are kept on disk too: what a test calls outside of a program is hundreds of them, which the
 # other worker, or this one after it has dropped its programs, needs again
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+
+
+# of the tests of one estimator these come first, the one that counts from nothing before all
+_FIRST = ("test_programs_of_a_first_fit_and_score", "test_contract")
+
+
+def pytest_collection_modifyitems(items):
+    """The tests of one estimator follow each other, whatever file they are in, to share their programs."""
+    names = sorted({name.partition("-")[0] for name in CASES})
+
+    def place(item):
+        name = str(getattr(getattr(item, "callspec", None), "params", {}).get("name", "")).partition("-")[0]
+        if name not in names:
+            return (len(names), 0)
+        function = item.originalname
+        return (names.index(name), _FIRST.index(function) if function in _FIRST else len(_FIRST))
+
+    items.sort(key=place)
 
 
 _STATES: dict[Any, Any] = {}

@@ -286,9 +286,10 @@ def test_bucket_is_monotone_and_wastes_little():
     for n, b in zip(sizes, buckets, strict=True):
         assert b >= n
         assert bucket(b) == b
-        if n > 16:
+        if n > 128:
             assert b - n < n / (1 if n <= 512 else 4 if n <= 4096 else 16)
-    assert sorted(set(buckets[:512])) == [16, 32, 64, 128, 256, 512]
+    assert sorted(set(buckets[:512])) == [128, 256, 512]
+    assert [bucket(n, 16) for n in (1, 17, 33)] == [16, 32, 64]
     assert len(set(buckets[:4999])) < 24
 
 
@@ -297,13 +298,13 @@ def test_data_is_padded_with_weight_zero():
     x[3, 1] = np.nan
     data = Data.of({"a": x, "n": np.arange(20)}, np.full(20, 2.0))
     assert data.incomplete
-    assert data.size == bucket(20) == 32
+    assert data.size == bucket(20) == 128
     data = Data.of({"a": x[:17], "n": np.arange(17)}, np.full(17, 2.0), dtype=np.dtype(np.float32))
-    assert (data.size, int(data.rows)) == (32, 17)
-    assert data.weight.tolist() == [2.0] * 17 + [0.0] * 15
+    assert (data.size, int(data.rows)) == (128, 17)
+    assert data.weight.tolist() == [2.0] * 17 + [0.0] * 111
     assert data.x["a"].dtype == data.weight.dtype == jnp.float32
     assert data.x["n"].dtype == jnp.int64
-    assert data.x["n"].tolist() == [*range(17), *[0] * 15]
+    assert data.x["n"].tolist() == [*range(17), *[0] * 111]
     assert not Data.of(x[:2]).incomplete
     assert Data.of(np.arange(3)).weight.dtype == jnp.float64
     with pytest.raises(ValueError, match=r"must have one length. Got \[2, 3\]\."):

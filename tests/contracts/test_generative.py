@@ -28,8 +28,6 @@ DENSITIES = [
 @pytest.mark.parametrize("name", DENSITIES)
 def test_contract(name):
     case = CASES[name]
-    # counted from nothing, whatever ran before
-    jax.clear_caches()
     with count_compilations() as programs:
         if case.sequence:
             check_sequence_estimator(case.estimator, symbols=case.symbols)

@@ -7,7 +7,6 @@ order, or a part of it, is another series.
 import inspect
 import warnings
 
-import jax
 import pytest
 from cases import CASES
 from sklearn.base import BaseEstimator, clone
@@ -67,7 +66,6 @@ EVERY_RUN = {
 def test_check_estimator(name):
     estimator = public_estimators()[name](**SMALL.get(name, {}))
     excused = PERMUTE_OR_SUBSET if isinstance(estimator, fe.estimators.AbstractSequenceDensity) else set()
-    jax.clear_caches()
     with warnings.catch_warnings(), count_compilations() as programs:
         warnings.simplefilter("ignore")
         results = check_estimator(estimator, on_fail=None)

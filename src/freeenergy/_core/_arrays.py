@@ -24,7 +24,7 @@ from ._sources import (
     visit_batches,
 )
 
-_SMALLEST = 16
+_SMALLEST = 128
 _FEW = 512
 # fewer rows than this are not worth the meeting of devices after each pass
 _WORTH_SPREADING = 8192
@@ -36,16 +36,17 @@ _PREPARED_AT_ONCE = 4096
 _MOST_COPIES = 1000
 
 
-def bucket(rows: int) -> int:
+def bucket(rows: int, least: int = _SMALLEST) -> int:
     """The padded size for `rows`: a power of two up to 512 rows, then 4 sizes an octave, 16 above 4096.
 
-    A program is compiled for each size.  Few rows are done at once in any size, but not compiled for.
+    A program is compiled for each size.  Few rows are done at once in any size, but not compiled for, so
+    that none is below `least`; what is done one after another, such as time steps, has a smaller one.
 
-    >>> [bucket(n) for n in (1, 17, 100, 1000, 100_000)]
-    [16, 32, 128, 1024, 102400]
+    >>> [bucket(n) for n in (1, 17, 200, 1000, 100_000)]
+    [128, 128, 256, 1024, 102400]
     """
-    if rows <= _SMALLEST:
-        return _SMALLEST
+    if rows <= least:
+        return least
     parts = 1 if rows <= _FEW else 4 if rows <= 4096 else 16
     step = max(1 << ((rows - 1).bit_length() - 1 - parts.bit_length() + 1), 1)
     return -(-rows // step) * step

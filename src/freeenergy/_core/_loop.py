@@ -107,9 +107,16 @@ def _is_finite(info: Info) -> Array:
     return finite
 
 
+def _of_own_type(leaf: Any) -> Any:
+    """A number of Python has a type in a program that yields to others; steps give back a firm one."""
+    weak = eqx.is_array(leaf) and leaf.aval.weak_type
+    return jax.lax.convert_element_type(leaf, leaf.dtype) if weak else leaf
+
+
 @eqx.filter_jit
 def _init(algorithm: AbstractAlgorithm, model: Any, data: Any, key: Array) -> Any:
-    return algorithm.init(model, data, key=key)
+    """The first state, of the very types of later ones: for others `_advance` would be compiled again."""
+    return jax.tree.map(_of_own_type, algorithm.init(model, data, key=key))
 
 
 @eqx.filter_jit

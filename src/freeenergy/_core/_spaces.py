@@ -223,8 +223,24 @@ def _inverse_softplus(value: Array) -> Array:
     return value + jnp.log(-jnp.expm1(-value))
 
 
+class AbstractHalfLine(AbstractElementwise):
+    """Numbers on one side of zero:  v = log(1 + eᵘ) for a free u."""
+
+    def closure(self, value: np.ndarray) -> bool:
+        return bool((value >= 0).all())
+
+    def to_free(self, value: Array) -> Array:
+        return _inverse_softplus(value)
+
+    def from_free(self, free: Array) -> Array:
+        return jax.nn.softplus(free)
+
+    def log_slope(self, free: Array) -> Array:
+        return -jax.nn.softplus(-free)
+
+
 @dataclasses.dataclass(frozen=True)
-class Positive(AbstractElementwise):
+class Positive(AbstractHalfLine):
     """Finite numbers above zero:  v = log(1 + eᵘ) for a free u.
 
     >>> Positive().contains(np.array([[0.0, 0.1]])).tolist()
@@ -238,26 +254,14 @@ class Positive(AbstractElementwise):
     def contains(self, x: np.ndarray) -> np.ndarray:
         return ~((x <= 0) | np.isinf(x))
 
-    def closure(self, value: np.ndarray) -> bool:
-        return bool((value >= 0).all())
-
     def problem(self, value: np.ndarray, *, closed: bool) -> str | None:
         if closed:
             return _first_outside(value >= 0, value, NonNegative.name)
         return _first_outside(value > 0, value, self.name)
 
-    def to_free(self, value: Array) -> Array:
-        return _inverse_softplus(value)
-
-    def from_free(self, free: Array) -> Array:
-        return jax.nn.softplus(free)
-
-    def log_slope(self, free: Array) -> Array:
-        return -jax.nn.softplus(-free)
-
 
 @dataclasses.dataclass(frozen=True)
-class NonNegative(AbstractElementwise):
+class NonNegative(AbstractHalfLine):
     """Finite numbers from zero on; the free coordinates are those of `Positive` and do not reach zero.
 
     >>> NonNegative().contains(np.array([[0.0, -0.1]])).tolist()
@@ -271,20 +275,8 @@ class NonNegative(AbstractElementwise):
     def contains(self, x: np.ndarray) -> np.ndarray:
         return ~((x < 0) | np.isinf(x))
 
-    def closure(self, value: np.ndarray) -> bool:
-        return bool((value >= 0).all())
-
     def problem(self, value: np.ndarray, *, closed: bool) -> str | None:
         return _first_outside(value >= 0, value, self.name)
-
-    def to_free(self, value: Array) -> Array:
-        return _inverse_softplus(value)
-
-    def from_free(self, free: Array) -> Array:
-        return jax.nn.softplus(free)
-
-    def log_slope(self, free: Array) -> Array:
-        return -jax.nn.softplus(-free)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -54,6 +54,28 @@ def _keep_frozen(new: Any, old: Any, learnable: Any) -> Any:
     return jax.tree.map(lambda allowed, a, b: a if allowed else b, learnable, new, old)
 
 
+class Temperatures(NamedTuple):
+    """Of the free energy, before and after a pass."""
+
+    old: Array
+    new: Array
+
+
+class Pass(NamedTuple):
+    """What a pass over the data leaves.
+
+    Attributes:
+        model: after it.
+        state: for the next pass.
+        before, after: the mean free energy at the model before it, and at the model after it.
+    """
+
+    model: Any
+    state: Any
+    before: Array
+    after: Array
+
+
 class AbstractSweep(eqx.Module):
     """One pass over the data: which rows are seen between two M steps.
 
@@ -64,14 +86,29 @@ class AbstractSweep(eqx.Module):
     needs: eqx.AbstractClassVar[type[AbstractSource]]
 
     @abc.abstractmethod
-    def init(self, model: Any, data: Any, temperature: Array) -> tuple[Any, Array]:
-        """The state that is kept between passes, and the mean free energy at `model`."""
+    def init(self, model: Any, data: Any, temperature: Array) -> Any:
+        """The state that is kept between passes."""
 
     @abc.abstractmethod
     def __call__(
-        self, model: Any, state: Any, data: Any, temperature: Array, maximise: Callable, *, key: Array
-    ) -> tuple[Any, Any, Array]:
-        """The model after a pass, the state, and the mean free energy."""
+        self,
+        model: Any,
+        state: Any,
+        data: Any,
+        temperatures: Temperatures,
+        maximise: Callable,
+        *,
+        key: Array,
+    ) -> Pass:
+        """A pass from `model` on."""
+
+
+class _Expected(NamedTuple):
+    """Statistics and mean free energy of all rows at the model, once they are known."""
+
+    statistics: Any
+    free: Array
+    known: Array
 
 
 class AllRows(AbstractSweep):
@@ -79,22 +116,37 @@ class AllRows(AbstractSweep):
 
     needs: ClassVar[type[AbstractSource]] = AbstractSums
 
-    def init(self, model: Any, data: AbstractSums, temperature: Array) -> tuple[Any, Array]:
-        return expect_all(model, data, temperature)
+    def init(self, model: Any, data: AbstractSums, temperature: Array) -> _Expected:
+        shapes = jax.eval_shape(lambda: expect_all(model, data, temperature))
+        statistics, free = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
+        return _Expected(statistics, free, jnp.zeros((), bool))
 
     def __call__(
         self,
         model: Any,
-        state: Any,
+        state: _Expected,
         data: AbstractSums,
-        temperature: Array,
+        temperatures: Temperatures,
         maximise: Callable,
         *,
         key: Array,
-    ) -> tuple[Any, Any, Array]:
-        model = maximise(model, state)
-        statistics, free = expect_all(model, data, temperature)
-        return model, statistics, free
+    ) -> Pass:
+        arrays, static = eqx.partition(model, eqx.is_array)
+
+        def fitted(arrays: Any, statistics: Any) -> Any:
+            return eqx.filter(maximise(eqx.combine(arrays, static), statistics), eqx.is_array)
+
+        def turn(_: Array, carry: tuple[Any, _Expected, Array]) -> tuple[Any, _Expected, Array]:
+            arrays, old, _ = carry
+            arrays = jax.lax.cond(old.known, fitted, lambda arrays, _: arrays, arrays, old.statistics)
+            temperature = jnp.where(old.known, temperatures.new, temperatures.old)
+            statistics, free = expect_all(eqx.combine(arrays, static), data, temperature)
+            return arrays, _Expected(statistics, free, jnp.ones((), bool)), old.free
+
+        # the E step of the start is a turn of its own, without an M step: it is compiled for once
+        turns = jnp.where(state.known, 1, 2)
+        arrays, state, before = jax.lax.fori_loop(0, turns, turn, (arrays, state, state.free))
+        return Pass(eqx.combine(arrays, static), state, before, state.free)
 
 
 class Stepwise(AbstractSweep):
@@ -109,14 +161,21 @@ class Stepwise(AbstractSweep):
     batch_size: int = eqx.field(static=True, default=1024)
     decay: float = eqx.field(static=True, default=0.7)
 
-    def init(self, model: Any, data: Data, temperature: Array) -> tuple[Any, Array]:
+    def init(self, model: Any, data: Data, temperature: Array) -> Any:
         statistics, free = expect_all(model, data, temperature)
-        return (statistics, jnp.zeros((), jnp.int32)), free
+        return statistics, jnp.zeros((), jnp.int32), free
 
     def __call__(
-        self, model: Any, state: Any, data: Data, temperature: Array, maximise: Callable, *, key: Array
-    ) -> tuple[Any, Any, Array]:
-        total = data.total
+        self,
+        model: Any,
+        state: Any,
+        data: Data,
+        temperatures: Temperatures,
+        maximise: Callable,
+        *,
+        key: Array,
+    ) -> Pass:
+        temperature, (*kept, before), total = temperatures.new, state, data.total
         size = min(self.batch_size, data.size)
         order = shuffled(data.rows, data.size, key)
         arrays, static = eqx.partition(model, eqx.is_array)
@@ -133,9 +192,10 @@ class Stepwise(AbstractSweep):
             return eqx.filter(fitted, eqx.is_array), statistics, count + 1
 
         batches = (data.rows + size - 1) // size
-        arrays, statistics, count = jax.lax.fori_loop(0, batches, body, (arrays, *state))
+        arrays, statistics, count = jax.lax.fori_loop(0, batches, body, (arrays, *kept))
         model = eqx.combine(arrays, static)
-        return model, (statistics, count), expect_all(model, data, temperature)[1]
+        after = expect_all(model, data, temperature)[1]
+        return Pass(model, (statistics, count, after), before, after)
 
 
 class Incremental(AbstractSweep):
@@ -159,7 +219,7 @@ class Incremental(AbstractSweep):
 
         return jax.tree.map(shape, data.x), shape(data.weight)
 
-    def init(self, model: Any, data: Data, temperature: Array) -> tuple[Any, Array]:
+    def init(self, model: Any, data: Data, temperature: Array) -> Any:
         x, w = self._split(data)
         statistics, free = jax.lax.map(
             lambda part: model.expect(*part, temperature=temperature, incomplete=data.incomplete), (x, w)
@@ -167,8 +227,16 @@ class Incremental(AbstractSweep):
         return statistics, _mean_free_energy(model, jnp.sum(free), data)
 
     def __call__(
-        self, model: Any, state: Any, data: Data, temperature: Array, maximise: Callable, *, key: Array
-    ) -> tuple[Any, Any, Array]:
+        self,
+        model: Any,
+        state: Any,
+        data: Data,
+        temperatures: Temperatures,
+        maximise: Callable,
+        *,
+        key: Array,
+    ) -> Pass:
+        temperature, (kept, before) = temperatures.new, state
         x, w = self._split(data)
         arrays, static = eqx.partition(model, eqx.is_array)
 
@@ -183,18 +251,18 @@ class Incremental(AbstractSweep):
             return (eqx.filter(fitted, eqx.is_array), statistics, whole), free
 
         # summed anew in every pass, so that rounding does not gather
-        whole = jax.tree.map(lambda s: jnp.sum(s, axis=0), state)
+        whole = jax.tree.map(lambda s: jnp.sum(s, axis=0), kept)
         (arrays, statistics, _), _ = jax.lax.scan(
-            body, (arrays, state, whole), (jnp.arange(self.parts), x, w)
+            body, (arrays, kept, whole), (jnp.arange(self.parts), x, w)
         )
         model = eqx.combine(arrays, static)
-        return model, statistics, expect_all(model, data, temperature)[1]
+        after = expect_all(model, data, temperature)[1]
+        return Pass(model, (statistics, after), before, after)
 
 
 class _State(NamedTuple):
     model: Any
     sweep: Any
-    objective: Array
     iteration: Array
 
 
@@ -235,19 +303,18 @@ class EM(AbstractAlgorithm):
 
     def init(self, model: Any, data: AbstractSums, *, key: Array) -> _State:
         start = jnp.zeros((), jnp.int32)
-        sweep, free = self.sweep.init(model, data, self._temperature(start))
-        return _State(model, sweep, free, start)
+        return _State(model, self.sweep.init(model, data, self._temperature(start)), start)
 
     def step(self, state: _State, data: AbstractSums, *, key: Array) -> tuple[_State, Info]:
-        temperature = self._temperature(state.iteration + 1)
-        model, sweep, free = self.sweep(
-            state.model, state.sweep, data, temperature, self._maximise, key=key
+        number = state.iteration
+        temperatures = Temperatures(self._temperature(number), self._temperature(number + 1))
+        model, sweep, before, after = self.sweep(
+            state.model, state.sweep, data, temperatures, self._maximise, key=key
         )
-        settled = temperature == self._temperature(state.iteration)
         # at a new temperature the free energies are not comparable
-        done = settled & (state.objective - free <= self.tol.astype(free.dtype))
-        new = _State(model, sweep, free, state.iteration + 1)
-        return new, Info(done, free)
+        settled = temperatures.new == temperatures.old
+        done = settled & (before - after <= self.tol.astype(after.dtype))
+        return _State(model, sweep, number + 1), Info(done, after)
 
     def model(self, state: _State) -> Any:
         return state.model

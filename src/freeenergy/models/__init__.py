@@ -3,7 +3,6 @@
 from . import _cells as _cells  # registers the models
 from ._autoregression import AutoRegression
 from ._base import (
-    AbstractBounded,
     AbstractBoundedModel,
     AbstractCoded,
     AbstractEnergy,
@@ -14,6 +13,7 @@ from ._base import (
     AbstractRegularised,
     AbstractRescalable,
     AbstractUndirected,
+    AbstractVariationalBound,
     AbstractWithPrior,
 )
 from ._bayesian_mixture import BayesianMixture
@@ -62,7 +62,6 @@ __all__ = [
     "HMM",
     "VAE",
     "AbstractBlock",
-    "AbstractBounded",
     "AbstractBoundedModel",
     "AbstractCoded",
     "AbstractCountedTransition",
@@ -78,6 +77,7 @@ __all__ = [
     "AbstractSource",
     "AbstractTransition",
     "AbstractUndirected",
+    "AbstractVariationalBound",
     "AbstractWithPrior",
     "AutoRegression",
     "Autoregressive",

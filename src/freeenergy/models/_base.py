@@ -124,7 +124,7 @@ class AbstractRecognised(AbstractEnergy):
         """What makes q(z | x): `recognition(e(x, ·), x)`."""
 
 
-class AbstractBounded(eqx.Module):
+class AbstractVariationalBound(eqx.Module):
     """A model that knows log p(x) only from below, and so has no `log_prob`."""
 
     @abc.abstractmethod

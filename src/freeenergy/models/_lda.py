@@ -26,10 +26,10 @@ from ..inference import (
     self_normalised_mean,
 )
 from ._base import (
-    AbstractBounded,
     AbstractExpectationMaximisation,
     AbstractRecognised,
     AbstractRegularised,
+    AbstractVariationalBound,
 )
 
 Document = tuple[Array, Array]
@@ -74,7 +74,10 @@ class _Shares(AbstractDistribution):
 
 
 class LatentDirichletAllocation(
-    AbstractExpectationMaximisation[Array], AbstractRegularised, AbstractRecognised, AbstractBounded
+    AbstractExpectationMaximisation[Array],
+    AbstractRegularised,
+    AbstractRecognised,
+    AbstractVariationalBound,
 ):
     """φ_k ~ Dirichlet(η); for each document θ ~ Dirichlet(α), for each word z ~ θ, w ~ φ_z.
 

@@ -23,7 +23,7 @@ from ..inference import (
     self_normalised_mean,
 )
 from ..nn import mlp
-from ._base import AbstractBounded, AbstractBoundedModel, AbstractCoded
+from ._base import AbstractBoundedModel, AbstractCoded, AbstractVariationalBound
 
 
 class StandardNormal(AbstractDistribution):
@@ -71,7 +71,7 @@ class GaussianEncoder(eqx.Module):
         return Gaussian(mean, Diagonal(jnp.exp(jnp.clip(log_variance, -_WIDEST, _WIDEST))))
 
 
-class VAE(AbstractBoundedModel, AbstractBounded, AbstractCoded):
+class VAE(AbstractBoundedModel, AbstractVariationalBound, AbstractCoded):
     """z ~ prior, x ~ emission(decoder(z)):  e(x, z) = −log p(z) − log p(x | z).
 
     log p(x) has no closed form, so there is no `log_prob`: there is a `bound`, and the importance

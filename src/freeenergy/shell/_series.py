@@ -34,6 +34,8 @@ from ._validation import check_observed, check_rows, feature_names, moderate
 
 # numbers of one kind (time steps × series) that a program works on at once
 _STEPS_AT_ONCE = 2**18
+# the least padded number of steps, which are done one after another, or of series
+_FEWEST = 16
 # the least variance of rescaled noise where a likelihood would grow without bound, as covariances have
 LEAST_VARIANCE = 1e-6
 
@@ -248,15 +250,15 @@ def _tell_constant(owner: Any, constant: np.ndarray, names: Any) -> None:
 
 def _few(n: int) -> int:
     """The padded number of series: long ones are few, so that small numbers are kept small."""
-    return bucket(n) if n > 16 else 1 << (n - 1).bit_length()
+    return bucket(n, _FEWEST) if n > _FEWEST else 1 << (n - 1).bit_length()
 
 
 def _groups(lengths: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
     """Numbers of the series that share a padded length, with that length."""
-    sizes = np.array([bucket(int(n)) for n in lengths])
+    sizes = np.array([bucket(int(n), _FEWEST) for n in lengths])
     if len(np.unique(sizes)) > 1:
         # series of different length: fewer sizes, of which each is a program
-        sizes = np.array([max(1 << (int(n) - 1).bit_length(), 16) for n in lengths])
+        sizes = np.array([max(1 << (int(n) - 1).bit_length(), _FEWEST) for n in lengths])
     for size in np.unique(sizes):
         yield int(size), np.flatnonzero(sizes == size)
 
@@ -304,7 +306,7 @@ def draw_series(
     inputs: list[np.ndarray] | None,
 ) -> np.ndarray:
     """`n` draws of `steps` steps by `function((key, inputs), model, steps)`, of one padded length."""
-    size, laid = bucket(steps), None
+    size, laid = bucket(steps, _FEWEST), None
     if inputs is not None:
         laid = np.stack([_padded(part, size) for part in inputs])
         laid = _padded(np.broadcast_to(laid, (n, *laid.shape[1:])), _few(n))
@@ -384,7 +386,7 @@ def pack(
     is left of a row is filled with shorter series of the same weight, so that little of it is padding.
     With `apart` every series has a row of its own.
     """
-    size = bucket(max(len(x) for x in series))
+    size = bucket(max(len(x) for x in series), _FEWEST)
     weight = np.ones(len(series)) if weight is None else weight
     if apart:
         rows = [[i] for i in range(len(series))]

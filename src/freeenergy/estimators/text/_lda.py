@@ -51,6 +51,8 @@ from ._documents import LengthLaw, lengths_of, log_orders, observed, observed_sh
 
 # with fewer documents than this cores would wait for each other
 _WORTH_SPREADING = 512
+# the least padded number of words of a document
+_FEWEST_WORDS = 16
 # draws of θ to fill in missing counts
 _CANDIDATES = 500
 
@@ -217,7 +219,7 @@ class LatentDirichletAllocation(Transforms, Scores, Samples, Completes, Shell):
 
     @staticmethod
     def _documents(X: Any, weight: np.ndarray) -> Data:
-        width = bucket(int(np.diff(X.indptr).max(initial=1)))
+        width = bucket(int(np.diff(X.indptr).max(initial=1)), _FEWEST_WORDS)
         return Data.of(ragged(X, width), weight)
 
     def _documents_for_all_cores(self, X: Any, weight: np.ndarray) -> Data:
@@ -286,7 +288,7 @@ class LatentDirichletAllocation(Transforms, Scores, Samples, Completes, Shell):
                 f"[2, inf). Got {n_particles!r} instead."
             )
         lengths = lengths_of(X).astype(int)
-        widths = np.array([bucket(int(n)) for n in lengths])
+        widths = np.array([bucket(int(n), _FEWEST_WORDS) for n in lengths])
         keys = split_key_data(random_key(random_state), len(lengths))
         logs = np.empty((len(lengths), n_particles))
         for width in np.unique(widths):

@@ -40,29 +40,9 @@ def public_estimators():
 
 # programs that the fifty fits of one estimator, of a dozen shapes, may compile
 BUDGET = 120
-# these take some 20 CPU seconds of compilation each; the others are left to `make test-all`
-EVERY_RUN = {
-    "Dequantised",
-    "DiscriminantAnalysis",
-    "FactorAnalysis",
-    "GaussianDensity",
-    "GaussianMixture",
-    "ICA",
-    "KMeans",
-    "KernelDensity",
-    "LatentDirichletAllocation",
-    "MarkovChain",
-    "Mixture",
-    "NaiveBayes",
-    "PCA",
-    "PPCA",
-}
 
 
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(n, marks=[] if n in EVERY_RUN else [pytest.mark.slow]) for n in public_estimators()],
-)
+@pytest.mark.parametrize("name", public_estimators())
 def test_check_estimator(name):
     estimator = public_estimators()[name](**SMALL.get(name, {}))
     excused = PERMUTE_OR_SUBSET if isinstance(estimator, fe.estimators.AbstractSequenceDensity) else set()

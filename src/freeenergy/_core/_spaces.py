@@ -413,6 +413,19 @@ def triangle_diagonal(n: int) -> np.ndarray:
     return np.cumsum(np.arange(1, n + 1)) - 1
 
 
+def _singular(matrix: np.ndarray) -> bool:
+    """Whether a matrix (or one of a stack) is so to rounding, in whichever units its columns are."""
+    root = np.sqrt(np.diagonal(matrix, axis1=-2, axis2=-1))
+    if not (root > 0).all():
+        return True
+    try:
+        factor = np.linalg.cholesky(matrix / root[..., :, None] / root[..., None, :])
+    except np.linalg.LinAlgError:
+        return True
+    pivots = np.diagonal(factor, axis1=-2, axis2=-1) ** 2
+    return bool((pivots <= 8 * matrix.shape[-1] * np.finfo(float).eps).any())
+
+
 @dataclasses.dataclass(frozen=True)
 class PositiveDefinite(AbstractContinuous):
     """Symmetric positive definite matrices of order n.
@@ -450,7 +463,6 @@ class PositiveDefinite(AbstractContinuous):
         return bool(symmetric and np.linalg.eigvalsh(value).min(initial=0.0) >= -1e-6 * largest)
 
     def problem(self, value: np.ndarray, *, closed: bool) -> str | None:
-        # a singular matrix is let through
         start = "a symmetric positive definite matrix. Got "
         if value.ndim < 2 or value.shape[-1] != value.shape[-2]:
             return f"{start}an array of shape {value.shape} instead."
@@ -467,6 +479,7 @@ class PositiveDefinite(AbstractContinuous):
         except np.linalg.LinAlgError:
             least = np.linalg.eigvalsh(value).min()
             return f"{start}one with the eigenvalue {least:g} instead."
+        return None if closed or not _singular(value) else f"{start}a singular one instead."
         return None
 
     def free_shape(self, shape: Shape) -> Shape:

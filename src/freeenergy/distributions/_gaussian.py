@@ -11,7 +11,17 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from .._core import LOG_2PI, ROOM, AbstractSpace, Reals, cholesky, log_det_cholesky, on_device, parameter
+from .._core import (
+    LOG_2PI,
+    ROOM,
+    AbstractSpace,
+    Reals,
+    cholesky,
+    log_det_cholesky,
+    on_device,
+    parameter,
+    refuse_outside,
+)
 from ._base import (
     AbstractExponentialFamily,
     AbstractFactorised,
@@ -50,6 +60,10 @@ class Gaussian(AbstractExponentialFamily, AbstractRay, AbstractShaped):
 
     mean: Array = parameter()
     covariance: AbstractCovariance  # pyright: ignore[reportGeneralTypeIssues]
+
+    def __check_init__(self) -> None:
+        # without variance in some direction there is no density, though a covariance may be so
+        refuse_outside(self.covariance)
 
     @classmethod
     def prototype(cls, x: np.ndarray) -> Gaussian:

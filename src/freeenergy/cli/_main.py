@@ -278,7 +278,7 @@ def _support(found: Any, words: list[str] | None, continuous: bool) -> Any:
     kinds = list(recognised.kinds)
     if continuous:
         kinds = [kind if kind is Column.CONSTANT else Column.CONTINUOUS for kind in kinds]
-    known = {kind.value: kind for kind in Column}
+    known = {kind.value: kind for kind in Support.possible}
     for text in words or []:
         # a name may have a comma or an equals sign in it
         whole = text.rpartition("=")[0] in found.names

@@ -17,7 +17,6 @@ from ._frames import (
     AbstractLibrary,
     Form,
     Values,
-    library_of,
     read_column,
     table_library,
 )
@@ -29,6 +28,8 @@ _FEW = 20
 _MOST_LABELS = 1000
 # text has more characters than names of things
 _LONG = 30
+# the variance of counts in units of their mean, which is one for independent events at one rate
+_DISPERSION = (0.2, 20.0)
 _PART = 4096
 
 _LABELS = (Column.BINARY, Column.CATEGORY, Column.ORDERED)
@@ -197,11 +198,11 @@ class Field:
             ticks = np.rint(np.where(gone, 0.0, codes) * scale).astype(np.int64) + self.since
             values = np.where(gone, NO_TIME, ticks)
             return Values(Form.TIME, values, self.dtype, tick=self.tick, **options)
-        if not self.categories or (self.kind is Column.BINARY and self.form is not Form.LABEL):
-            labels = np.array([*self.categories, np.nan], float)
-            numbers = codes if not self.categories else labels[_places(codes)]
+        if not self.categories:
+            # a model of continuous columns may draw a count below zero
+            numbers = np.where(codes < 0, 0.0, codes) if self.kind is Column.COUNT else codes
             return Values(self.form, numbers, self.dtype, **options)
-        places = _places(codes)
+        places = _places(codes, len(self.categories))
         if self.form is Form.LABEL:
             ordered = self.kind is Column.ORDERED
             return Values(Form.LABEL, places, self.dtype, self.categories, ordered=ordered, **options)
@@ -211,9 +212,10 @@ class Field:
         return Values(self.form, np.array([*self.categories, np.nan], float)[places], self.dtype, **options)
 
 
-def _places(codes: np.ndarray) -> np.ndarray:
+def _places(codes: np.ndarray, size: int) -> np.ndarray:
+    """The places of labels, −1 where missing; a model of continuous columns may go beyond the last one."""
     gone = np.isnan(codes)
-    return np.where(gone, -1, np.rint(np.where(gone, 0, codes))).astype(np.int64)
+    return np.where(gone, -1, np.clip(np.rint(np.where(gone, 0, codes)), 0, size - 1)).astype(np.int64)
 
 
 # ---------------------------------------------------------------------------------------------
@@ -239,8 +241,8 @@ def _field(name: Any, read: Values, declared: Any) -> Field:
     seen = read.values[~missing]
     if declared is not None:
         kind = _declared(name, declared)
-    elif not len(seen) and not read.declared:
-        kind = Column.CONTINUOUS if read.form is Form.NUMBER else Column.CONSTANT
+    elif not len(seen):
+        return dataclasses.replace(field, kind=Column.CONTINUOUS, note="Nothing was observed.")
     else:
         kind = _kind_of(read, seen)
     return _as_kind(field, kind, read, seen, declared is not None)
@@ -284,8 +286,16 @@ def _kind_of(read: Values, seen: np.ndarray) -> Column:
     if is_whole(seen):
         if read.whole and _runs(seen):
             return Column.IDENTIFIER
-        return Column.INTEGER if (seen < 0).any() else Column.COUNT
+        return Column.COUNT if _are_counts(seen) else Column.INTEGER
     return Column.CONTINUOUS if Grid.find(seen) is None else Column.ROUNDED
+
+
+def _are_counts(seen: np.ndarray) -> bool:
+    """Whether whole numbers may be those of events: none below zero, and spread about as these are."""
+    if (seen < 0).any():
+        return False
+    low, high = _DISPERSION
+    return len(seen) < _FEW or bool(low <= seen.var() / seen.mean() <= high)
 
 
 def _runs(seen: np.ndarray) -> bool:
@@ -406,12 +416,12 @@ def _read_all(library: AbstractLibrary, X: Any) -> tuple[list[Any], list[Values]
 class Schema:
     """The columns of a table: what each holds, and what is done with it.
 
-    Kinds are found by themselves or declared.  Numbers are continuous, rounded (to a grid), counts (whole
-    and not negative), integers (with negative ones) or binary (0 and 1); text, truth values and categorical
-    types are categories (binary with two of them); times are dates.  Whole numbers that are codes look like
-    counts: declare them.  Numbers written as text are labels.  A column of one value is certain;
-    identifiers (running numbers, texts that are all different) and free text are left out of models, and
-    passed through by `impute`.
+    Kinds are found by themselves or declared.  Numbers are continuous, rounded (to a grid), binary (0 and
+    1), counts (whole, not negative, with a variance of a fifth to twenty times their mean) or integers (the
+    other whole ones); text, truth values and categorical types are categories (binary with two of them);
+    times are dates.  Whole numbers that are codes look like counts: declare them.  Numbers written as text
+    are labels.  A column of one value is certain; identifiers (running numbers, texts that are all
+    different) and free text are left out of models, and passed through by `impute`.
 
     Every estimator of tables that is fitted to a frame has one, `schema_`.  To fit with another than the
     one that would be found, pass `schema.rows(X)`.
@@ -502,6 +512,15 @@ class Schema:
     def coded(self) -> Schema:
         """The schema of codes that stay codes: what is drawn or imputed is an array of numbers."""
         return dataclasses.replace(self, fields=self.modelled, library="codes")
+
+    def continuous(self, columns: np.ndarray) -> Schema:
+        """The same with some of the modelled columns, as a mask of them says, taken for continuous ones."""
+        wanted = dict(zip((field.name for field in self.modelled), columns, strict=True))
+        fields = [
+            Field(field.name, Column.CONTINUOUS) if wanted.get(field.name) else field
+            for field in self.fields
+        ]
+        return dataclasses.replace(self, fields=tuple(fields))
 
     def rows(self, X: Any) -> CodedRows:
         """`X` with this schema, to be fitted."""
@@ -599,7 +618,8 @@ class Schema:
             read = library.read(X, place)
             codes = Z[:, number] if field.modelled else np.zeros(len(Z))
             number += field.modelled
-            if not read.missing.any():
+            unchanged = not self.plain or np.array_equal(read.values, codes)
+            if unchanged and not read.missing.any():
                 continue
             # the type is that of this table, which need not be that of the fit
             filled = field.decode(codes)
@@ -714,11 +734,12 @@ def recognised(
     return schema, schema._encoded([read[place] for place in kept], library, X, kept)
 
 
+def kinds_of(owner: Any) -> Schema | None:
+    """The schema of an estimator that knows what kinds of column it has; None for plain numbers."""
+    schema = schema_of(owner)
+    return None if schema is None or schema.plain else schema
+
+
 def schema_of(owner: Any) -> Schema | None:
     """The schema of what an estimator was fitted to; None for an array of numbers."""
     return vars(owner).get("schema_")
-
-
-def is_frame(X: Any) -> bool:
-    """Whether `X` is a data frame of a known library."""
-    return library_of(X) is not None

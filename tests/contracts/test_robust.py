@@ -25,7 +25,7 @@ def names(serves=lambda case: True):
 RNG = np.random.RandomState(0)
 X = ROWS
 # they have a model of two labels, or take codes for numbers
-WITH_LABELS = {"Mixture-bernoulli", "Dequantised"}
+WITH_LABELS = {"Mixture-bernoulli", "Mixture-by-column", "Dequantised"}
 CLASSES = np.arange(len(X)) % 2
 
 

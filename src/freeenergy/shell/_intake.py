@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, v
 
 from .._core import OBJECTIVES, Fit, cells_of, programs
 from ._capabilities import Scores
-from ._frames import library_of, table_library
+from ._frames import Form, library_of, table_library
 from ._rows import Rows, canonical_rows, row_seeds
 from ._schema import CodedRows, Schema, recognised, schema_of
 from ._support import Column
@@ -164,8 +164,11 @@ class Table(AbstractIntake):
             return X.x
         if schema.library == "codes":
             return np.asarray(X, float)
-        numbers = schema.library == "numpy" and all(field.numeric for field in schema.fields)
-        return schema.encode(check_rows(owner, X, reset=False) if numbers else X)
+        if all(field.form in (Form.NUMBER, Form.FLAG) for field in schema.fields):
+            # what scikit-learn asks of tables of numbers
+            x = check_rows(owner, X, reset=False)
+            X = X if library_of(X) is not None else x
+        return schema.encode(X)
 
     @classmethod
     def drawn(cls, owner: Any, x: np.ndarray) -> Any:

@@ -367,6 +367,11 @@ def _as_kind(field: Field, kind: Column, read: Values, seen: np.ndarray, declare
     return dataclasses.replace(field, kind=kind)
 
 
+def _as_number(field: Field) -> Field:
+    constant = field.kind is Column.CONSTANT and field.form is Form.NUMBER
+    return dataclasses.replace(field, kind=Column.CONTINUOUS, categories=()) if constant else field
+
+
 def _categories(read: Values, seen: np.ndarray) -> tuple[Any, ...]:
     if read.form is Form.LABEL:
         for label in read.labels:
@@ -729,6 +734,9 @@ def recognised(
     if unknown:
         raise ValueError(f"The kinds name the column {unknown[0]!r}, which X has not.")
     fields = [_field(name, values, kinds.get(name)) for name, values in zip(names, read, strict=True)]
+    if not any(field.modelled for field in fields):
+        # of a table in which nothing varies the numbers are what there is
+        fields = [_as_number(field) if field.name not in kinds else field for field in fields]
     schema = Schema(tuple(fields), library.name)
     kept = [place for place, field in enumerate(fields) if field.kind not in _LEFT_OUT]
     return schema, schema._encoded([read[place] for place in kept], library, X, kept)

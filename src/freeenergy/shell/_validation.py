@@ -188,7 +188,8 @@ def refuse_columns(empty: np.ndarray, feature_names: Any = None) -> None:
     """Refuses columns in which nothing was observed, by the name of the first."""
     if empty.any():
         column = int(np.flatnonzero(empty)[0])
-        name = repr(str(feature_names[column])) if feature_names is not None else str(column)
+        name = column if feature_names is None else feature_names[column]
+        name = name if isinstance(name, int) else repr(str(name))
         raise ValueError(f"Column {name} of X has no observed value. Drop it before fitting.")
 
 

@@ -581,6 +581,9 @@ def impute(
 def _give(names: list[str], values: Any, output: Path | None, json: bool) -> None:
     from . import _files
 
+    if getattr(values, "to_numpy", None) is not None:
+        # a model of a frame gives frames, of which the left-out columns may be missing
+        names, values = [str(name) for name in values.columns], values.to_numpy()
     if json:
         _files.write_json({"columns": names, "rows": _files.finite(values)})
     elif output is not None and output.suffix == ".npy":

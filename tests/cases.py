@@ -64,6 +64,7 @@ CASES = {
     "GaussianMixture-low-rank": Case(fe.GaussianMixture(2, d.LowRank(rank=1)), slow=True),
     "Mixture": Case(fe.Mixture(2), slow=True),
     "Mixture-bernoulli": Case(fe.Mixture(2, family=d.Bernoulli), points=_BINARY),
+    "Mixture-by-column": Case(fe.Mixture(2, family="by column")),
     "BayesianMixture": Case(fe.BayesianMixture(2), slow=True),
     "BayesianMixture-diagonal": Case(fe.BayesianMixture(2, d.Diagonal())),
     "KernelDensity": Case(fe.KernelDensity()),

@@ -174,6 +174,9 @@ from .estimators import (
     RandomRows as RandomRows,
 )
 from .estimators import (
+    Schema as Schema,
+)
+from .estimators import (
     SoftmaxRegression as SoftmaxRegression,
 )
 from .estimators import (

@@ -9,6 +9,7 @@ not score keeps the contract of sampling alone.
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,12 +22,15 @@ from sklearn.utils import check_random_state
 from ._core import Evidence, Kind
 from .io import load
 from .shell import (
+    AbstractRowEstimator,
     Completes,
     Forecasts,
+    LabelledTable,
     Predicts,
     PredictsProbabilities,
     Samples,
     Scores,
+    Table,
     Transforms,
 )
 from .shell._codec import foreign_parts
@@ -57,7 +61,8 @@ def check_generative_estimator(
     The checks: mass sums or integrates to one; draws follow the density; NaN equals the marginal; a
     change of units moves the evidence by exactly its log-determinant; the same seed gives the same
     result, also after saving and loading; weights act as repetition; rows do not influence each other;
-    imputation leaves what was observed alone; hidden parts and predictions are well formed.
+    imputation leaves what was observed alone; frames in, frames out; hidden parts and predictions are well
+    formed.
 
     >>> import freeenergy as fe
     >>> check_generative_estimator(fe.GaussianDensity())
@@ -77,6 +82,8 @@ def check_generative_estimator(
         check_transforms(fitted, X)
     if _can(fitted, Predicts, PredictsProbabilities):
         check_predicts(fitted, X)
+    if isinstance(fitted, AbstractRowEstimator) and fitted.intake in (Table, LabelledTable):
+        check_frames(fitted, X)
     check_repeatable(fitted, X)
     check_files(fitted, X)
 
@@ -299,6 +306,37 @@ def check_files(fitted: Any, X: Any) -> None:
     _require(repr(again) == repr(fitted), f"The file of {fitted!r} must not hold {again!r}.")
     for loaded, before in zip(_answers(again, X), _answers(fitted, X), strict=True):
         np.testing.assert_array_equal(loaded, before)
+
+
+def check_frames(fitted: Any, X: np.ndarray) -> None:
+    """Frames in, frames out, of Polars and of pandas where it is there, with the numbers of arrays."""
+    import polars as pl
+
+    names = [f"column {i}" for i in range(X.shape[1])]
+    again = _fitted(fitted, pl.DataFrame(X, schema=names))
+    _require(list(again.feature_names_in_) == names, "feature_names_in_ must have the names of a frame.")
+    holes = X[:4].copy()
+    holes[0, 0] = holes[1, -1] = np.nan
+    frames: dict[Any, Any] = {pl.DataFrame: pl.DataFrame(holes, schema=names)}
+    with contextlib.suppress(ImportError):
+        import pandas as pd
+
+        frames[pd.DataFrame] = pd.DataFrame(holes, columns=pd.Index(names), index=pd.Index(list("wxyz")))
+    if _can(fitted, Samples):
+        drawn = again.sample(5, random_state=3)
+        _require(isinstance(drawn, pl.DataFrame), "Draws after a fit to a frame must be a frame.")
+        _require(drawn.columns == names, "Draws must have the columns of the frame that was fitted.")
+        np.testing.assert_array_equal(drawn.to_numpy(), fitted.sample(5, random_state=3))
+    if not _can(fitted, Completes):
+        return
+    filled = fitted.impute(holes)
+    for kind, frame in frames.items():
+        found = again.impute(frame)
+        _require(isinstance(found, kind), f"impute() of a {kind.__module__} frame must be one.")
+        _require(list(found.columns) == names, "impute() must keep the names of columns.")
+        np.testing.assert_array_equal(found.to_numpy(), filled)
+        if getattr(frame, "index", None) is not None:
+            _require(found.index.equals(frame.index), "impute() must keep the index.")
 
 
 def check_samples(fitted: Any, X: np.ndarray) -> None:

@@ -24,6 +24,8 @@ def names(serves=lambda case: True):
 
 RNG = np.random.RandomState(0)
 X = ROWS
+# they have a model of two labels, or take codes for numbers
+WITH_LABELS = {"Mixture-bernoulli", "Mixture-by-column", "Dequantised"}
 CLASSES = np.arange(len(X)) % 2
 
 
@@ -92,7 +94,6 @@ def test_one_row(name):
         (np.empty((0, 3)), "0 sample"),
         (np.empty((5, 0)), "0 feature"),
         (np.full((5, 2), np.inf), "infinity"),
-        ([["a", "b"], ["c", "d"]] * 6, "not text. Got 'a' in row 0, column 0"),
         (np.zeros((4, 3, 2)), "dim 3"),
         (np.column_stack([X > 0, np.full(len(X), np.nan)]), "Column 2 of X has no observed value. Drop it"),
         (sparse.csr_matrix(X), "[Ss]parse"),
@@ -104,6 +105,17 @@ def test_refuses_with_a_sentence(name, rows, message):
     if CASES[name].counts and sparse.issparse(rows):
         pytest.skip("counts may be sparse")
     with pytest.raises((ValueError, TypeError), match=message):
+        fitted(name, rows)
+
+
+@pytest.mark.parametrize("name", names())
+def test_labels_are_modelled_or_refused_with_a_sentence(name):
+    rows = [["a", "b"], ["c", "d"]] * 6
+    refused = r"not text\. Got 'a' in row 0, column 0|has no model of column 0, which holds labels"
+    if name in WITH_LABELS:
+        assert set(fitted(name, rows).sample(9, random_state=0)[:, 0]) <= {"a", "c"}
+        return
+    with pytest.raises(ValueError, match=refused):
         fitted(name, rows)
 
 

@@ -28,7 +28,7 @@ class CellError(ValueError):
         value: Any,
         column: int,
         row: str | None = None,
-        name: str | None = None,
+        name: str | int | None = None,
         position: int | None = None,
     ) -> None:
         # all of it, so that an error comes back whole from another process
@@ -48,7 +48,8 @@ class CellError(ValueError):
 
     def named(self, names: Any) -> Self:
         """The same with the name of the column, and without the row."""
-        name = None if names is None else str(names[self.column])
+        name = None if names is None else names[self.column]
+        name = name if isinstance(name, int | None) else str(name)
         return type(self)(self.problem, self.value, self.column, None, name)
 
     def placed(self, position: int, X: Any, *, names: Any = None) -> Self:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 import math
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
@@ -625,11 +625,12 @@ class Categories(AbstractFinite):
 
 @dataclasses.dataclass(frozen=True)
 class Blocks(AbstractSpace):
-    """Consecutive columns of different spaces.
+    """Columns of different spaces.
 
     Attributes:
         parts: the space of each block.
         sizes: how many columns each of them takes.
+        columns: which columns these are, one block after another; consecutive ones if None.
 
     >>> mixed = Blocks((Counts(), Reals()), (1, 2))
     >>> mixed.has_mass(3).tolist(), mixed.has_labels(3).tolist()
@@ -640,6 +641,16 @@ class Blocks(AbstractSpace):
 
     parts: tuple[AbstractSpace, ...]
     sizes: tuple[int, ...]
+    columns: tuple[int, ...] | None = None
+
+    def _blocks(self, x: np.ndarray) -> list[np.ndarray]:
+        x = x if self.columns is None else x[..., list(self.columns)]
+        return np.split(x, np.cumsum(self.sizes)[:-1], axis=-1)
+
+    def _joined(self, blocks: list[Any], join: Any = np.concatenate) -> Any:
+        """Blocks as columns in their order."""
+        whole = join(blocks, axis=-1)
+        return whole if self.columns is None else whole[..., np.argsort(self.columns)]
 
     @property
     def shape(self) -> Shape:
@@ -653,16 +664,15 @@ class Blocks(AbstractSpace):
         )
 
     def contains(self, x: np.ndarray) -> np.ndarray:
-        blocks = np.split(x, np.cumsum(self.sizes)[:-1], axis=-1)
-        return np.concatenate([p.contains(b) for p, b in zip(self.parts, blocks, strict=True)], axis=-1)
+        return self._joined([p.contains(b) for p, b in zip(self.parts, self._blocks(x), strict=True)])
 
     def has_mass(self, n_features: int) -> np.ndarray:
         self._check_width(n_features)
-        return np.concatenate([p.has_mass(size) for p, size in zip(self.parts, self.sizes, strict=True)])
+        return self._joined([p.has_mass(size) for p, size in zip(self.parts, self.sizes, strict=True)])
 
     def has_labels(self, n_features: int) -> np.ndarray:
         self._check_width(n_features)
-        return np.concatenate([p.has_labels(size) for p, size in zip(self.parts, self.sizes, strict=True)])
+        return self._joined([p.has_labels(size) for p, size in zip(self.parts, self.sizes, strict=True)])
 
     def with_shape(self, shape: Shape) -> Self:
         self._check_width(math.prod(shape))
@@ -671,7 +681,8 @@ class Blocks(AbstractSpace):
     def start(self, *, key: Array) -> Array:
         keys = jax.random.split(key, len(self.parts))
         parts = [p.with_shape((size,)) for p, size in zip(self.parts, self.sizes, strict=True)]
-        return jnp.concatenate([p.start(key=k).astype(float) for p, k in zip(parts, keys, strict=True)])
+        starts = [p.start(key=k).astype(float) for p, k in zip(parts, keys, strict=True)]
+        return self._joined(starts, jnp.concatenate)
 
     def _check_width(self, n_features: int) -> None:
         if n_features != sum(self.sizes):

@@ -278,7 +278,7 @@ def _support(found: Any, words: list[str] | None, continuous: bool) -> Any:
     kinds = list(recognised.kinds)
     if continuous:
         kinds = [kind if kind is Column.CONSTANT else Column.CONTINUOUS for kind in kinds]
-    known = {kind.value: kind for kind in Column}
+    known = {kind.value: kind for kind in Support.possible}
     for text in words or []:
         # a name may have a comma or an equals sign in it
         whole = text.rpartition("=")[0] in found.names
@@ -581,6 +581,9 @@ def impute(
 def _give(names: list[str], values: Any, output: Path | None, json: bool) -> None:
     from . import _files
 
+    if getattr(values, "to_numpy", None) is not None:
+        # a model of a frame gives frames, of which the left-out columns may be missing
+        names, values = [str(name) for name in values.columns], values.to_numpy()
     if json:
         _files.write_json({"columns": names, "rows": _files.finite(values)})
     elif output is not None and output.suffix == ".npy":

@@ -37,6 +37,7 @@ from ._base import (
     rescaled,
     with_mean,
 )
+from ._by_column import ByColumn
 from ._cells import cell_kind, log_cells
 from ._composite import Product, Transformed
 from ._conjugate import (
@@ -46,6 +47,7 @@ from ._conjugate import (
     GammaPrior,
     NormalInverseGamma,
     NormalInverseWishart,
+    ProductPrior,
 )
 from ._continuous import (
     Beta,
@@ -91,6 +93,7 @@ __all__ = [
     "Binary",
     "Binomial",
     "Blocks",
+    "ByColumn",
     "Categorical",
     "Categories",
     "Cauchy",
@@ -123,6 +126,7 @@ __all__ = [
     "Positive",
     "PositiveDefinite",
     "Product",
+    "ProductPrior",
     "Reals",
     "Simplex",
     "Spherical",

@@ -316,7 +316,7 @@ def _factorised(density: AbstractFactorised, mass: Array, x: Array, cells: Cells
 
 @cell_kind.register
 def _(density: Product, cells: Cells) -> Kind | None:
-    kinds = [_part_kind(part, own) for part, own in zip(density.parts, _blocks(cells, density.sizes))]
+    kinds = [_part_kind(part, own) for part, own in zip(density.parts, _blocks(cells, density))]
     known = [kind for kind in kinds if kind is not None]
     return functools.reduce(Kind.combine, known) if len(known) == len(kinds) else None
 
@@ -332,15 +332,14 @@ def _(
     complete: bool = False,
     key: Array,
 ) -> Array:
-    total, start = jnp.zeros(draws, x.dtype), 0
+    total = jnp.zeros(draws, x.dtype)
     keys = jax.random.split(key, len(density.parts))
-    for part, own, own_key in zip(density.parts, _blocks(cells, density.sizes), keys):
-        at = slice(start, start + len(own))
+    blocks = zip(density.parts, density.blocks(x), density.blocks(width), _blocks(cells, density), keys)
+    for part, own_x, own_width, own, own_key in blocks:
         if any(own):
-            total += log_cells(part, x[at], width[at], own, draws=draws, complete=complete, key=own_key)
+            total += log_cells(part, own_x, own_width, own, draws=draws, complete=complete, key=own_key)
         else:
-            total += part.log_prob(x[at])
-        start += len(own)
+            total += part.log_prob(own_x)
     return total
 
 
@@ -348,6 +347,6 @@ def _part_kind(part: Any, cells: Cells) -> Kind | None:
     return cell_kind(part, cells) if any(cells) else Kind.EXACT
 
 
-def _blocks(cells: Cells, sizes: tuple[int, ...]) -> list[Cells]:
-    ends = np.cumsum(sizes).tolist()
-    return [cells[end - size : end] for end, size in zip(ends, sizes)]
+def _blocks(cells: Cells, density: Product) -> list[Cells]:
+    places = np.split(density.order, np.cumsum(density.sizes)[:-1])
+    return [tuple(cells[place] for place in own) for own in places]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import equinox as eqx
@@ -28,14 +28,15 @@ from ._base import (
 
 
 class Product(AbstractExponentialFamily):
-    """Independent blocks of coordinates, each with its own distribution:  p(x) = Π_b p_b(x_b).
+    """Independent blocks of columns, each with its own distribution:  p(x) = Π_b p_b(x_b).
 
     `log_prob`, `sample` and completion serve any parts; with exponential families as parts the
     product is one too, so that a mixture over columns of different kinds needs nothing more.
 
     Attributes:
-        parts: the distributions of the blocks, in the order of the columns.
+        parts: the distributions of the blocks.
         sizes: how many columns each of them takes.
+        columns: which columns these are, one block after another; consecutive ones if None.
 
     >>> from freeenergy.distributions import Bernoulli, Poisson
     >>> mixed = Product((Bernoulli(jnp.array([0.5])), Poisson(jnp.array([1.0]))), sizes=(1, 1))
@@ -45,6 +46,7 @@ class Product(AbstractExponentialFamily):
 
     parts: tuple[AbstractExponentialFamily, ...]
     sizes: tuple[int, ...] = eqx.field(static=True)
+    columns: tuple[int, ...] | None = eqx.field(static=True, default=None)
 
     def __check_init__(self) -> None:
         if len(self.parts) != len(self.sizes):
@@ -52,10 +54,33 @@ class Product(AbstractExponentialFamily):
                 f"The 'sizes' of Product must have one entry a part, {len(self.parts)}. "
                 f"Got {len(self.sizes)} instead."
             )
+        if self.columns is not None and sorted(self.columns) != list(range(sum(self.sizes))):
+            raise ValueError(
+                f"The 'columns' of Product must be each of the {sum(self.sizes)} columns once. "
+                f"Got {self.columns} instead."
+            )
 
     @property
     def support(self) -> Blocks:
-        return Blocks(tuple(part.support for part in self.parts), self.sizes)
+        return Blocks(tuple(part.support for part in self.parts), self.sizes, self.columns)
+
+    def with_parts(self, parts: Iterable[Any]) -> Product:
+        """Other distributions of the same blocks."""
+        return Product(tuple(parts), self.sizes, self.columns)
+
+    def blocks(self, x: Array) -> list[Array]:
+        """The entries of each part."""
+        return _split(x if self.columns is None else x[..., np.array(self.columns)], self.sizes)
+
+    def joined(self, blocks: Iterable[Array]) -> Array:
+        """An entry for each column, from those of each part."""
+        whole = jnp.concatenate(list(blocks), axis=-1)
+        return whole if self.columns is None else whole[..., np.argsort(self.columns)]
+
+    @property
+    def order(self) -> np.ndarray:
+        """The column of each entry, one part after another."""
+        return np.arange(self.dim) if self.columns is None else np.array(self.columns)
 
     @property
     def dim(self) -> int:
@@ -72,17 +97,17 @@ class Product(AbstractExponentialFamily):
     def unit_free_columns(self, n_features: int) -> np.ndarray:
         """Which columns have parts that describe them as well in any other unit and from any origin."""
         parts: tuple[Any, ...] = self.parts
-        return np.concatenate([part.unit_free_columns(n) for part, n in zip(parts, self.sizes)])
+        free = np.zeros(self.dim, bool)
+        free[self.order] = np.concatenate([part.unit_free_columns(n) for part, n in zip(parts, self.sizes)])
+        return free
 
     def statistic_columns(self) -> np.ndarray:
         starts = np.cumsum((0, *self.sizes))
-        return np.concatenate([first + part.statistic_columns() for part, first in zip(self.parts, starts)])
-
-    def _blocks(self, x: Array) -> list[Array]:
-        return _split(x, self.sizes)
+        places = [first + part.statistic_columns() for part, first in zip(self.parts, starts)]
+        return self.order[np.concatenate(places)]
 
     def _join(self, call: Callable[[AbstractExponentialFamily, Array], Array], x: Array) -> Array:
-        return jnp.concatenate([call(part, block) for part, block in zip(self.parts, self._blocks(x))])
+        return jnp.concatenate([call(part, block) for part, block in zip(self.parts, self.blocks(x))])
 
     def _lengths(self, call: Callable[[AbstractExponentialFamily, Array], Array]) -> list[int]:
         """The length of `call` of each part, from shapes alone, so that a stack has it too."""
@@ -102,12 +127,13 @@ class Product(AbstractExponentialFamily):
 
     def inside(self) -> Product:
         parts = tuple(part.inside() for part in self.parts)
-        return self if all(a is b for a, b in zip(parts, self.parts)) else Product(parts, self.sizes)
+        return self if all(a is b for a, b in zip(parts, self.parts)) else self.with_parts(parts)
 
     def from_natural(self, natural: Array) -> Product:
         pieces = _split(natural, [part.natural().size for part in self.parts])
-        members = [p.from_natural(n.reshape(p.natural().shape)) for p, n in zip(self.parts, pieces)]
-        return Product(tuple(members), self.sizes)
+        return self.with_parts(
+            p.from_natural(n.reshape(p.natural().shape)) for p, n in zip(self.parts, pieces)
+        )
 
     def from_statistics(self, weight: Array, total: Array) -> Product:
         pieces = _split(total, [part.natural().size for part in self.parts])
@@ -116,7 +142,7 @@ class Product(AbstractExponentialFamily):
             # families that factorise take a weight per coordinate
             weights = jnp.broadcast_to(weight, part.log_partition().shape)
             members.append(part.from_statistics(weights, piece.reshape(part.natural().shape)))
-        return Product(tuple(members), self.sizes)
+        return self.with_parts(members)
 
     def log_base(self, x: Array) -> Array:
         return jnp.sum(self._join(lambda part, block: part.log_base(block)[None], x))
@@ -127,27 +153,35 @@ class Product(AbstractExponentialFamily):
     def expected_features(self, x: Array) -> Array:
         return self._join(lambda part, block: part.expected_features(block), x)
 
+    def split_features(self, total: Array) -> list[Array]:
+        """Sums of features as those of each part."""
+        return _split(total, self._lengths(lambda part, block: part.features(block)))
+
     def coefficients(self) -> Array:
         return jnp.concatenate([part.coefficients() for part in self.parts])
 
     def from_features(self, total: Array) -> Product:
-        pieces = _split(total, self._lengths(lambda part, block: part.features(block)))
-        return Product(tuple(p.from_features(t) for p, t in zip(self.parts, pieces)), self.sizes)
+        pieces = self.split_features(total)
+        return self.with_parts(p.from_features(t) for p, t in zip(self.parts, pieces))
 
     def log_prob(self, x: Array) -> Array:
         return jnp.sum(self._join(lambda part, block: part.log_prob(block)[None], x))
 
+    def mean(self) -> Array:
+        """E[x], one number per column."""
+        return self.complete_mean(jnp.full(self.dim, jnp.nan))
+
     def complete_mean(self, x: Array) -> Array:
-        return self._join(lambda part, block: part.complete_mean(block), x)
+        return self.joined(part.complete_mean(block) for part, block in zip(self.parts, self.blocks(x)))
 
     def complete_sample(self, x: Array, *, key: Array) -> Array:
         keys = jax.random.split(key, len(self.parts))
-        blocks = zip(self.parts, self._blocks(x), keys)
-        return jnp.concatenate([part.complete_sample(block, key=k) for part, block, k in blocks])
+        blocks = zip(self.parts, self.blocks(x), keys)
+        return self.joined(part.complete_sample(block, key=k) for part, block, k in blocks)
 
     def sample(self, *, key: Array) -> Array:
         keys = jax.random.split(key, len(self.parts))
-        return jnp.concatenate([part.sample(key=k) for part, k in zip(self.parts, keys)])
+        return self.joined(part.sample(key=k) for part, k in zip(self.parts, keys))
 
     @property
     def masks_missing(self) -> bool:
@@ -168,7 +202,7 @@ def _(family: Product, natural: Array) -> Array:
 
 @log_prob_at.register
 def _(family: Product, natural: Array, x: Array) -> Array:
-    parts = zip(family.parts, _natural_of_parts(family, natural), family._blocks(x))
+    parts = zip(family.parts, _natural_of_parts(family, natural), family.blocks(x))
     return sum((log_prob_at(part, own, block) for part, own, block in parts), jnp.zeros((), x.dtype))
 
 
@@ -176,20 +210,20 @@ def _(family: Product, natural: Array, x: Array) -> Array:
 def _(family: Product) -> tuple[int, ...] | None:
     found = [levels(part) for part in family.parts]
     counts = [count for part in found if part is not None for count in part]
-    return None if None in found else tuple(counts)
+    return None if None in found else tuple(counts[i] for i in np.argsort(family.order))
 
 
 @with_mean.register
 def _(member: Product, mean: Array) -> Product:
-    blocks = zip(member.parts, member._blocks(mean))
-    return Product(tuple(with_mean(part, block) for part, block in blocks), member.sizes)
+    blocks = zip(member.parts, member.blocks(mean))
+    return member.with_parts(with_mean(part, block) for part, block in blocks)
 
 
 @rescaled.register
 def _(member: Product, shift: Array, scale: Array) -> Product:
-    scales = [scale] * len(member.parts) if jnp.ndim(scale) == 0 else member._blocks(scale)
-    parts = zip(member.parts, member._blocks(shift), scales)
-    return Product(tuple(rescaled(*part) for part in parts), member.sizes)
+    scales = [scale] * len(member.parts) if jnp.ndim(scale) == 0 else member.blocks(scale)
+    parts = zip(member.parts, member.blocks(shift), scales)
+    return member.with_parts(rescaled(*part) for part in parts)
 
 
 @mean_parameters.register

@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 import math
-from typing import Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 import equinox as eqx
 import jax
@@ -24,6 +24,7 @@ from .._core import (
     symmetrise,
 )
 from ._base import AbstractExponentialFamily, AbstractRate
+from ._composite import Product
 from ._continuous import StudentT
 from ._covariance import Diagonal, Full, from_triangle
 from ._discrete import Bernoulli, Binomial, Categorical, Multinomial, inside_simplex, inside_unit
@@ -374,3 +375,46 @@ class NormalInverseGamma(AbstractConjugatePrior[Gaussian]):
     def split(self, total: Array) -> tuple[Array, Array]:
         dim = self.mean.shape[-1]
         return total[-dim:], total[:-dim]
+
+
+class ProductPrior(AbstractConjugatePrior[Product]):
+    """A prior over the members of a `Product`: one for each part, independent of the others.
+
+    Attributes:
+        family: any member of the family that the prior is over.
+        parts: the prior of each part.
+
+    >>> from freeenergy.distributions import Poisson
+    >>> family = Product((Poisson(jnp.ones(1)), Bernoulli(jnp.full(1, 0.5))), sizes=(1, 1))
+    >>> counts = GammaPrior(Poisson(jnp.ones(1)), jnp.array([3.0]), jnp.array([1.0]))
+    >>> coin = BetaPrior(Bernoulli(jnp.full(1, 0.5)), jnp.array([2.0]), jnp.array([2.0]))
+    >>> ProductPrior(family, (counts, coin)).mode().mean().tolist()
+    [2.0, 0.5]
+    """
+
+    family: Product
+    parts: tuple[AbstractConjugatePrior, ...]
+
+    def _each(self, call: Any, *pieces: Any) -> list[Any]:
+        return [call(part, *own) for part, *own in zip(self.parts, *pieces, strict=True)]
+
+    def update(self, weight: Any, total: Any) -> ProductPrior:
+        """The posterior given the weight and total of each part, as `split` gives them."""
+        return ProductPrior(self.family, tuple(self._each(lambda p, w, t: p.update(w, t), weight, total)))
+
+    def mode(self) -> Product:
+        return self.family.with_parts(self._each(lambda part: part.mode()))
+
+    def log_density(self, member: Product) -> Array:
+        return sum(self._each(lambda part, own: part.log_density(own), member.parts), jnp.zeros(()))
+
+    def sample(self, *, key: Array) -> Product:
+        keys = jax.random.split(key, len(self.parts))
+        return self.family.with_parts(self._each(lambda part, k: part.sample(key=k), keys))
+
+    def log_normaliser(self) -> Array:
+        return sum(self._each(lambda part: part.log_normaliser()), jnp.zeros(()))
+
+    def split(self, total: Array) -> tuple[Any, Any]:
+        pieces = self._each(lambda part, own: part.split(own), self.family.split_features(total))
+        return tuple(weight for weight, _ in pieces), tuple(own for _, own in pieces)

@@ -105,7 +105,7 @@ def _(p: Gaussian, q: Gaussian) -> Array:
 
 @kl_divergence.register
 def _(p: Product, q: Product) -> Array:
-    if p.sizes != q.sizes:
+    if p.sizes != q.sizes or p.order.tolist() != q.order.tolist():
         raise TypeError(f"KL of products needs equal blocks. Got sizes {p.sizes} and {q.sizes} instead.")
     return jnp.sum(jnp.stack([kl_divergence(a, b) for a, b in zip(p.parts, q.parts)]))
 

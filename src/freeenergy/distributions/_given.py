@@ -198,10 +198,10 @@ class Parts(AbstractLink):
 
     def at(self, member: Product, output: Array) -> Product:
         parts = tuple(link.at(part, piece) for link, part, piece in self._each(member, output))
-        return Product(parts, member.sizes)
+        return member.with_parts(parts)
 
     def log_prob(self, member: Product, output: Array, x: Array) -> Array:
-        blocks = jnp.split(x, np.cumsum(member.sizes)[:-1].tolist())
+        blocks = member.blocks(x)
         terms = [
             link.log_prob(part, piece, block)
             for (link, part, piece), block in zip(self._each(member, output), blocks, strict=True)
@@ -209,7 +209,8 @@ class Parts(AbstractLink):
         return jnp.sum(jnp.stack(terms))
 
     def unit_free(self, member: Product) -> np.ndarray:
-        return np.concatenate([link.unit_free(part) for link, part in zip(self.links, member.parts)])
+        free = [link.unit_free(part) for link, part in zip(self.links, member.parts)]
+        return np.concatenate(free)[np.argsort(member.order)]
 
 
 @functools.singledispatch

@@ -1,6 +1,6 @@
 """Estimators: the only objects that change; they follow scikit-learn."""
 
-from ..shell import AbstractDensity, AbstractSequenceDensity, Chunks, Column, Support
+from ..shell import AbstractDensity, AbstractSequenceDensity, Chunks, Column, Schema, Support
 from .labelled import (
     DiscriminantAnalysis,
     NaiveBayes,
@@ -79,6 +79,7 @@ __all__ = [
     "Promax",
     "RandomRows",
     "Rotated",
+    "Schema",
     "SoftmaxRegression",
     "SparseCoding",
     "States",

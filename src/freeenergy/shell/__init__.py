@@ -32,6 +32,7 @@ from ._documents import Corpus, Documents
 from ._intake import AbstractIntake, Arrays, LabelledTable, Table, with_history
 from ._networks import adam, cast, split_rows
 from ._rows import Rows, Scaling
+from ._schema import CodedRows, Field, Schema
 from ._sequence import AbstractSequenceDensity
 from ._series import Sequences, SeriesIntake
 from ._support import Column, Support
@@ -44,12 +45,14 @@ __all__ = [
     "AbstractSequenceDensity",
     "Arrays",
     "Chunks",
+    "CodedRows",
     "Column",
     "ColumnRoles",
     "Completes",
     "CompletesRows",
     "Corpus",
     "Documents",
+    "Field",
     "Forecasts",
     "LabelledTable",
     "Predicts",
@@ -58,6 +61,7 @@ __all__ = [
     "Samples",
     "SamplesRows",
     "Scaling",
+    "Schema",
     "Scores",
     "ScoresLabels",
     "ScoresRows",

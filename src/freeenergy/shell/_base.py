@@ -28,6 +28,7 @@ from .._core import (
 )
 from ..learning import fit
 from ._capabilities import ColumnRoles, Shows
+from ._schema import Field, Schema
 from ._validation import check_instance, check_int, check_numbers, check_real, random_key
 
 
@@ -92,6 +93,14 @@ class Shell(Shows, BaseEstimator, metaclass=abc.ABCMeta):
     def column_roles(self, n_features: int) -> ColumnRoles:
         """What the estimator means by each of `n_features` columns: reals, unless it says otherwise."""
         return ColumnRoles.continuous(n_features)
+
+    def roles_for(self, schema: Schema) -> ColumnRoles:
+        """What the estimator means by columns of which it is known what they hold."""
+        return self.column_roles(len(schema.modelled))
+
+    def takes(self, field: Field) -> bool:
+        """Whether the estimator has a model of such a column: numbers and dates, unless it says more."""
+        return field.numeric
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the estimator to one file, for `freeenergy.load`."""

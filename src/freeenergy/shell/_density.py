@@ -20,6 +20,7 @@ from ._capabilities import Completes, Samples, Scores, Transforms
 from ._chunks import Chunks
 from ._intake import Table, with_history
 from ._rows import Rows, Scaling
+from ._schema import CodedRows, Schema, schema_of
 from ._validation import check_count, check_numbers, check_rows, random_key
 
 # labels that are tried for a missing one
@@ -32,12 +33,14 @@ class AbstractRowEstimator(Shell):
     """An estimator of rows: how they are rescaled, and what is asked of them before.
 
     Attributes:
+        schema_: what the columns of the data frame hold that was fitted, if it was one.
         scaling_: the map from the units of the data to those of `model_`.
         seed_: what noise depends on that is drawn after the fit.
     """
 
     intake = Table
     n_features_in_: int
+    schema_: Schema
     scaling_: Scaling
     seed_: np.ndarray
 
@@ -52,6 +55,11 @@ class AbstractRowEstimator(Shell):
         self._fit(X, sample_weight=sample_weight)
         return self
 
+    @property
+    def needs_kinds(self) -> bool:
+        """Whether columns of numbers have to be told apart too: counts, truth values, …"""
+        return False
+
     def as_modelled(self, X: np.ndarray) -> np.ndarray:
         """The rows of `X` as the model is given them, before they are rescaled: `X` itself by default."""
         return X
@@ -62,6 +70,11 @@ class AbstractRowEstimator(Shell):
     def _scaling(self, X: np.ndarray, weight: np.ndarray | None) -> Scaling:
         """The units in which the model works."""
         return Scaling.standardise(X, weight)
+
+    @property
+    def _width(self) -> int:
+        """How many columns the model is about."""
+        return len(self.scaling_.shift)
 
     def _read(self, X: Any) -> Table:
         """What a call of the fitted estimator is given."""
@@ -103,31 +116,36 @@ class SamplesRows(Samples, AbstractRowEstimator):
         """Rescaled draws."""
         return draw_rows(self.model_, n, key)
 
-    def sample(self, n: int = 1, random_state: Any = None, *, given: Any = None) -> np.ndarray:
+    def sample(self, n: int = 1, random_state: Any = None, *, given: Any = None) -> Any:
         """Draws `n` rows from the fitted model.
 
         With `given`, rows with NaN, the missing part is drawn given the observed part, `n` times for
         each row: the result has shape (n, rows, columns), or (rows, columns) when n is 1.
+
+        After a fit to a data frame draws are a data frame, with the names and types of its columns; a
+        frame that is `given` comes back as one, or as a list of `n`.
         """
         check_is_fitted(self, "model_")
         key = random_key(random_state)
         if given is None:
             # a row is made of its numbers and the key that it is drawn with
-            n = check_count(self, "sample", "n", n, each=self.n_features_in_ + 1, least=0)
+            n = check_count(self, "sample", "n", n, each=self._width + 1, least=0)
             drawn = self.intake.flat(self, self._draw(n, key=key))
-            return self.intake.shaped(self, self.scaling_.invert(drawn))
+            return self.intake.drawn(self, self.scaling_.invert(drawn))
         if not isinstance(self, CompletesRows):
             raise ValueError(
                 f"{type(self).__name__}.sample takes no 'given': it does not infer what is missing."
             )
-        taken = self._read(given)
-        n = check_count(self, "sample", "n", n, each=taken.x.size + len(taken.x))
-        taken = taken.take(np.tile(np.arange(len(taken.x)), n))
+        once = self._read(given)
+        n = check_count(self, "sample", "n", n, each=once.x.size + len(once.x))
+        taken = once.take(np.tile(np.arange(len(once.x)), n))
         with taken.naming_cells():
             drawn = taken.back(self._fill_sample(taken.z, key=key))
         filled = check_numbers(self, "sample", np.where(np.isnan(taken.x), drawn, taken.x))
-        filled = taken.shaped(self, filled)
-        return filled if n == 1 else filled.reshape(n, -1, *filled.shape[1:])
+        tables = [once.filled(part) for part in filled.reshape(n, *once.x.shape)]
+        if n == 1:
+            return tables[0]
+        return np.stack(tables) if isinstance(tables[0], np.ndarray) else tables
 
 
 class CompletesRows(Completes, AbstractRowEstimator):
@@ -146,13 +164,18 @@ class CompletesRows(Completes, AbstractRowEstimator):
         """Rescaled rows with NaN replaced by conditional draws."""
         return completed_draws(self.model_, z, self._completion_samples, key)
 
-    def impute(self, X: Any) -> np.ndarray:
+    def impute(self, X: Any) -> Any:
         """`X` with each missing entry inferred from the observed ones of its row.
 
         A continuous entry has its mean, a count the whole number next to its mean, a label the most
-        probable one.
+        probable one.  A data frame comes back as one, with its index, names and types; columns that are
+        no part of the model are as they were.
         """
         taken = self._read(X)
+        return taken.filled(self._completed(taken))
+
+    def _completed(self, taken: Table) -> np.ndarray:
+        """Rows in the units of the user with all that is missing inferred."""
         found, holes = taken.x.copy(), np.asarray(np.isnan(taken.x).any(axis=1))
         if holes.any():
             some = taken.take(holes)
@@ -165,22 +188,28 @@ class CompletesRows(Completes, AbstractRowEstimator):
                 if missing.any():
                     filled[missing, column] = self._likeliest(some.x[missing], int(column))
             found[holes] = np.where(np.isnan(some.x), filled, some.x)
-        return taken.shaped(self, check_numbers(self, "impute", found))
+        return check_numbers(self, "impute", found)
 
     def _likeliest(self, rows: np.ndarray, column: int) -> np.ndarray:
         """The most probable label in a column that is missing in all `rows`."""
         if not isinstance(self, Scores):
             raise NotImplementedError(f"{type(self).__name__} has labels and must say which are probable.")
-        whole = self.score_samples(rows)
+        schema = schema_of(self)
+        categories = () if schema is None else schema.modelled[column].categories
+
+        def score(rows: np.ndarray) -> np.ndarray:
+            return self.score_samples(rows if schema is None else CodedRows(rows, schema))
+
+        whole = score(rows)
 
         def chance_of(label: int) -> np.ndarray:
             tried = rows.copy()
             tried[:, column] = label
             # rows of which the rest cannot occur have no labels
             with np.errstate(invalid="ignore"):
-                return np.exp(self.score_samples(tried) - whole)
+                return np.exp(score(tried) - whole)
 
-        return likeliest(chance_of, len(rows))
+        return likeliest(chance_of, len(rows), len(categories) or _MOST_LABELS)
 
 
 class TransformsRows(Transforms, AbstractRowEstimator):
@@ -273,15 +302,15 @@ class AbstractDensity(ScoresRows, SamplesRows, CompletesRows):
         self._store(with_history(result, offset=-float(survey.observed @ np.log(self.scaling_.scale))))
 
 
-def likeliest(chance_of: Callable[[int], np.ndarray], n: int) -> np.ndarray:
-    """The most probable of the labels 0, 1, 2, … for each of `n` rows; NaN where none is possible.
+def likeliest(chance_of: Callable[[int], np.ndarray], n: int, labels: int = _MOST_LABELS) -> np.ndarray:
+    """The most probable of the `labels` 0, 1, 2, … for each of `n` rows; NaN where none is possible.
 
     `chance_of(label)` is the probability of a label in each row.
     """
     best, most, left = np.full(n, np.nan), np.zeros(n), np.ones(n)
     label = 0
     # until what is left for all labels to come is less than the best has
-    while (left > most).any() and label < _MOST_LABELS:
+    while (left > most).any() and label < labels:
         own = chance_of(label)
         best, most, left = np.where(own > most, label, best), np.fmax(own, most), left - own
         label += 1

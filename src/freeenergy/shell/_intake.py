@@ -7,17 +7,22 @@ import contextlib
 import dataclasses
 import functools
 import math
+import warnings
 from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
+from sklearn.base import is_classifier
 from sklearn.preprocessing import LabelEncoder
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
-from .._core import OBJECTIVES, Fit, cells_of
+from .._core import OBJECTIVES, Fit, cells_of, programs
 from ._capabilities import Scores
+from ._frames import Form, library_of, table_library
 from ._rows import Rows, canonical_rows, row_seeds
+from ._schema import CodedRows, Schema, recognised, schema_of
+from ._support import Column
 from ._validation import bad_cells_named, check_observed, check_rows, check_weight, feature_names
 
 
@@ -28,6 +33,72 @@ def with_history(result: Fit, *, share: float = 1.0, offset: float = 0.0) -> Fit
         for name, values in result.history.items()
     }
     return dataclasses.replace(result, history=history)
+
+
+def column_names(owner: Any) -> Any:
+    """The names of the columns that the model of an estimator is about; None if they have none."""
+    schema = schema_of(owner)
+    return feature_names(owner) if schema is None else [field.name for field in schema.modelled]
+
+
+def _found(owner: Any, X: Any) -> tuple[Schema, np.ndarray] | None:
+    """The schema of a table and its columns as numbers; None where it is numbers, and need not be known."""
+    vars(owner).pop("schema_", None)
+    programs.check_process()
+    if isinstance(X, CodedRows):
+        return recognised(X)
+    library = table_library(X)
+    if library is None:
+        return None
+    if library.plain(X):
+        if not owner.needs_kinds:
+            return None
+        x = check_rows(owner, X, reset=True)
+        X = X if library_of(X) is not None else x
+    return recognised(X, library=library)
+
+
+def _plain(owner: Any, X: Any, x: np.ndarray) -> np.ndarray:
+    """Remembers the types of the columns of a frame of numbers."""
+    library = library_of(X)
+    if library is not None:
+        owner.schema_ = Schema.of_types(X, library)
+    return x
+
+
+def _kept(owner: Any, schema: Schema, x: np.ndarray) -> np.ndarray:
+    """Remembers a schema, refuses columns that the estimator has no model of, and says what is left out."""
+    name = type(owner).__name__
+    if not len(x):
+        raise ValueError(f"Found array with 0 sample(s) (shape={x.shape}) while {name} needs one at least.")
+    if not schema.modelled:
+        raise ValueError(f"X has no column that {name} could be a model of:\n{schema}")
+    refused = [field for field in schema.modelled if not owner.takes(field)]
+    if refused:
+        field, other = refused[0], ""
+        if is_classifier(owner):
+            other = ", or use NaiveBayes('by column')"
+        elif isinstance(owner, Scores):
+            other = ", or use Mixture(…, family='by column') or, for which labels are numbers, "
+            other += f"Dequantised({name}(…))"
+        raise ValueError(
+            f"{name} has no model of column {field.name!r}, which holds labels ({field.looks}). "
+            f"Leave it out{other}."
+        )
+    left = [repr(field.name) for field in schema.fields if field.kind in (Column.IDENTIFIER, Column.TEXT)]
+    if left:
+        several = f"Columns {', '.join(left)} look like identifiers or text and are"
+        alone = f"Column {left[0]} looks like an identifier or text and is"
+        warnings.warn(
+            f"{several if len(left) > 1 else alone} left out of {name}. Declare the kind, as in "
+            "Schema.recognise(X, kinds=…).rows(X), to have a model of it.",
+            stacklevel=6,
+        )
+    owner.schema_, owner.n_features_in_ = schema, len(schema.fields)
+    vars(owner).pop("feature_names_in_", None)
+    if all(isinstance(column, str) for column in schema.names):
+        owner.feature_names_in_ = np.array(schema.names, object)
+    return x
 
 
 class AbstractIntake(abc.ABC):
@@ -82,7 +153,41 @@ class Table(AbstractIntake):
     @classmethod
     def validated(cls, owner: Any, X: Any, *, reset: bool) -> np.ndarray:
         """`X` as rows of numbers; with `reset` the estimator remembers how many columns there are."""
-        return check_rows(owner, X, reset=reset)
+        if reset:
+            found = _found(owner, X)
+            return (
+                _plain(owner, X, check_rows(owner, X, reset=True))
+                if found is None
+                else _kept(owner, *found)
+            )
+        schema = schema_of(owner)
+        if schema is None or schema.plain:
+            return check_rows(owner, X, reset=False)
+        if isinstance(X, CodedRows):
+            return X.x
+        if schema.library == "codes":
+            return np.asarray(X, float)
+        if all(field.form in (Form.NUMBER, Form.FLAG) for field in schema.fields):
+            # what scikit-learn asks of tables of numbers
+            x = check_rows(owner, X, reset=False)
+            X = X if library_of(X) is not None else x
+        return schema.encode(X)
+
+    @classmethod
+    def drawn(cls, owner: Any, x: np.ndarray) -> Any:
+        """Rows in the units of the user, as a table such as the one that was fitted."""
+        schema = schema_of(owner)
+        return cls.shaped(owner, x) if schema is None else schema.decode(x)
+
+    def filled(self, x: np.ndarray) -> Any:
+        """What was passed with its missing entries from `x`, rows in the units of the user."""
+        schema = schema_of(self.owner)
+        passed = self.passed.passed if isinstance(self.passed, CodedRows) else self.passed
+        if schema is None or schema.library == "codes" or passed is getattr(self.passed, "x", None):
+            return self.shaped(self.owner, x)
+        if schema.plain and library_of(passed) is None:
+            return x
+        return schema.fill(passed, x)
 
     @classmethod
     def shaped(cls, owner: Any, rows: np.ndarray) -> np.ndarray:
@@ -116,7 +221,7 @@ class Table(AbstractIntake):
     @classmethod
     def _fitting(cls, owner: Any, passed: Any, x: np.ndarray, sample_weight: Any, known: Any) -> Self:
         weight = check_weight(x, sample_weight)
-        check_observed(x, feature_names(owner), weight=weight)
+        check_observed(x, column_names(owner), weight=weight)
         owner._check_size(*x.shape)
         extra = None if known is None else known(x)
         taken = cls(owner, passed, owner.as_modelled(x))
@@ -164,7 +269,8 @@ class Table(AbstractIntake):
         return self.owner.scaling_.invert(self.flat(self.owner, z))
 
     def naming_cells(self) -> contextlib.AbstractContextManager[None]:
-        return cells_of(self.passed, self.x, feature_names(self.owner))
+        passed = self.passed.passed if isinstance(self.passed, CodedRows) else self.passed
+        return cells_of(passed, self.x, column_names(self.owner))
 
     def in_units(self, result: Fit) -> Fit:
         """The objective of a density is the free energy per row, and has units; others have none."""
@@ -185,8 +291,15 @@ class LabelledTable(Table):
     def fitting(cls, owner: Any, X: Any, *, y: Any, sample_weight: Any = None) -> Self:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Rows and labels to fit."""
         x: Any
-        with bad_cells_named(X):
-            x, y = validate_data(owner, X, y, dtype=np.float64, ensure_all_finite="allow-nan")
+        found = _found(owner, X)
+        if found is None:
+            with bad_cells_named(X):
+                x, y = validate_data(owner, X, y, dtype=np.float64, ensure_all_finite="allow-nan")
+            _plain(owner, X, x)
+        else:
+            y = validate_data(owner, X="no_validation", y=y)
+            x = _kept(owner, *found)
+            check_consistent_length(x, y)
         check_classification_targets(y)
         encoder = LabelEncoder().fit(y)
         owner.classes_ = np.asarray(encoder.classes_)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -18,12 +18,27 @@ _OFF_GRID = 1e-6
 
 
 class Column(enum.Enum):
-    """The values of a column."""
+    """The values of a column.
+
+    The first four are those of a `Support`; a `Schema` has all.
+    """
 
     CONTINUOUS = "continuous"
     INTEGER = "integer"
     ROUNDED = "rounded"
     CONSTANT = "constant"
+    COUNT = "count"
+    BINARY = "binary"
+    CATEGORY = "category"
+    ORDERED = "ordered"
+    DATE = "date"
+    IDENTIFIER = "identifier"
+    TEXT = "text"
+
+
+def is_whole(values: np.ndarray) -> bool:
+    """Whether all are whole numbers that a float tells from their neighbours."""
+    return bool((np.rint(values) == values).all() and (np.abs(values) < _MOST_CELLS).all())
 
 
 class Grid(NamedTuple):
@@ -118,6 +133,13 @@ class Support:
     [True, True]
     """
 
+    possible: ClassVar[tuple[Column, ...]] = (
+        Column.CONTINUOUS,
+        Column.INTEGER,
+        Column.ROUNDED,
+        Column.CONSTANT,
+    )
+
     kinds: tuple[Column, ...]
     steps: tuple[float, ...]
     origins: tuple[float, ...]
@@ -128,15 +150,16 @@ class Support:
         steps: Iterable[float] | None = None,
         origins: Iterable[float] | None = None,
     ) -> None:
-        words = ", ".join(repr(column.value) for column in Column)
+        words = {column.value: column for column in self.possible}
         found = []
         for kind in kinds:
-            try:
-                found.append(Column(kind))
-            except ValueError:
+            word = kind.value if isinstance(kind, Column) else kind
+            if word not in words:
                 raise ValueError(
-                    f"The 'kinds' parameter of Support must be of {words}. Got {kind!r} instead."
-                ) from None
+                    f"The 'kinds' parameter of Support must be of {', '.join(map(repr, words))}. "
+                    f"Got {kind!r} instead."
+                )
+            found.append(words[word])
         object.__setattr__(self, "kinds", tuple(found))
         for name, given in (("steps", steps), ("origins", origins)):
             numbers = tuple(float(v) for v in given) if given is not None else (0.0,) * len(found)
@@ -177,7 +200,7 @@ class Support:
             grid = None
             if constants and (not len(seen) or (seen == seen[0]).all()):
                 kinds.append(Column.CONSTANT)
-            elif (np.rint(seen) == seen).all() and (np.abs(seen) < _MOST_CELLS).all():
+            elif is_whole(seen):
                 kinds.append(Column.INTEGER)
             else:
                 grid = Grid.find(seen, weight[observed].sum())

@@ -15,10 +15,10 @@ from sklearn.utils.validation import _check_sample_weight, _get_feature_names, v
 
 from .._core import CellError, check_size, has_nan, key_of, programs
 from ..distributions import AbstractCovariance, Tied
+from ._frames import NOT_NUMBERS, is_text
 
 # of the largest weight
 _MOST_EXPONENT = 100
-_NUMBERS = "X must hold numbers, or NaN where nothing was observed"
 # rows of which the statistics are held at once
 _TOGETHER = 160
 
@@ -116,7 +116,7 @@ def _refuse_dates(X: Any) -> None:
     # arrays and frames; sparse matrices are neither
     table = getattr(X, "__array__", None) is not None and len(getattr(X, "shape", ())) == 2
     if table and np.asarray(X[:1]).dtype.kind in "mM":
-        raise ValueError(f"{_NUMBERS}, not dates. Pass the time since some day instead.")
+        raise ValueError(f"{NOT_NUMBERS}, not dates. Pass the time since some day instead.")
 
 
 def _refuse_cells(X: Any) -> None:
@@ -132,15 +132,15 @@ def _refuse_cells(X: Any) -> None:
         raise ValueError("The rows of X must have the same length.") from None
     if values.ndim != 2:
         if values.dtype.kind == "U":
-            raise ValueError(f"{_NUMBERS}, in rows and columns, not text.")
+            raise ValueError(f"{NOT_NUMBERS}, in rows and columns, not text.")
         return
     if values.dtype.kind in "OU":
-        text = np.vectorize(_is_text, otypes=[bool])(values)
-        _refuse_cell(X, values, text, f"{_NUMBERS}, not text.")
+        text = np.vectorize(is_text, otypes=[bool])(values)
+        _refuse_cell(X, values, text, f"{NOT_NUMBERS}, not text.")
         try:
             values = values.astype(float)
         except (TypeError, ValueError) as error:
-            raise TypeError(f"{_NUMBERS}: {error}.") from None
+            raise TypeError(f"{NOT_NUMBERS}: {error}.") from None
     if values.dtype.kind == "f":
         problem = "X must hold finite numbers, or NaN where nothing was observed, not infinity."
         _refuse_cell(X, values, np.isinf(values), problem)
@@ -152,17 +152,6 @@ def _refuse_cell(X: Any, values: np.ndarray, bad: np.ndarray, problem: str) -> N
         value = values[row, column]
         error = CellError(problem, str(value) if isinstance(value, str) else float(value), column)
         raise error.placed(row, X, names=_get_feature_names(X))
-
-
-def _is_text(entry: Any) -> bool:
-    """Whether it is text that is no number."""
-    if not isinstance(entry, str):
-        return False
-    try:
-        float(entry)
-    except ValueError:
-        return True
-    return False
 
 
 def moderate(weight: np.ndarray) -> np.ndarray:
@@ -199,7 +188,8 @@ def refuse_columns(empty: np.ndarray, feature_names: Any = None) -> None:
     """Refuses columns in which nothing was observed, by the name of the first."""
     if empty.any():
         column = int(np.flatnonzero(empty)[0])
-        name = repr(str(feature_names[column])) if feature_names is not None else str(column)
+        name = column if feature_names is None else feature_names[column]
+        name = name if isinstance(name, int) else repr(str(name))
         raise ValueError(f"Column {name} of X has no observed value. Drop it before fitting.")
 
 

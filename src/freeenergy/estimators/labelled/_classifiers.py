@@ -34,17 +34,28 @@ from ...models import Mixture as MixtureModel
 from ...shell import (
     AbstractDensity,
     ColumnRoles,
+    Field,
     LabelledTable,
     Predicts,
     PredictsProbabilities,
     Rows,
     Scaling,
+    Schema,
     ScoresLabels,
     check_instance,
     check_numbers,
 )
 from ...shell._answers import by_completeness
+from ...shell._schema import kinds_of
 from ...shell._validation import check_covariances
+from .._by_column import (
+    by_column,
+    member_by_column,
+    prior_by_column,
+    roles_by_column,
+    scaling_by_column,
+    takes_by_family,
+)
 
 
 @eqx.filter_jit
@@ -103,22 +114,23 @@ class AbstractGenerativeClassifier(
         return self
 
     def _scaling(self, X: np.ndarray, weight: np.ndarray | None) -> Scaling:
-        whole = Scaling.standardise(X, weight)
         prototype: Any = self._prototype(X)
-        # columns of other families have no other unit
-        plain = ~prototype.unit_free_columns(X.shape[1])
-        return Scaling(np.where(plain, 0.0, whole.shift), np.where(plain, 1.0, whole.scale))
+        return scaling_by_column(prototype, X, weight)
 
     def _learn(self, rows: Rows, key: Array) -> Fit:
         assert rows.known is not None
         data = Data.of((rows.x, rows.known[:, 0].astype(np.int32)), rows.weight)
         prototype = self._prototype(rows.x)
         weights, members = _start(prototype, data, len(self.classes_))
-        start = Labelled(MixtureModel(weights, members, self.weight_prior, self.component_prior))
+        prior = self._prior_of_classes(prototype, rows)
+        start = Labelled(MixtureModel(weights, members, self.weight_prior, prior))
         hidden = data.incomplete and not prototype.masks_missing
         learner = EM(tol=self.tol) if hidden or not prototype.closed_form else ClosedForm()
         result = self._run(start, learner, data, rows, key)
         return dataclasses.replace(result, model=result.model.mixture)
+
+    def _prior_of_classes(self, prototype: Any, rows: Rows) -> AbstractConjugatePrior | None:
+        return self.component_prior
 
     def predict_log_proba(self, X: Any) -> np.ndarray:
         """log p(y | x) of each class; what is missing in x is integrated out."""
@@ -165,7 +177,8 @@ class NaiveBayes(AbstractGenerativeClassifier):
 
     Args:
         family: a class of `freeenergy.distributions` for all columns (a Gaussian has independent
-            columns), a list with one such class a column, or a member, such as a `Product`.
+            columns), a list with one such class a column, a member, such as a `Product`, or `"by column"`,
+            short for `ByColumn()`: each column has the family of its kind, with a weak prior.
         max_iter, tol: for families that need EM because they cannot leave a missing entry out.
         weight_prior: a Dirichlet prior over π makes it MAP.
         component_prior: a conjugate prior over each θ_y; Gaussian columns are standardised.
@@ -195,14 +208,31 @@ class NaiveBayes(AbstractGenerativeClassifier):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         listed = isinstance(self.family, Sequence) and all(map(_is_family, self.family))
-        if not (listed or _is_family(self.family) or isinstance(self.family, AbstractExponentialFamily)):
+        known = listed or _is_family(self.family) or isinstance(self.family, AbstractExponentialFamily)
+        if not known and by_column(self.family) is None:
             raise ValueError(
                 "The 'family' parameter of NaiveBayes must be an exponential family of "
-                "freeenergy.distributions, such as Poisson, a list with one family a column, or a member "
-                f"of a family. Got {self.family!r} instead."
+                "freeenergy.distributions, such as Poisson, a list with one family a column, a member "
+                f"of a family, or 'by column'. Got {self.family!r} instead."
             )
 
+    @property
+    def needs_kinds(self) -> bool:
+        return by_column(self.family) is not None
+
+    def takes(self, field: Field) -> bool:
+        return takes_by_family(self.family, field)
+
+    def _prior_of_classes(self, prototype: Any, rows: Rows) -> AbstractConjugatePrior | None:
+        family = by_column(self.family)
+        if family is None or self.component_prior is not None:
+            return self.component_prior
+        return prior_by_column(family, prototype, rows, 1)
+
     def _prototype(self, X: np.ndarray) -> AbstractExponentialFamily:
+        family = by_column(self.family)
+        if family is not None:
+            return member_by_column(family, self)
         if isinstance(self.family, type):
             return _member(self.family, X)
         width = len(self.family) if isinstance(self.family, Sequence) else self.family.dim
@@ -221,7 +251,15 @@ class NaiveBayes(AbstractGenerativeClassifier):
             return Product(tuple(parts), sizes=(1,) * width)
         return self.family
 
+    def roles_for(self, schema: Schema) -> ColumnRoles:
+        if by_column(self.family) is None:
+            return self.column_roles(len(schema.modelled))
+        return roles_by_column(schema)
+
     def column_roles(self, n_features: int) -> ColumnRoles:
+        if by_column(self.family) is not None:
+            schema = kinds_of(self)
+            return ColumnRoles.continuous(n_features) if schema is None else roles_by_column(schema)
         if isinstance(self.family, Sequence):
             return ColumnRoles.beside([ColumnRoles.of(kind, 1) for kind in self.family])
         return ColumnRoles.of(self.family, n_features)

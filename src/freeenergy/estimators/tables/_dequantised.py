@@ -19,7 +19,10 @@ from ...distributions._cells import Cells
 from ...inference import ImportanceEstimate, importance_estimate
 from ...shell import (
     AbstractDensity,
+    CodedRows,
+    Column,
     ColumnRoles,
+    Field,
     Rows,
     Scaling,
     Support,
@@ -29,6 +32,7 @@ from ...shell import (
 )
 from ...shell._answers import bound_of, seeded
 from ...shell._rows import unit_free_hashes
+from ...shell._schema import kinds_of
 from ._gaussian import GaussianDensity
 from ._mixture import Mixture
 
@@ -94,6 +98,9 @@ class Dequantised(AbstractDensity):
     that `estimator` itself gives a probability mass need no noise.  A column declared constant is left out
     of the model: its one value has probability one.
 
+    Labels of a mixed table are whole numbers here, in the order of their codes, which may mean nothing;
+    draws beyond the first or the last are taken for these.
+
     The noise of a row depends on its values and on the seed alone.  A row is fitted in one noisy version,
     or as many as its weight says (and at most 1000) with noise of their own, so that weights act as
     repetition and no row is ever judged by its own twin.  Gradient learners draw the noise anew for every
@@ -149,8 +156,16 @@ class Dequantised(AbstractDensity):
             return roles if self.support is None else roles._replace(mass=~self.support.continuous)
         inside = self.estimator_.column_roles(int(self.kept_.sum()))
         mass = self._of_kept(inside.mass) if self.support is None else ~self.support.continuous
+        labels = self._of_kept(inside.labels)
+        schema = kinds_of(self)
+        if schema is not None:
+            # a mean of codes is no label
+            labels |= np.array([field.kind is Column.CATEGORY for field in schema.modelled])
         # columns with a grid are on it already
-        return ColumnRoles(mass, self._of_kept(inside.labels), self._of_kept(inside.whole))
+        return ColumnRoles(mass, labels, self._of_kept(inside.whole))
+
+    def takes(self, field: Field) -> bool:
+        return True
 
     @property
     def model_in_units(self) -> Any:
@@ -183,7 +198,13 @@ class Dequantised(AbstractDensity):
         return found
 
     def _learn(self, rows: Rows, key: Array) -> Fit:
-        support = self.support or Support.recognise(rows.x, rows.weight, constants=False)
+        schema = kinds_of(self)
+        if self.support is not None:
+            support = self.support
+        elif schema is not None:
+            support = schema.support
+        else:
+            support = Support.recognise(rows.x, rows.weight, constants=False)
         if len(support) != rows.x.shape[1]:
             raise ValueError(
                 f"The 'support' parameter of Dequantised must have a kind for each of the "
@@ -196,7 +217,9 @@ class Dequantised(AbstractDensity):
         if not keep.any():
             raise ValueError("Every column is declared constant. Declare or add one that varies.")
         self.support_, self.kept_ = support, keep
-        self.noisy_ = support.cells[keep] & ~inner.column_roles(int(keep.sum())).mass
+        inside = None if schema is None else schema.part(keep).coded()
+        roles = inner.column_roles(int(keep.sum())) if inside is None else inner.roles_for(inside)
+        self.noisy_ = support.cells[keep] & ~roles.mass
         grids = [support.grid(int(column)) for column in np.flatnonzero(keep)]
         self.steps_ = np.array([grid.step if grid and n else 0.0 for grid, n in zip(grids, self.noisy_)])
         self.constants_ = self._constants(rows.x)
@@ -210,8 +233,9 @@ class Dequantised(AbstractDensity):
             origins = np.array([grid.origin if grid else 0.0 for grid in grids])
             # for the time of the fit; no part of the estimator
             inner._cells = origins, self.steps_
+        known = noisy.x if inside is None else CodedRows(noisy.x, inside.continuous(self.noisy_))
         try:
-            self.estimator_ = inner.fit(noisy.x, sample_weight=noisy.weight)
+            self.estimator_ = inner.fit(known, sample_weight=noisy.weight)
         except CellError as error:
             raise error.moved(int(np.flatnonzero(keep)[error.column])) from None
         finally:

@@ -51,7 +51,7 @@ class AbstractFlowDensity(TransformsRows, AbstractDensity):
             draws = draws[np.isfinite(draws).all(axis=1)]
             if len(draws) < _PROPOSAL_DRAWS // 2:
                 # of rescaled rows
-                draws = 3 * np.random.default_rng(0).normal(size=(_PROPOSAL_DRAWS, self.n_features_in_))
+                draws = 3 * np.random.default_rng(0).normal(size=(_PROPOSAL_DRAWS, self._width))
             self.model_ = FlowWithMissing(flow, _proposal(Rows(draws, np.ones(len(draws)))))
 
     def _evidence(self, z: np.ndarray, seeds: np.ndarray) -> Evidence:
@@ -69,11 +69,11 @@ class AbstractFlowDensity(TransformsRows, AbstractDensity):
         return super()._fill_sample(z, key=key)
 
     def _whole(self, X: Any) -> np.ndarray:
-        return self.scaling_.apply(self.impute(X))
+        return self.scaling_.apply(self._completed(self._read(X)))
 
     @property
     def _n_features_out(self) -> int:
-        return self.n_features_in_
+        return self._width
 
 
 class NormalizingFlow(AbstractFlowDensity):

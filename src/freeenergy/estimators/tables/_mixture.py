@@ -40,10 +40,12 @@ from ...models._mixture import rows_and_shares
 from ...shell import (
     AbstractDensity,
     ColumnRoles,
+    Field,
     Predicts,
     PredictsProbabilities,
     Rows,
     Scaling,
+    Schema,
     best_of,
     check_instance,
     check_int,
@@ -52,7 +54,16 @@ from ...shell import (
 from ...shell._answers import by_completeness, log_prob_complete_of, log_prob_of, log_probs
 from ...shell._information import standard_errors
 from ...shell._rows import canonical_rows
+from ...shell._schema import kinds_of
 from ...shell._validation import check_covariances, check_weight
+from .._by_column import (
+    by_column,
+    member_by_column,
+    prior_by_column,
+    roles_by_column,
+    scaling_by_column,
+    takes_by_family,
+)
 from ._starts import LLOYD_STEPS, AbstractStart, PlusPlus, at_known, start_model
 
 # how often components that hold less than a row and a half are given something else to explain
@@ -221,6 +232,7 @@ class AbstractMixture(Predicts, PredictsProbabilities, AbstractDensity):
         steps = self._lloyd_steps(rows)
         prototype = self._prototype(rows)
         learner = EM(tol=self.tol) if self.learner is None else self.learner
+        prior = self._prior_of_components(prototype, rows)
         results = []
         for number, restart in enumerate(split_key(key, self.n_init)):
             start_key, fit_key = split_key(restart)
@@ -229,7 +241,7 @@ class AbstractMixture(Predicts, PredictsProbabilities, AbstractDensity):
             else:
                 centres = self._centres(rows, near, start_key)
                 start = start_model(prototype, data, centres, near, steps)
-            start = MixtureModel(start.weights, start.components, self.weight_prior, self.component_prior)
+            start = MixtureModel(start.weights, start.components, self.weight_prior, prior)
             for attempt in range(1 + _REPAIRS):
                 part, what = number * (1 + _REPAIRS) + attempt, f"start {number}, repair {attempt}"
                 result = self._run(start, learner, data, rows, fit_key, part=part, what=what)
@@ -247,6 +259,9 @@ class AbstractMixture(Predicts, PredictsProbabilities, AbstractDensity):
             if result.interrupted:
                 break
         return best_of(results)
+
+    def _prior_of_components(self, prototype: Any, rows: Rows) -> AbstractConjugatePrior | None:
+        return self.component_prior
 
     def _in_units_of_the_fit(
         self, model: MixtureModel, prototype: AbstractExponentialFamily, columns: int
@@ -346,7 +361,9 @@ class Mixture(AbstractMixture):
     Args:
         n_components: how many members.
         family: the family: a class of `freeenergy.distributions` such as `Poisson`, or an instance
-            whose shape and fixed parts are used.
+            whose shape and fixed parts are used; for tables with columns of different kinds
+            `"by column"`, which is short for `ByColumn()`: each column has the family of its kind
+            (`schema_`), and components have a weak prior, of one imagined row.
         n_init: starts; the best end counts.
         init: a start such as `PlusPlus()` or `RandomRows()`, an array of centres, or a
             `freeenergy.models.Mixture` in the units of the data.
@@ -363,6 +380,14 @@ class Mixture(AbstractMixture):
     >>> model = Mixture(2, family=Poisson, random_state=0).fit(counts)
     >>> sorted(model.predict([[1], [25]]).tolist())
     [0, 1]
+
+    A table with columns of different kinds, and what is missing in it:
+
+    >>> import polars as pl
+    >>> pets = pl.DataFrame({"kind": ["cat", "dog"] * 30, "weight": [4.1, 20.3, 3.8, 31.7, 4.4, 25.2] * 10})
+    >>> model = Mixture(2, family="by column", random_state=0).fit(pets)
+    >>> model.impute(pl.DataFrame({"kind": [None], "weight": [28.0]}, schema=pets.schema))["kind"][0]
+    'dog'
     """
 
     def __init__(
@@ -398,17 +423,28 @@ class Mixture(AbstractMixture):
         super()._check_parameters()
         self._check_start_and_priors()
         shaped = isinstance(self.family, type) and issubclass(self.family, AbstractShaped)
-        if not shaped and not isinstance(self.family, AbstractExponentialFamily):
+        known = shaped or isinstance(self.family, AbstractExponentialFamily)
+        if not known and by_column(self.family) is None:
             raise ValueError(
                 "The 'family' parameter of Mixture must be an exponential family of "
-                "freeenergy.distributions, such as Poisson, or a member of one. "
+                "freeenergy.distributions, such as Poisson, a member of one, or 'by column'. "
                 f"Got {self.family!r} instead."
             )
+
+    @property
+    def needs_kinds(self) -> bool:
+        return by_column(self.family) is not None
+
+    def takes(self, field: Field) -> bool:
+        return takes_by_family(self.family, field)
 
     def _is_gaussian(self) -> bool:
         return self.family is Gaussian or isinstance(self.family, Gaussian)
 
     def _scaling(self, X: np.ndarray, weight: np.ndarray | None) -> Scaling:
+        family = by_column(self.family)
+        if family is not None:
+            return scaling_by_column(member_by_column(family, self), X, weight)
         if not self.family.unit_free_columns(X.shape[1]).all():
             return Scaling.identity(X.shape[1])
         common = not isinstance(self.family, type) and self.family.common_unit
@@ -423,7 +459,15 @@ class Mixture(AbstractMixture):
         check_covariances(self, structure, rows, columns, self.n_components)
 
     def column_roles(self, n_features: int) -> ColumnRoles:
-        return ColumnRoles.of(self.family, n_features)
+        if by_column(self.family) is None:
+            return ColumnRoles.of(self.family, n_features)
+        schema = kinds_of(self)
+        return ColumnRoles.continuous(n_features) if schema is None else roles_by_column(schema)
+
+    def roles_for(self, schema: Schema) -> ColumnRoles:
+        if by_column(self.family) is None:
+            return self.column_roles(len(schema.modelled))
+        return roles_by_column(schema)
 
     def parts(self, X: Any) -> dict[str, np.ndarray]:
         members = self.model_.components
@@ -435,7 +479,16 @@ class Mixture(AbstractMixture):
     def _distances(self, rows: Rows) -> Scaling:
         return Scaling.standardise(rows.x, rows.weight)
 
+    def _prior_of_components(self, prototype: Any, rows: Rows) -> AbstractConjugatePrior | None:
+        family = by_column(self.family)
+        if family is None or self.component_prior is not None:
+            return self.component_prior
+        return prior_by_column(family, prototype, rows, self.n_components)
+
     def _prototype(self, rows: Rows) -> AbstractExponentialFamily:
+        family = by_column(self.family)
+        if family is not None:
+            return member_by_column(family, self)
         return self.family.prototype(rows.x) if isinstance(self.family, type) else self.family
 
     def standard_errors(

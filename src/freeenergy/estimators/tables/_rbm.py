@@ -158,7 +158,7 @@ class RBM(TransformsRows, AbstractDensity):
         return dataclasses.replace(result, model=cast(result.model, np.float64))
 
     def _exact(self) -> bool:
-        return min(self.n_components, self.n_features_in_) <= _EXACT_UNITS
+        return min(self.n_components, self._width) <= _EXACT_UNITS
 
     def log_partition(self) -> tuple[float, float]:
         """log Z and its standard error, which is zero where it is summed exactly."""
@@ -208,7 +208,7 @@ class RBM(TransformsRows, AbstractDensity):
         return keyed_answers(self.model_, Harmonium.complete_sample, z, keys, block=256, steps=200)
 
     def _whole(self, X: Any) -> np.ndarray:
-        return self.impute(X)
+        return self._completed(self._read(X))
 
     @property
     def _n_features_out(self) -> int:

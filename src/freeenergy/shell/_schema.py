@@ -1,0 +1,753 @@
+"""The columns of a table as people have them, and what is done with each."""
+
+from __future__ import annotations
+
+import dataclasses
+import html
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from .._core import CellError
+from ._frames import (
+    LIBRARIES,
+    NO_TIME,
+    NOT_NUMBERS,
+    AbstractLibrary,
+    Form,
+    Values,
+    read_column,
+    table_library,
+)
+from ._support import Column, Grid, Support, is_whole
+
+# so many values at least before any is taken for an identifier or for text
+_FEW = 20
+# the most labels of a column that nobody declared
+_MOST_LABELS = 1000
+# text has more characters than names of things
+_LONG = 30
+# the variance of counts in units of their mean, which is one for independent events at one rate
+_DISPERSION = (0.2, 20.0)
+_PART = 4096
+
+_LABELS = (Column.BINARY, Column.CATEGORY, Column.ORDERED)
+_LEFT_OUT = (Column.IDENTIFIER, Column.TEXT)
+_AS_SUPPORT = {
+    Column.CONTINUOUS: Column.CONTINUOUS,
+    Column.ROUNDED: Column.ROUNDED,
+    **dict.fromkeys((Column.INTEGER, Column.COUNT, *_LABELS), Column.INTEGER),
+}
+_SENTENCES = {
+    Column.CONTINUOUS: "Has a density.",
+    Column.ROUNDED: "Rounded to a grid: each value has a probability.",
+    Column.INTEGER: "Whole numbers: each has a probability.",
+    Column.COUNT: "Counts: each has a probability.",
+    Column.BINARY: "Two values, as 0 and 1.",
+    Column.CATEGORY: "Labels, as 0, 1, 2, … in this order, which means nothing.",
+    Column.ORDERED: "Labels with an order, as 0, 1, 2, …",
+    Column.DATE: "Time since the first one.",
+    Column.CONSTANT: "One value: certain, and no part of the model.",
+    Column.IDENTIFIER: "Every value occurs once: left out. Declare its kind to keep it.",
+    Column.TEXT: "Many different texts: left out. Declare it a category to keep it.",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Field:
+    """What is known of one column.
+
+    Attributes:
+        name: its name, or its number where columns have none.
+        kind: what its values are.
+        categories: the labels that have the codes 0, 1, 2, …; of a constant column its one value.
+        step, origin: the grid of rounded numbers; the step is 1 for whole units of time.
+        unit: of dates, "day" or "second".
+        since: the date that is zero, in units of `tick` since 1970.
+        tick, zone: the unit that dates are stored in, and their time zone.
+        form: whether the values come as numbers, truth values, labels or times.
+        dtype: the type to give back, as the library calls it.
+        whole: whether that type has whole numbers only.
+        missing: the share of entries that are.
+        note: what else is to be said.
+    """
+
+    name: Any
+    kind: Column
+    categories: tuple[Any, ...] = ()
+    step: float = 0.0
+    origin: float = 0.0
+    unit: str = ""
+    since: int = 0
+    tick: str = "us"
+    zone: str | None = None
+    form: Form = Form.NUMBER
+    dtype: str = "float64"
+    whole: bool = False
+    missing: float = 0.0
+    note: str = ""
+
+    @property
+    def modelled(self) -> bool:
+        """Whether models are given the column."""
+        return self.kind not in (*_LEFT_OUT, Column.CONSTANT)
+
+    @property
+    def numeric(self) -> bool:
+        """Whether its values are numbers (or truth values, or times) of themselves."""
+        return self.form is not Form.LABEL and self.kind not in (Column.CATEGORY, Column.ORDERED)
+
+    @property
+    def treatment(self) -> str:
+        """What is done with it, in a sentence."""
+        return f"{_SENTENCES[self.kind]} {self.note}".strip()
+
+    @property
+    def looks(self) -> str:
+        """What its values look like, in a few words."""
+        if self.categories:
+            shown = [repr(label) for label in self.categories[:4]]
+            more = [f"… {len(self.categories)} in all"] if len(self.categories) > 4 else []
+            return ", ".join(shown + more)
+        if self.kind is Column.ROUNDED:
+            return f"steps of {self.step:g}"
+        if self.kind is Column.DATE:
+            return f"{self.unit}s since {np.array(self.since).astype(f'M8[{self.tick}]')}"
+        return ""
+
+    # -- codes ------------------------------------------------------------------------------------
+
+    def encode(self, read: Values, refuse: Any) -> np.ndarray:
+        """The entries as numbers, NaN where missing; `refuse(problem, row, value)` where one cannot be."""
+        if self.kind in _LABELS or self.kind is Column.CONSTANT:
+            return self._codes(read, refuse)
+        if self.kind is Column.DATE:
+            return self._since(read, refuse)
+        if read.form is Form.LABEL or read.form is Form.TIME:
+            what = "text" if read.form is Form.LABEL else "dates"
+            self._refuse_any(read, ~read.missing, f"{NOT_NUMBERS}, not {what}.", refuse)
+            return np.full(len(read.values), np.nan)
+        infinite = np.isinf(read.values)
+        if infinite.any():
+            problem = "X must hold finite numbers, or NaN where nothing was observed, not infinity."
+            self._refuse_any(read, infinite, problem, refuse)
+        return read.values
+
+    def _refuse_any(self, read: Values, bad: np.ndarray, problem: str, refuse: Any) -> None:
+        if bad.any():
+            row = int(np.argmax(bad))
+            value = read.values[row]
+            shown = read.labels[int(value)] if read.form is Form.LABEL else float(value)
+            refuse(problem, row, shown if isinstance(shown, (str, float)) else str(shown))
+
+    def _codes(self, read: Values, refuse: Any) -> np.ndarray:
+        if read.form is Form.LABEL:
+            place = {label: code for code, label in enumerate(self.categories)}
+            codes = np.array([*(place.get(label, np.nan) for label in read.labels), np.nan])[read.values]
+        elif read.form is Form.TIME:
+            codes = np.where(np.isin(read.values, self.categories), 0.0, np.nan)
+        elif all(isinstance(label, (int, float)) for label in self.categories):
+            labels = np.array(self.categories, float)
+            order = np.argsort(labels)
+            near = order[np.searchsorted(labels, read.values, sorter=order).clip(max=len(labels) - 1)]
+            codes = np.where(labels[near] == read.values, near, np.nan)
+        else:
+            codes = np.full(len(read.values), np.nan)
+        unseen = np.isnan(codes) & ~read.missing
+        if self.kind is Column.CONSTANT:
+            problem = (
+                f"Every entry of the column was {self.categories[0]!r} when it was fitted. Declare its "
+                "kind to have a model of it."
+            )
+        else:
+            problem = (
+                f"A category must be among those that were fitted: {self.looks}. Pass it as missing, or "
+                "fit with a schema that lists it."
+            )
+        self._refuse_any(read, unseen, problem, refuse)
+        return codes
+
+    def _since(self, read: Values, refuse: Any) -> np.ndarray:
+        if read.form is not Form.TIME:
+            self._refuse_any(read, ~read.missing, "A column of dates must hold dates.", refuse)
+            return np.full(len(read.values), np.nan)
+        read = read.with_tick(self.tick) if read.ticks_a_day < self._ticks_a_day else read
+        zero = self.since * read.ticks_a_day // self._ticks_a_day
+        gone = read.missing
+        # whole numbers are subtracted before any digit is lost
+        gap = np.where(gone, 0, read.values - zero) / (read.ticks_a_day / self._units_a_day)
+        return np.where(gone, np.nan, gap)
+
+    @property
+    def _ticks_a_day(self) -> int:
+        return Values(Form.TIME, np.empty(0), "", tick=self.tick).ticks_a_day
+
+    @property
+    def _units_a_day(self) -> int:
+        return 1 if self.unit == "day" else 86_400
+
+    def decode(self, codes: np.ndarray) -> Values:
+        """The entries that numbers stand for."""
+        if self.kind is Column.CONSTANT:
+            codes = np.zeros(len(codes))
+        options: dict[str, Any] = {"whole": self.whole, "zone": self.zone}
+        if self.kind is Column.DATE:
+            scale = self._ticks_a_day / self._units_a_day
+            gone = np.isnan(codes)
+            ticks = np.rint(np.where(gone, 0.0, codes) * scale).astype(np.int64) + self.since
+            values = np.where(gone, NO_TIME, ticks)
+            return Values(Form.TIME, values, self.dtype, tick=self.tick, **options)
+        if not self.categories:
+            # a model of continuous columns may draw a count below zero
+            numbers = np.where(codes < 0, 0.0, codes) if self.kind is Column.COUNT else codes
+            return Values(self.form, numbers, self.dtype, **options)
+        places = _places(codes, len(self.categories))
+        if self.form is Form.LABEL:
+            ordered = self.kind is Column.ORDERED
+            return Values(Form.LABEL, places, self.dtype, self.categories, ordered=ordered, **options)
+        if self.form is Form.TIME:
+            values = np.array([*self.categories, NO_TIME])[places]
+            return Values(Form.TIME, values, self.dtype, tick=self.tick, **options)
+        return Values(self.form, np.array([*self.categories, np.nan], float)[places], self.dtype, **options)
+
+
+def _places(codes: np.ndarray, size: int) -> np.ndarray:
+    """The places of labels, −1 where missing; a model of continuous columns may go beyond the last one."""
+    gone = np.isnan(codes)
+    return np.where(gone, -1, np.clip(np.rint(np.where(gone, 0, codes)), 0, size - 1)).astype(np.int64)
+
+
+# ---------------------------------------------------------------------------------------------
+# recognition
+# ---------------------------------------------------------------------------------------------
+
+
+def _field(name: Any, read: Values, declared: Any) -> Field:
+    """What a column is: as it was declared, or as its values look."""
+    missing = read.missing
+    field = Field(
+        name,
+        Column.CONSTANT,
+        form=read.form,
+        dtype=read.dtype,
+        whole=read.whole,
+        tick=read.tick,
+        zone=read.zone,
+        missing=float(missing.mean()) if len(missing) else 0.0,
+    )
+    if not isinstance(declared, (str, Column, type(None))):
+        return _listed(field, read, tuple(declared))
+    seen = read.values[~missing]
+    if declared is not None:
+        kind = _declared(name, declared)
+    elif not len(seen):
+        return dataclasses.replace(field, kind=Column.CONTINUOUS, note="Nothing was observed.")
+    else:
+        kind = _kind_of(read, seen)
+    return _as_kind(field, kind, read, seen, declared is not None)
+
+
+def _declared(name: Any, kind: Any) -> Column:
+    try:
+        return Column(kind)
+    except ValueError:
+        words = ", ".join(repr(column.value) for column in Column)
+        raise ValueError(
+            f"The kind of column {name!r} must be of {words}, or a list of its labels in order. "
+            f"Got {kind!r} instead."
+        ) from None
+
+
+def _listed(field: Field, read: Values, labels: tuple[Any, ...]) -> Field:
+    """A column of labels that the user lists, in their order."""
+    found = dataclasses.replace(field, kind=Column.ORDERED, categories=labels)
+
+    def refuse(problem: str, row: int, value: Any) -> None:
+        raise ValueError(
+            f"The labels of column {field.name!r} must list all that occur. "
+            f"Got {value!r}, which is not listed."
+        )
+
+    found.encode(read, refuse)
+    return found
+
+
+def _kind_of(read: Values, seen: np.ndarray) -> Column:
+    """What the observed entries of a column look like."""
+    if read.form is Form.LABEL:
+        return _kind_of_labels(read, seen)
+    if (seen == seen[0]).all():
+        return Column.CONSTANT
+    if read.form is Form.TIME:
+        return Column.DATE
+    if read.form is Form.FLAG or np.isin(seen, (0.0, 1.0)).all():
+        return Column.BINARY
+    if is_whole(seen):
+        if read.whole and _runs(seen):
+            return Column.IDENTIFIER
+        return Column.COUNT if _are_counts(seen) else Column.INTEGER
+    return Column.CONTINUOUS if Grid.find(seen) is None else Column.ROUNDED
+
+
+def _are_counts(seen: np.ndarray) -> bool:
+    """Whether whole numbers may be those of events: none below zero, and spread about as these are."""
+    if (seen < 0).any():
+        return False
+    low, high = _DISPERSION
+    return len(seen) < _FEW or bool(low <= seen.var() / seen.mean() <= high)
+
+
+def _runs(seen: np.ndarray) -> bool:
+    """Whether whole numbers look like those of the rows: none twice, and ever rising or without a gap."""
+    if len(seen) < _FEW:
+        return False
+    if (np.diff(seen) > 0).all():
+        return True
+    return np.ptp(seen) == len(seen) - 1 and len(np.unique(seen)) == len(seen)
+
+
+def _kind_of_labels(read: Values, seen: np.ndarray) -> Column:
+    labels = read.labels
+    if len(labels) <= 1:
+        return Column.CONSTANT
+    if len(labels) == 2:
+        return Column.BINARY
+    if read.declared:
+        return Column.ORDERED if read.ordered else Column.CATEGORY
+    if len(seen) < _FEW or (2 * len(labels) <= len(seen) and len(labels) <= _MOST_LABELS):
+        return Column.CATEGORY
+    length = np.mean([len(label) for label in labels[:1000]])
+    return Column.IDENTIFIER if len(labels) == len(seen) and length < _LONG else Column.TEXT
+
+
+def _as_kind(field: Field, kind: Column, read: Values, seen: np.ndarray, declared: bool) -> Field:
+    """The field of a column of that kind, refused if its values cannot be of it."""
+
+    def refuse(expected: str) -> None:
+        shown = (
+            read.labels[0]
+            if read.form is Form.LABEL and read.labels
+            else seen[0]
+            if len(seen)
+            else "nothing"
+        )
+        raise ValueError(
+            f"Column {field.name!r} is declared {kind.value} and must hold {expected}. Got {shown!r}."
+        )
+
+    if kind in _LEFT_OUT:
+        return dataclasses.replace(field, kind=kind)
+    if kind is Column.DATE:
+        if read.form is not Form.TIME:
+            refuse("dates")
+        return _dates(field, read, seen)
+    if kind in _LABELS or kind is Column.CONSTANT:
+        categories = _categories(read, seen)
+        if kind is Column.CONSTANT and len(categories) > 1:
+            refuse("one value")
+        if kind is Column.BINARY and len(categories) > 2:
+            refuse("two values")
+        note = ""
+        if not declared and read.form is Form.LABEL and not read.declared and _numerals(categories):
+            note = "They are numbers written as text; convert the column to have numbers."
+        return dataclasses.replace(field, kind=kind, categories=categories, note=note)
+    if read.form in (Form.LABEL, Form.TIME):
+        refuse("numbers")
+    if kind in (Column.COUNT, Column.INTEGER):
+        good = is_whole(seen) and (kind is Column.INTEGER or (seen >= 0).all())
+        if not good:
+            refuse("whole numbers" + (" from zero on" if kind is Column.COUNT else ""))
+    if kind is Column.ROUNDED:
+        grid = Grid.find(seen)
+        if grid is None:
+            refuse("values on a grid, some of them more than once")
+        assert grid is not None
+        return dataclasses.replace(field, kind=kind, step=grid.step, origin=grid.origin)
+    return dataclasses.replace(field, kind=kind)
+
+
+def _as_number(field: Field) -> Field:
+    constant = field.kind is Column.CONSTANT and field.form is Form.NUMBER
+    return dataclasses.replace(field, kind=Column.CONTINUOUS, categories=()) if constant else field
+
+
+def _categories(read: Values, seen: np.ndarray) -> tuple[Any, ...]:
+    if read.form is Form.LABEL:
+        for label in read.labels:
+            if not isinstance(label, (str, int, float)):
+                raise ValueError(
+                    f"Categories must be text, numbers or truth values. Got {label!r} instead."
+                )
+        return read.labels
+    values = np.unique(seen)
+    if read.form is Form.FLAG:
+        return (False, True) if len(values) > 1 else tuple(bool(v) for v in values)
+    if read.form is Form.TIME or (read.whole or is_whole(values)):
+        return tuple(int(v) for v in values)
+    return tuple(float(v) for v in values)
+
+
+def _numerals(labels: tuple[Any, ...]) -> bool:
+    try:
+        return all(np.isfinite(float(label)) for label in labels)
+    except (TypeError, ValueError):
+        return False
+
+
+def _dates(field: Field, read: Values, seen: np.ndarray) -> Field:
+    first = int(seen.min()) if len(seen) else 0
+    day = read.ticks_a_day
+    whole_days = bool((seen % day == 0).all())
+    zero = first // day * day
+    unit = day if whole_days else max(day // 86_400, 1)
+    step = 1.0 if bool(((seen - zero) % unit == 0).all()) else 0.0
+    return dataclasses.replace(
+        field, kind=Column.DATE, unit="day" if whole_days else "second", since=zero, step=step
+    )
+
+
+def _read_all(library: AbstractLibrary, X: Any) -> tuple[list[Any], list[Values]]:
+    names = library.names(X)
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise ValueError(
+            f"The columns of X must have different names. Got {twice[0]!r} {len(twice)} times."
+        )
+    return names, [read_column(library, X, place) for place in range(len(names))]
+
+
+@dataclasses.dataclass(frozen=True)
+class Schema:
+    """The columns of a table: what each holds, and what is done with it.
+
+    Kinds are found by themselves or declared.  Numbers are continuous, rounded (to a grid), binary (0 and
+    1), counts (whole, not negative, with a variance of a fifth to twenty times their mean) or integers (the
+    other whole ones); text, truth values and categorical types are categories (binary with two of them);
+    times are dates.  Whole numbers that are codes look like counts: declare them.  Numbers written as text
+    are labels.  A column of one value is certain; identifiers (running numbers, texts that are all
+    different) and free text are left out of models, and passed through by `impute`.
+
+    Every estimator of tables that is fitted to a frame has one, `schema_`.  To fit with another than the
+    one that would be found, pass `schema.rows(X)`.
+
+    Attributes:
+        fields: a `Field` for each column.
+        library: what the table was: "numpy", "pandas", "polars" or "arrow".
+
+    >>> import polars as pl
+    >>> people = pl.DataFrame({"age": [31, 47, None], "sex": ["f", "m", "f"], "zip": [8001, 8400, 8001]})
+    >>> schema = Schema.recognise(people, kinds={"zip": "category"})
+    >>> schema
+    Schema(age='count', sex='binary', zip='category')
+    >>> schema.encode(people).tolist()
+    [[31.0, 0.0, 0.0], [47.0, 1.0, 1.0], [nan, 0.0, 0.0]]
+    >>> schema.decode(np.array([[20.0, 1.0, 1.0]])).row(0)
+    (20, 'm', 8400)
+    """
+
+    fields: tuple[Field, ...]
+    library: str = "numpy"
+    # only the types are known: the estimator has the numbers as they are
+    plain: bool = False
+
+    @staticmethod
+    def recognise(X: Any, kinds: Mapping[Any, Any] | Sequence[Any] | None = None) -> Schema:
+        """The schema of a frame of pandas, Polars or Arrow, an array, or lists of rows.
+
+        Args:
+            X: the table.
+            kinds: for some columns their kind, by name (or number): a word such as "category", a `Column`,
+                or a list of labels in their order; or one for each column, None to find it.
+        """
+        return recognised(X, kinds)[0]
+
+    @staticmethod
+    def of_types(X: Any, library: AbstractLibrary) -> Schema:
+        """The schema of a frame of numbers, by the types of its columns alone."""
+        none = X.slice(0, 0) if library.name == "arrow" else X[:0]
+        names, columns = _read_all(library, none)
+        fields = [
+            Field(
+                name,
+                Column.INTEGER if read.whole else Column.CONTINUOUS,
+                form=read.form,
+                dtype=read.dtype,
+                whole=read.whole,
+            )
+            for name, read in zip(names, columns, strict=True)
+        ]
+        return Schema(tuple(fields), library.name, plain=True)
+
+    def __len__(self) -> int:
+        return len(self.fields)
+
+    def __getitem__(self, name: Any) -> Field:
+        """The column called `name`."""
+        for field in self.fields:
+            if field.name == name:
+                return field
+        raise KeyError(name)
+
+    @property
+    def names(self) -> list[Any]:
+        """The names of all columns."""
+        return [field.name for field in self.fields]
+
+    @property
+    def modelled(self) -> tuple[Field, ...]:
+        """The columns that models are given, in order."""
+        return tuple(field for field in self.fields if field.modelled)
+
+    @property
+    def support(self) -> Support:
+        """For each column that is modelled whether it has a density or a mass; labels are whole numbers."""
+        chosen = self.modelled
+        kinds = [
+            _AS_SUPPORT.get(field.kind, Column.INTEGER if field.step else Column.CONTINUOUS)
+            for field in chosen
+        ]
+        return Support(kinds, [field.step for field in chosen], [field.origin for field in chosen])
+
+    def part(self, columns: np.ndarray) -> Schema:
+        """The schema of some of the modelled columns alone, as a mask of them says."""
+        chosen = [field for field, wanted in zip(self.modelled, columns, strict=True) if wanted]
+        return dataclasses.replace(self, fields=tuple(chosen))
+
+    def coded(self) -> Schema:
+        """The schema of codes that stay codes: what is drawn or imputed is an array of numbers."""
+        return dataclasses.replace(self, fields=self.modelled, library="codes")
+
+    def continuous(self, columns: np.ndarray) -> Schema:
+        """The same with some of the modelled columns, as a mask of them says, taken for continuous ones."""
+        wanted = dict(zip((field.name for field in self.modelled), columns, strict=True))
+        fields = [
+            Field(field.name, Column.CONTINUOUS) if wanted.get(field.name) else field
+            for field in self.fields
+        ]
+        return dataclasses.replace(self, fields=tuple(fields))
+
+    def rows(self, X: Any) -> CodedRows:
+        """`X` with this schema, to be fitted."""
+        return CodedRows(self.encode(X), self, X)
+
+    def encode(self, X: Any) -> np.ndarray:
+        """The modelled columns as numbers: codes of labels, time since an origin, NaN where missing.
+
+        Columns are taken by their names, in whatever order, and by their place in an array.
+        """
+        library = table_library(X)
+        if library is None:
+            raise ValueError(
+                f"X must be a data frame, an array or a list of rows. Got {type(X).__name__} instead."
+            )
+        places = self._places(library.names(X), library)
+        read = [read_column(library, X, place) for place in places]
+        return self._encoded(read, library, X, places)
+
+    def _places(self, names: list[Any], library: AbstractLibrary) -> list[int]:
+        """Where the columns of the schema stand in a table with `names`; left out ones may be missing."""
+        if library.name == "numpy" or self.library == "numpy":
+            if len(names) != len(self.fields):
+                raise ValueError(f"X has {len(names)} columns, but {len(self.fields)} were fitted.")
+            return [place for place, field in enumerate(self.fields) if field.kind not in _LEFT_OUT]
+        where = {name: place for place, name in enumerate(names)}
+        needed = [field for field in self.fields if field.kind not in _LEFT_OUT]
+        lacking = [field.name for field in needed if field.name not in where]
+        if lacking:
+            raise ValueError(
+                f"X lacks the column {lacking[0]!r}, which was fitted. Add it, with missing values if "
+                "nothing is known of it."
+            )
+        return [where[field.name] for field in needed]
+
+    def _encoded(
+        self, read: list[Values], library: AbstractLibrary, X: Any, places: list[int]
+    ) -> np.ndarray:
+        fields = [field for field in self.fields if field.kind not in _LEFT_OUT]
+        coded = []
+        for field, values, place in zip(fields, read, places, strict=True):
+
+            def refuse(problem: str, row: int, value: Any, place: int = place) -> None:
+                names = None if library.name == "numpy" else library.names(X)
+                raise CellError(problem, value, place).placed(row, X, names=names)
+
+            codes = field.encode(values, refuse)
+            if field.modelled:
+                coded.append(codes)
+        out = np.empty((len(read[0].values) if read else 0, len(coded)))
+        # part by part, so that what is in work stays in the cache
+        for start in range(0, len(out) if coded else 0, _PART):
+            part = slice(start, start + _PART)
+            np.stack([codes[part] for codes in coded], axis=1, out=out[part])
+        return out
+
+    def decode(self, Z: Any, index: Any = None) -> Any:
+        """A table of the library of the schema from rows of numbers, one for each modelled column.
+
+        Constant columns have their value; those that are left out are not there.
+        """
+        Z = np.asarray(Z, float)
+        if self.library == "codes":
+            return Z
+        library = LIBRARIES[self.library]
+        return library.frame(self._columns(library, Z), index)
+
+    def _columns(self, library: AbstractLibrary, Z: np.ndarray) -> dict[Any, Any]:
+        if Z.ndim != 2 or Z.shape[1] != len(self.modelled):
+            raise ValueError(
+                f"Z must have {len(self.modelled)} columns of numbers. Got the shape {Z.shape} instead."
+            )
+        columns, number = {}, 0
+        for field in self.fields:
+            if field.kind in _LEFT_OUT:
+                continue
+            codes = Z[:, number] if field.modelled else np.zeros(len(Z))
+            columns[field.name] = library.write(field.decode(codes))
+            number += field.modelled
+        return columns
+
+    def fill(self, X: Any, Z: np.ndarray) -> Any:
+        """The table `X` with its missing entries from rows of numbers `Z`, and everything else as it is.
+
+        An integer column whose numbers are not all whole becomes one of floats.
+        """
+        library = table_library(X)
+        assert library is not None
+        names = library.names(X)
+        columns = {name: library.column(X, place) for place, name in enumerate(names)}
+        places = self._places(names, library)
+        fields = [field for field in self.fields if field.kind not in _LEFT_OUT]
+        number = 0
+        for field, place in zip(fields, places, strict=True):
+            read = library.read(X, place)
+            codes = Z[:, number] if field.modelled else np.zeros(len(Z))
+            number += field.modelled
+            unchanged = not self.plain or np.array_equal(read.values, codes)
+            if unchanged and not read.missing.any():
+                continue
+            # the type is that of this table, which need not be that of the fit
+            filled = field.decode(codes)
+            if field.form is read.form:
+                filled = filled._replace(
+                    dtype=read.dtype, whole=read.whole, zone=read.zone, ordered=read.ordered
+                )
+                if field.form is Form.LABEL and read.declared:
+                    filled = _in_labels(filled, read)
+                if field.form is Form.TIME:
+                    filled = filled.with_tick(read.tick)
+            columns[names[place]] = library.write(filled)
+        if library.name == "numpy":
+            return library.frame(columns, None)
+        return library.frame(columns, library.index(X))
+
+    def __repr__(self) -> str:
+        shown = ", ".join(
+            f"{name if isinstance(name, str) and name.isidentifier() else repr(name)}={field.kind.value!r}"
+            for name, field in zip(self.names, self.fields, strict=True)
+        )
+        return f"Schema({shown})"
+
+    def _table(self) -> list[tuple[str, ...]]:
+        rows = [("column", "kind", "values", "missing", "what is done with it")]
+        for field in self.fields:
+            share = f"{field.missing:.1%}" if field.missing else ""
+            rows.append((str(field.name), field.kind.value, field.looks, share, field.treatment))
+        return rows
+
+    def __str__(self) -> str:
+        rows = self._table()
+        widths = [max(len(row[i]) for row in rows) for i in range(4)]
+        return "\n".join(
+            "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths)), row[4]]).rstrip()
+            for row in rows
+        )
+
+    def _repr_html_(self) -> str:
+        head, *body = self._table()
+
+        def line(cells: tuple[str, ...], tag: str) -> str:
+            return f"<tr>{''.join(f'<{tag}>{html.escape(cell)}</{tag}>' for cell in cells)}</tr>"
+
+        rows = "".join(line(row, "td") for row in body)
+        return f"<table><thead>{line(head, 'th')}</thead><tbody>{rows}</tbody></table>"
+
+
+def _in_labels(filled: Values, read: Values) -> Values:
+    """Labels as a column has them that lists its own; others are added at the end."""
+    extra = tuple(
+        filled.labels[place]
+        for place in np.unique(filled.values)
+        if filled.labels[place] not in read.labels
+    )
+    labels = read.labels + extra
+    place = {label: number for number, label in enumerate(labels)}
+    table = np.array([*(place.get(label, -1) for label in filled.labels), -1])
+    return filled._replace(values=table[filled.values], labels=labels)
+
+
+class CodedRows:
+    """Rows of numbers with the schema that says what they stand for: what `Schema.rows` makes.
+
+    Attributes:
+        x: a number for each row and modelled column.
+        schema: the schema.
+        passed: the table that it was made of, if there is one.
+    """
+
+    def __init__(self, x: np.ndarray, schema: Schema, passed: Any = None) -> None:
+        self.x, self.schema = x, schema
+        self.passed = x if passed is None else passed
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows, and columns that are modelled."""
+        return self.x.shape[0], self.x.shape[1]
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def __getitem__(self, rows: Any) -> CodedRows:
+        """Some of the rows, as numbers."""
+        return CodedRows(self.x[rows], self.schema)
+
+
+def recognised(
+    X: Any, kinds: Mapping[Any, Any] | Sequence[Any] | None = None, library: AbstractLibrary | None = None
+) -> tuple[Schema, np.ndarray]:
+    """The schema of a table, and its modelled columns as numbers."""
+    if isinstance(X, CodedRows):
+        return X.schema, X.x
+    library = table_library(X) if library is None else library
+    if library is None or (library.name == "numpy" and np.ndim(X) != 2):
+        raise ValueError("X must be a data frame, or have rows and columns.")
+    names, read = _read_all(library, X)
+    if kinds is None:
+        kinds = {}
+    elif not isinstance(kinds, Mapping):
+        if len(kinds) != len(names):
+            raise ValueError(
+                f"The kinds must be one for each of the {len(names)} columns. Got {len(kinds)}."
+            )
+        kinds = dict(zip(names, kinds, strict=True))
+    unknown = [name for name in kinds if name not in names]
+    if unknown:
+        raise ValueError(f"The kinds name the column {unknown[0]!r}, which X has not.")
+    fields = [_field(name, values, kinds.get(name)) for name, values in zip(names, read, strict=True)]
+    if not any(field.modelled for field in fields):
+        # of a table in which nothing varies the numbers are what there is
+        fields = [_as_number(field) if field.name not in kinds else field for field in fields]
+    schema = Schema(tuple(fields), library.name)
+    kept = [place for place, field in enumerate(fields) if field.kind not in _LEFT_OUT]
+    return schema, schema._encoded([read[place] for place in kept], library, X, kept)
+
+
+def kinds_of(owner: Any) -> Schema | None:
+    """The schema of an estimator that knows what kinds of column it has; None for plain numbers."""
+    schema = schema_of(owner)
+    return None if schema is None or schema.plain else schema
+
+
+def schema_of(owner: Any) -> Schema | None:
+    """The schema of what an estimator was fitted to; None for an array of numbers."""
+    return vars(owner).get("schema_")

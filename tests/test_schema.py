@@ -313,3 +313,14 @@ def test_a_real_table():
     assert schema["yrs_married"].kind.value == "rounded"
     codes = schema.encode(frame)
     pd.testing.assert_frame_equal(schema.decode(codes), frame)
+
+
+def test_days_stay_days_and_seconds_seconds():
+    days = pd.DataFrame(
+        {"t": pd.to_datetime(["2020-01-01", "2020-01-03", "2020-01-03"]), "x": [0.1, 0.2, 0.4]}
+    )
+    schema = fe.Schema.recognise(days)
+    found = schema.decode(np.array([[0.6, 1.0], [1.4, 2.0]]))
+    assert found["t"].tolist() == [pd.Timestamp("2020-01-02"), pd.Timestamp("2020-01-02")]
+    noon = fe.Schema.recognise(days.assign(t=days["t"] + pd.to_timedelta([0, 0.5, 0.25], "s")))
+    assert (noon.decode(np.array([[0.6, 1.0]]))["t"] - days["t"][0]).dt.total_seconds().tolist() == [0.6]

@@ -194,6 +194,8 @@ class Field:
         options: dict[str, Any] = {"whole": self.whole, "zone": self.zone}
         if self.kind is Column.DATE:
             scale = self._ticks_a_day / self._units_a_day
+            # where all were whole days none is at noon
+            codes = np.rint(codes) if self.step else codes
             gone = np.isnan(codes)
             ticks = np.rint(np.where(gone, 0.0, codes) * scale).astype(np.int64) + self.since
             values = np.where(gone, NO_TIME, ticks)

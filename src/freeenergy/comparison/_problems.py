@@ -411,18 +411,27 @@ class AbstractSeries(AbstractProblem):
     """
 
     series: list[np.ndarray]
+    # whether no column is left out
+    whole: bool
     # the most steps that a model may need to be fitted
     most_needed: float
 
-    def _describe(self, series: list[np.ndarray], support: Support | None, models: Any) -> None:
+    def _describe(
+        self,
+        series: list[np.ndarray],
+        support: Support | None,
+        models: Any,
+        names: list[str],
+        told: list[str],
+    ) -> None:
         rows = np.concatenate(series)
-        check_observed(rows)
-        names = _named(None, rows.shape[1])
+        check_observed(rows, names)
         found = _checked_support(support, rows)
         # models of series know whole numbers, but no other grid
         found = found.without_grids() if support is None else found
-        self.notes = _constant_note(names, found)
-        if found.constant.any():
+        self.notes = [*told, *_constant_note(names, found)]
+        self.whole = not found.constant.any()
+        if not self.whole:
             self.notes.append("The best estimator, too, takes series without them.")
         kept = ~found.constant
         self.series = [x[:, kept] for x in series]
@@ -459,8 +468,9 @@ class AbstractSeries(AbstractProblem):
         return estimator
 
     def fit_all(self, estimator: Any, X: Any, y: Any) -> Any:
-        rowwise = isinstance(estimator, ScoresRows)
-        return estimator.fit(np.concatenate(self.series) if rowwise else self.series)
+        if isinstance(estimator, ScoresRows):
+            return estimator.fit(np.concatenate(self.series))
+        return estimator.fit(X if self.whole else self.series)
 
     @abc.abstractmethod
     def _held_out(self, test: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -501,8 +511,16 @@ class SeveralSeries(AbstractSeries):
 
     _units_are_rows = False
 
-    def __init__(self, series: list[np.ndarray], support: Any, groups: Any, models: Any) -> None:
-        self._describe(series, support, models)
+    def __init__(
+        self,
+        series: list[np.ndarray],
+        support: Any,
+        groups: Any,
+        models: Any,
+        names: list[str],
+        told: list[str],
+    ) -> None:
+        self._describe(series, support, models, names, told)
         self.n_rows, self.most_needed = len(series), math.inf
         self.clusters = np.arange(self.n_rows) if groups is None else groups
         self.entries = np.array([np.sum(~np.isnan(x)) for x in self.series])
@@ -544,8 +562,10 @@ class OneSeries(AbstractSeries):
     # its models have seen the most
     shown_fold = -1
 
-    def __init__(self, series: np.ndarray, support: Any, models: Any) -> None:
-        self._describe([series], support, models)
+    def __init__(
+        self, series: np.ndarray, support: Any, models: Any, names: list[str], told: list[str]
+    ) -> None:
+        self._describe([series], support, models, names, told)
         self.n_rows = len(series)
         self.most_needed = self.n_rows // 2
         # neighbours in time depend on each other
@@ -606,12 +626,13 @@ class _Owner(BaseEstimator):
 def problem_of(models: dict[str, Any], X: Any, y: Any, support: Any, groups: Any) -> AbstractProblem:
     """What kind of data this is, which the models decide."""
     if any(isinstance(model, ScoresSteps) for model in models.values()):
-        series = check_series(_Owner(), X, reset=True)[0]
+        series, container = check_series(_Owner(), X, reset=True)
+        names, told = _named(container.names, series[0].shape[1]), container.notes
         if len(series) > 1:
-            return SeveralSeries(series, support, groups, models.values())
+            return SeveralSeries(series, support, groups, models.values(), names, told)
         if groups is not None:
             raise ValueError("The 'groups' parameter of compare needs several series. Got one instead.")
-        return OneSeries(series[0], support, models.values())
+        return OneSeries(series[0], support, models.values(), names, told)
     if y is not None and any(is_classifier(model) for model in models.values()):
         return Labelled(X, y, groups)
     return Table(X, support, groups)

@@ -34,6 +34,7 @@ from ._networks import adam, cast, split_rows
 from ._rows import Rows, Scaling
 from ._sequence import AbstractSequenceDensity
 from ._series import Sequences, SeriesIntake
+from ._series_frame import SeriesFrame, series
 from ._support import Column, Support
 from ._validation import check_count, check_instance, check_int, check_numbers, check_real
 
@@ -63,6 +64,7 @@ __all__ = [
     "ScoresRows",
     "ScoresSteps",
     "Sequences",
+    "SeriesFrame",
     "SeriesIntake",
     "Shell",
     "Shows",
@@ -80,6 +82,7 @@ __all__ = [
     "check_real",
     "final_objective",
     "rows_at_once",
+    "series",
     "split_rows",
     "with_history",
 ]

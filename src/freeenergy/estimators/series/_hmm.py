@@ -262,7 +262,7 @@ class HMM(Forecasts, Predicts, PredictsProbabilities, AbstractSequenceDensity):
 
         Args:
             X: one series (time, features), an array (series, time, features), a list of series (arrays of
-                one dimension are series of one column), or a frame with the index levels series and time.
+                one dimension are series of one column), a frame, or what `fe.series` makes of one.
             y: ignored.
             states: the hidden state of each time step where it is known, −1 where not; a number per
                 time step in the same containers as X.
@@ -434,7 +434,7 @@ class HMM(Forecasts, Predicts, PredictsProbabilities, AbstractSequenceDensity):
         return self._shares("predict_proba", _smooth, X, inputs)
 
     def states(self, X: Any) -> dict[str, np.ndarray]:
-        return {"probabilities": self.predict_proba(X)}
+        return {"probabilities": np.asarray(self.predict_proba(X))}
 
     def predict(self, X: Any, *, inputs: Any = None) -> Any:
         """The most probable state of each time step on its own; see `decode` for the best path."""
@@ -458,7 +458,11 @@ class HMM(Forecasts, Predicts, PredictsProbabilities, AbstractSequenceDensity):
                     "The 'n' parameter of HMM.decode must be at most the number of possible paths. "
                     f"Got {n} for series {number} of X, which has {possible}."
                 )
-        return container.wrap([path[:, 0] if n == 1 else path.T for path in paths])
+        return (
+            container.rows([path[:, 0] for path in paths], "state")
+            if n == 1
+            else container.wrap([path.T for path in paths])
+        )
 
     def sample_states(self, X: Any, n: int = 1, random_state: Any = None, *, inputs: Any = None) -> Any:
         """Draws of the whole path of states given the series; for n > 1 along a leading axis."""
@@ -468,7 +472,9 @@ class HMM(Forecasts, Predicts, PredictsProbabilities, AbstractSequenceDensity):
         keys = split_key_data(random_key(random_state), many * n)
         drawn = self._for_each(_sample_states, container.take(list(range(many)) * n), extra=keys)
         self._check_answers("sample_states", container, [bool(drawn[i][0] >= 0) for i in range(many)])
-        return container.wrap([drawn[i] if n == 1 else np.stack(drawn[i::many]) for i in range(many)])
+        if n == 1:
+            return container.rows(drawn, "state")
+        return container.wrap([np.stack(drawn[i::many]) for i in range(many)])
 
     def forecast(self, X: Any, steps: int = 1, *, inputs: Any = None, future_inputs: Any = None) -> Any:
         """The mean of each of the `steps` observations after the end of each series.

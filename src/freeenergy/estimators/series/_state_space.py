@@ -26,6 +26,7 @@ from ...shell import (
     check_int,
     with_history,
 )
+from ...shell._sequence import state_names
 from ...shell._series import pack
 from ..tables._factor import principal
 
@@ -134,7 +135,7 @@ class AbstractStateSpace(Forecasts, AbstractSequenceDensity):
         parts = self._for_each(function, container)
         means, covariances = ([getattr(p, name) for p in parts] for name in States._fields)
         return States(
-            container.wrap(self._answered(method, container, means)),
+            container.rows(self._answered(method, container, means), state_names(means[0])),
             container.wrap(self._answered(method, container, covariances)),
         )
 
@@ -213,7 +214,8 @@ class LinearGaussianSSM(AbstractStateSpace):
 
     def states(self, X: Any) -> dict[str, np.ndarray]:
         found = self.smooth(X)
-        return {"mean": found.mean, "std": np.sqrt(np.diagonal(found.covariance, axis1=1, axis2=2))}
+        std = np.sqrt(np.diagonal(found.covariance, axis1=1, axis2=2))
+        return {"mean": np.asarray(found.mean), "std": std}
 
     @property
     def transition_(self) -> np.ndarray:

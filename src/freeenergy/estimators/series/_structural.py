@@ -232,10 +232,10 @@ class StructuralTimeSeries(AbstractStateSpace):
             names.append(name if name not in names else f"{name} {len(names) + 1}")
         return {
             name: Component(
-                container.wrap(
+                container.rows(
                     [m[:, k] * self.scaling_.scale + (k == 0) * self.scaling_.shift for m, _ in parts]
                 ),
-                container.wrap([s[:, k] * self.scaling_.scale for _, s in parts]),
+                container.rows([s[:, k] * self.scaling_.scale for _, s in parts]),
             )
             for k, name in enumerate(names)
         }
@@ -243,5 +243,6 @@ class StructuralTimeSeries(AbstractStateSpace):
     def states(self, X: Any) -> dict[str, np.ndarray]:
         shown = {}
         for number, (name, part) in enumerate(self.decompose(X).items()):
-            shown |= {f"mean {number} {name}": part.mean, f"std {number} {name}": part.std}
+            shown[f"mean {number} {name}"] = np.asarray(part.mean)
+            shown[f"std {number} {name}"] = np.asarray(part.std)
         return shown

@@ -116,4 +116,4 @@ class SwitchingLinearSystem(PredictsProbabilities, AbstractStateSpace):
         return self._shares("predict_proba", _regimes, X, inputs)
 
     def states(self, X: Any) -> dict[str, np.ndarray]:
-        return {"probabilities": self.predict_proba(X)}
+        return {"probabilities": np.asarray(self.predict_proba(X))}

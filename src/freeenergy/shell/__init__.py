@@ -29,6 +29,14 @@ from ._density import (
     TransformsRows,
 )
 from ._documents import Corpus, Documents
+from ._forecast import (
+    AbstractPredictive,
+    Drawn,
+    Forecast,
+    ForecastsSeries,
+    MassTables,
+    NormalMixtures,
+)
 from ._intake import AbstractIntake, Arrays, LabelledTable, Table, with_history
 from ._networks import adam, cast, split_rows
 from ._rows import Rows, Scaling
@@ -41,6 +49,7 @@ from ._validation import check_count, check_instance, check_int, check_numbers, 
 __all__ = [
     "AbstractDensity",
     "AbstractIntake",
+    "AbstractPredictive",
     "AbstractRowEstimator",
     "AbstractSequenceDensity",
     "Arrays",
@@ -51,8 +60,13 @@ __all__ = [
     "CompletesRows",
     "Corpus",
     "Documents",
+    "Drawn",
+    "Forecast",
     "Forecasts",
+    "ForecastsSeries",
     "LabelledTable",
+    "MassTables",
+    "NormalMixtures",
     "Predicts",
     "PredictsProbabilities",
     "Rows",

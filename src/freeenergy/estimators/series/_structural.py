@@ -93,8 +93,9 @@ def _components(series: Series, model: Columns, incomplete: bool) -> tuple[Array
     return mean, jnp.sqrt(jnp.maximum(variance, 0))
 
 
-def _predicted_columns(series: Series, model: Columns, incomplete: bool) -> tuple[Array, Array]:
-    return model.predicted(series)
+def _predicted_columns(series: Series, model: Columns, incomplete: bool) -> tuple[Array, Array, Array]:
+    mean, variance = model.predicted(series)
+    return jnp.ones((len(mean), 1)), mean[:, None], variance[:, None]
 
 
 class StructuralTimeSeries(AbstractStateSpace):

@@ -6,6 +6,7 @@ import polars as pl
 import pytest
 import statsmodels.api as sm
 from scipy import optimize, stats
+from sklearn import metrics
 
 import freeenergy as fe
 from freeenergy.distributions import Gamma, Poisson
@@ -157,3 +158,68 @@ def test_a_forecast_shows_itself_with_dates(level):
         *["2019-11-30", "2024-10-31", "2024-11-30", "2025-01-31", ""]
     ]
     np.testing.assert_array_equal(axes.lines[0].get_ydata(), FRAME["a"][-20:])
+
+
+# how far forecasts are from what came
+
+
+def test_errors_of_forecasts_are_those_of_scikit_learn():
+    truth, found = RNG.normal(size=50), RNG.normal(size=50)
+    own = fe.evaluation.rmse(truth, found)
+    assert own.value == pytest.approx(metrics.root_mean_squared_error(truth, found))
+    # the standard error, by drawing the errors again
+    again = [fe.evaluation.rmse(truth[k], found[k]).value for k in RNG.integers(0, 50, (2000, 50))]
+    assert own.stderr == pytest.approx(np.std(again), rel=0.1)
+    past = np.cumsum(RNG.normal(size=30))
+    scaled = fe.evaluation.mase(truth, found, past, period=4)
+    naive = metrics.mean_absolute_error(past[4:], past[:-4])
+    assert scaled.value == pytest.approx(metrics.mean_absolute_error(truth, found) / naive)
+    # what is not known is left out
+    holes = np.r_[truth, np.nan]
+    assert fe.evaluation.rmse(holes, np.r_[found, 0.0]) == own
+    assert fe.evaluation.coverage(holes, np.full(51, -1.0), np.full(51, 1.0)).value == np.mean(
+        np.abs(truth) <= 1
+    )
+
+
+def test_measures_refuse_what_has_no_answer():
+    with pytest.raises(ValueError, match="'past' of mase must be one series that changes"):
+        fe.evaluation.mase([1.0], [1.0], past=[2.0, 2.0])
+    with pytest.raises(ValueError, match="The 'truth' of rmse must have at least one number"):
+        fe.evaluation.rmse([np.nan], [1.0])
+    with pytest.raises(ValueError, match="The 'truth' of rmse must be an array of one axis"):
+        fe.evaluation.rmse([[1.0]], [1.0])
+
+
+def test_a_board_has_the_errors_of_forecasts_from_rolling_origins():
+    models = {"level": fe.StructuralTimeSeries(Level(), tol=0.1), "iid": fe.GaussianDensity()}
+    board = fe.compare(models, FRAME, cv=2, horizon=2, level=0.8, random_state=0)
+    lines = board.forecasts()
+    # a density of rows does not forecast
+    assert [(line.model, line.column, line.steps) for line in lines] == [
+        ("level", "a", 1),
+        ("level", "a", 2),
+    ]
+    y, errors, inside, scaled = FRAME["a"].to_numpy(), [], [], []
+    for result in (r for r in board.results if r.model == "level"):
+        fitted = fe.StructuralTimeSeries(Level(), tol=0.1).fit(y[: result.rows[0], None])
+        naive = np.abs(np.diff(y[: result.rows[0]])).mean()
+        for t in result.rows[:-1]:
+            mean, low, high = (part[1, 0] for part in fitted.forecast(y[:t, None], 2, level=0.8))
+            errors.append(mean - y[t + 1])
+            scaled.append(abs(errors[-1]) / naive)
+            inside.append(low <= y[t + 1] <= high)
+    assert lines[1].forecasts == len(errors)
+    assert lines[1].rmse == pytest.approx(np.sqrt(np.mean(np.square(errors))), rel=1e-6)
+    assert lines[1].mase == pytest.approx(np.mean(scaled), rel=1e-6)
+    assert lines[1].coverage == np.mean(inside)
+    assert "in 80%" in str(board)
+    assert board.to_json()["forecasts"][1]["steps"] == 2
+    # the best model knows the dates
+    assert board.best_estimator.forecast(FRAME, 1).index[0] == pd.Timestamp("2024-11-30")
+    with pytest.raises(ValueError, match="'horizon' parameter of compare must be an int in the range"):
+        fe.compare(models, FRAME, horizon=0)
+    with pytest.raises(ValueError, match="'level' parameter of compare must be a float in the range"):
+        fe.compare(models, FRAME, horizon=1, level=1)
+    with pytest.raises(ValueError, match="'horizon' parameter of compare needs models of series"):
+        fe.compare(fe.GaussianDensity(), FRAME, horizon=1)

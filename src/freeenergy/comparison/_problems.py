@@ -35,6 +35,8 @@ from . import _pictures
 _DRAWS, _PATHS, _LATENT_ROWS = 300, 5, 1000
 # of series: steps whose evidence is ranked, series they are taken from, steps with hidden states to show
 _RANKED, _MOST_SERIES, _SHOWN = 1000, 50, 300
+# steps of a fold from which a series is forecast
+_ORIGINS = 32
 # the share of one value from which on a column is hardly continuous
 _TIED = 0.05
 Pair = tuple[np.ndarray, np.ndarray]
@@ -473,6 +475,25 @@ class AbstractSeries(AbstractProblem):
         return estimator.fit(X if self.whole else self.series)
 
     @abc.abstractmethod
+    def _past(self, train: np.ndarray) -> list[np.ndarray]:
+        """The series that were fitted."""
+
+    def ahead(
+        self, estimator: Any, train: np.ndarray, test: np.ndarray, horizon: int, level: float
+    ) -> np.ndarray | None:
+        """Forecasts from some of the held-out steps, as `FoldResult` has them; None if there is no room."""
+        held = self._held_out(test)
+        places = [(i, t) for i, (x, at) in enumerate(held) for t in at if 1 <= t <= len(x) - horizon]
+        if not places:
+            return None
+        chosen = _evenly(np.array(places), _ORIGINS)
+        found = estimator.forecast([held[i][0][:t] for i, t in chosen], horizon, level)
+        came = np.stack([held[i][0][t : t + horizon] for i, t in chosen])
+        gaps = np.abs(np.concatenate([np.diff(x, axis=0) for x in self._past(train)]))
+        scale = np.where(np.isnan(gaps), 0, gaps).sum(axis=0) / np.maximum((~np.isnan(gaps)).sum(axis=0), 1)
+        return np.stack([came, *map(np.stack, found), np.broadcast_to(scale, came.shape)])
+
+    @abc.abstractmethod
     def _held_out(self, test: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
         """Series, each with those of its steps that are held out."""
 
@@ -542,6 +563,9 @@ class SeveralSeries(AbstractSeries):
         nats = np.add.reduceat(steps.nats, starts)
         return Evidence(nats, stderr, steps.kind, float(lengths.mean()) * steps.shared)
 
+    def _past(self, train: np.ndarray) -> list[np.ndarray]:
+        return [self.series[i] for i in train]
+
     def _held_out(self, test: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
         return [(self.series[i], np.arange(len(self.series[i]))) for i in test]
 
@@ -584,6 +608,9 @@ class OneSeries(AbstractSeries):
             return estimator.evidence(self.series[0][test])
         nats = estimator.step_evidence(self.series[0][: test[-1] + 1])[test]
         return Evidence(nats, np.zeros_like(nats), estimator.evidence_kind)
+
+    def _past(self, train: np.ndarray) -> list[np.ndarray]:
+        return [self.series[0][train]]
 
     def _held_out(self, test: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
         return [(self.series[0][: test[-1] + 1], test)]

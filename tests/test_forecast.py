@@ -11,7 +11,7 @@ from sklearn import metrics
 import freeenergy as fe
 from freeenergy.distributions import Gamma, Poisson
 from freeenergy.models import Level, Regressors, Trend
-from freeenergy.shell import Drawn, MassTables, NormalMixtures
+from freeenergy.shell import Drawn, ForecastsSeries, MassTables, NormalMixtures
 
 RNG = np.random.default_rng(0)
 ENDS = pd.date_range("2019-11-30", periods=60, freq="ME", name="month")
@@ -46,6 +46,7 @@ def level():
 
 
 def test_a_dated_forecast_goes_on_in_time(level):
+    assert isinstance(level, ForecastsSeries)
     ahead = level.forecast(FRAME, 13)
     expected = pd.date_range("2024-11-30", periods=13, freq="ME", name="month")
     for part in ahead:
@@ -166,6 +167,7 @@ def test_a_forecast_shows_itself_with_dates(level):
 def test_errors_of_forecasts_are_those_of_scikit_learn():
     truth, found = RNG.normal(size=50), RNG.normal(size=50)
     own = fe.evaluation.rmse(truth, found)
+    assert isinstance(own, fe.evaluation.Measure)
     assert own.value == pytest.approx(metrics.root_mean_squared_error(truth, found))
     # the standard error, by drawing the errors again
     again = [fe.evaluation.rmse(truth[k], found[k]).value for k in RNG.integers(0, 50, (2000, 50))]
@@ -195,6 +197,7 @@ def test_a_board_has_the_errors_of_forecasts_from_rolling_origins():
     models = {"level": fe.StructuralTimeSeries(Level(), tol=0.1), "iid": fe.GaussianDensity()}
     board = fe.compare(models, FRAME, cv=2, horizon=2, level=0.8, random_state=0)
     lines = board.forecasts()
+    assert isinstance(lines[0], fe.comparison.ForecastStanding)
     # a density of rows does not forecast
     assert [(line.model, line.column, line.steps) for line in lines] == [
         ("level", "a", 1),

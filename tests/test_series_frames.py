@@ -236,6 +236,8 @@ def test_inputs_are_found_by_their_time():
     y = np.r_[0.0, np.cumsum(RNG.normal(size=59) + u[1:])]
     declared = pd.DataFrame({"y": y, "u": u}, index=dates)
     data = fe.series(declared, inputs="u")
+    assert isinstance(data, fe.SeriesFrame)
+    assert fe.shell.SeriesFrame is fe.SeriesFrame
     assert "inputs u" in repr(data)
     options = {"max_iter": 20, "tol": 1e-2}
     plain = fe.AutoRegression(1, **options).fit(y[:, None], inputs=u[:, None])

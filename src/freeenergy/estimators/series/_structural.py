@@ -167,6 +167,14 @@ class StructuralTimeSeries(AbstractStateSpace):
         blocks = Level() if self.blocks is None else self.blocks
         return blocks if isinstance(blocks, Structural) else Structural((blocks,), on_device(0.5))
 
+    def _scaling(self, X: np.ndarray, weight: np.ndarray) -> Scaling:
+        usual = Scaling.standardise(X, weight)
+        regressors = [block for block in self._structure().blocks if isinstance(block, Regressors)]
+        if all(block.intercept for block in regressors):
+            return usual
+        # nothing but the parts says where the series is
+        return Scaling(np.zeros(X.shape[1]), usual.scale)
+
     def _input_scaling(self, inputs: np.ndarray, weight: np.ndarray) -> Scaling:
         # a coefficient that varies is one of the inputs themselves, not of their distance to a mean
         return Scaling(np.zeros(inputs.shape[1]), Scaling.standardise(inputs, weight).scale)

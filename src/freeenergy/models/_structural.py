@@ -164,7 +164,9 @@ def _rotation(angle: Float[Array, ""]) -> Float[Array, "2 2"]:
 class TrigonometricSeasonal(AbstractBlock):
     """A pattern of `period` steps as a sum of waves: s_t = Σ_j c_{j,t}.
 
-    c_{j,t} = Rot(2πj/period) c_{j,t−1} + w, of which the first coordinate counts.  All waves have shocks of one variance.  With few harmonics the pattern is smooth, and the states are few
+    c_{j,t} = Rot(2πj/period) c_{j,t−1} + w, of which the first coordinate counts.
+
+    All waves have shocks of one variance.  With few harmonics the pattern is smooth, and the states are few
     where a period is long; with all of them, the default, it is any pattern that sums to zero.
 
     Attributes:

@@ -397,7 +397,7 @@ def test_autoregression_by_em_is_least_squares():
     np.testing.assert_allclose(fitted.coefficients_[0], W[:, :2], atol=1e-6)
     residual = after - z @ W.T
     np.testing.assert_allclose(fitted.noise_covariance_, residual.T @ residual / 298, rtol=1e-4)
-    ahead = fitted.forecast(x, 2)
+    ahead = fitted.forecast(x, 2, level=0.95)
     np.testing.assert_allclose(ahead.mean[0], W @ [*x[-1], 1], rtol=1e-6, atol=1e-6)
     width = (ahead.high - ahead.low)[0] / 2
     np.testing.assert_allclose(width, 1.959964 * np.sqrt(np.diag(fitted.noise_covariance_)), rtol=1e-4)
@@ -519,7 +519,7 @@ def test_linear_system_as_estimator():
     np.testing.assert_array_equal(filled[:10], X[0][:10])
     assert np.isfinite(filled).all()
     covered = fitted.forecast(X[8:, :30], 10, level=0.9)
-    assert isinstance(covered, fe.estimators.Forecast)
+    assert isinstance(covered, fe.Forecast)
     inside = (covered.low < X[8:, 30:]) & (X[8:, 30:] < covered.high)
     assert 0.75 < inside.mean() < 1.0
     assert fitted.transition_.shape == (1, 1)

@@ -195,5 +195,8 @@ from .estimators import (
     Varimax as Varimax,
 )
 from .io import load as load
+from .shell import Forecast as Forecast
+from .shell import SeriesFrame as SeriesFrame
+from .shell import series as series
 
 __version__: str

@@ -24,6 +24,7 @@ from .io import load
 from .shell import (
     AbstractRowEstimator,
     Completes,
+    Forecast,
     Forecasts,
     LabelledTable,
     Predicts,
@@ -41,6 +42,8 @@ _PARTS = 8
 _GRID = 64
 # along a column of a step, in all as many as half of the draws
 _SERIES_GRID = 45
+# draws of what comes after a series
+_FUTURES = 256
 # half the range of draws in units of the distance between their quartiles: 3.3 for a Gaussian
 _LONG_TAILS = 5.0
 
@@ -597,18 +600,45 @@ def _check_series_units(fitted: Any, series: list[np.ndarray]) -> None:
 
 
 def check_forecasts(fitted: Any, series: list[np.ndarray]) -> None:
-    """The contract of `Forecasts`: what comes after each series, whatever the others are."""
+    """The contract of `Forecasts`: what comes after each series, whatever the others are.
 
-    def parts(X: Any) -> list[np.ndarray]:
-        # a record of means and intervals, or the means alone
-        found = fitted.forecast(X, 3)
-        return found[0] if isinstance(found, tuple) else found
+    Intervals are in order, hold draws of the future with their probability, and hold what comes after the
+    first steps of draws of the model with it, too; means are those of draws.
+    """
+    both, alone = fitted.forecast(series, 3), fitted.forecast(series[1], 3)
+    _require(isinstance(both, Forecast), f"forecast() must return a Forecast, got {type(both)}.")
+    for part, own in zip(both, alone, strict=True):
+        _require(len(part) == len(series), "forecast() must return the container it was given.")
+        _require(all(len(x) == 3 for x in part), "forecast(X, 3) must have three steps for each series.")
+        _require(all(np.isfinite(x).all() for x in part), "Forecasts must be finite.")
+        np.testing.assert_allclose(own, part[1], rtol=1e-6, atol=1e-8)
+    _require((alone.low <= alone.high).all(), "Intervals must not end before they begin.")
+    roles = fitted.column_roles(series[0].shape[1])
+    ahead = fitted.forecast(series[1], 3, level=0.8, draws=_FUTURES, random_state=7)
+    _require(
+        np.shape(ahead.draws) == (_FUTURES, *np.shape(ahead.mean)),
+        "draws of a forecast must have the shape (draws, steps, features).",
+    )
+    rough = 0.0 if fitted.evidence(series).kind is Kind.EXACT else 0.1
+    spread = ahead.draws.std(axis=0)
+    gap = np.abs(ahead.draws.mean(axis=0) - ahead.mean)
+    near = gap <= (5 / np.sqrt(_FUTURES) + rough) * spread + 1e-9
+    _require(near[:, ~roles.labels].all(), "The mean of a forecast must be that of its draws.")
+    _check_covered(ahead, ahead.draws, roles.mass, rough, "draws of the future")
+    paths = fitted.sample(_FUTURES, random_state=8, length=8)
+    found = fitted.forecast(paths[:, :7], 1, level=0.8)
+    _check_covered(found, paths[:, 7:], roles.mass, rough, "the next step")
 
-    both, alone = parts(series), parts(series[1])
-    _require(len(both) == len(series), "forecast() must return the container it was given.")
-    _require(all(len(part) == 3 for part in both), "forecast(X, 3) must have three steps for each series.")
-    _require(all(np.isfinite(part).all() for part in both), "Forecasts must be finite.")
-    np.testing.assert_allclose(alone, both[1], rtol=1e-6, atol=1e-8)
+
+def _check_covered(ahead: Any, truth: np.ndarray, mass: np.ndarray, rough: float, what: str) -> None:
+    """Intervals hold the truth as often as they say, or more often where values are whole numbers."""
+    share = ((ahead.low <= truth) & (truth <= ahead.high)).mean(axis=0)
+    allowed = 5 * np.sqrt(ahead.level * (1 - ahead.level) / len(truth)) + rough
+    _require(
+        (share >= ahead.level - allowed).all(), f"Intervals hold {what} too rarely: {share.min():.2f}."
+    )
+    often = share[:, ~mass] > ahead.level + allowed
+    _require(not often.any(), f"Intervals hold {what} too often: {share.max():.2f}.")
 
 
 def _check_series_shares(fitted: Any, series: list[np.ndarray]) -> None:

@@ -185,15 +185,24 @@ class LooksAtOtherSeries(fe.MarkovChain):
 
 
 class ForecastsFromOtherSeries(fe.MarkovChain):
-    def forecast(self, X, steps=1):
-        found = super().forecast(X, steps)
-        return [part / len(found) for part in found] if isinstance(found, list) else found
+    def _predictive(self, container, steps, future):
+        found = super()._predictive(container, steps, future)
+        other = fe.shell.MassTables(found[0].mass[..., ::-1])
+        return found if len(found) == 1 else [other] * len(found)
+
+
+class IsTooSure(fe.MarkovChain):
+    def _predictive(self, container, steps, future):
+        laws = super()._predictive(container, steps, future)
+        sure = (law.mass == law.mass.max(axis=2, keepdims=True) for law in laws)
+        return [fe.shell.MassTables(mass / mass.sum(axis=2, keepdims=True)) for mass in sure]
 
 
 @pytest.mark.parametrize(
     ("broken", "message"),
     [
         (ForecastsFromOtherSeries, "Not equal"),
+        (IsTooSure, "too rarely"),
         (UnnormalisedSteps, "sum to"),
         (WrongPaths, "do not follow"),
         (ForgetsMissingSteps, "marginal probability"),

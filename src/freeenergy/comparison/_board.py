@@ -12,8 +12,9 @@ import numpy as np
 
 from .._core import Kind, visible
 from ..estimators import Support
+from ..evaluation import Measure, coverage, mase, rmse
 from ._problems import AbstractProblem
-from ._results import FoldResult, Standing
+from ._results import FoldResult, ForecastStanding, Standing
 from ._tally import Tally, chance_of_order
 from ._tasks import FINAL, derived_seed, seeded
 
@@ -139,6 +140,38 @@ class Comparison:
             gap_error,
         )
 
+    def forecasts(self) -> list[ForecastStanding]:
+        """Errors and coverage of forecasts, for each model, column and number of steps ahead.
+
+        Empty unless `compare` was given a `horizon`; models come in the order of the table, and those that
+        do not forecast are left out.
+        """
+        found, folds = [], self._common_folds()[0]
+        for line in self.table():
+            parts = [r.ahead for r in self.results if r.model == line.model and r.fold in folds]
+            some = [part for part in parts if part is not None]
+            if line.error is not None or not some:
+                continue
+            both = np.concatenate(some, axis=1)
+            for column, name in enumerate(self.feature_names):
+                for step in range(both.shape[2]):
+                    found.append(self._forecast_standing(line.model, name, step, both[:, :, step, column]))
+        return found
+
+    def _forecast_standing(self, label: str, column: str, step: int, of: np.ndarray) -> ForecastStanding:
+        came, mean, low, high, scale = of[:, ~np.isnan(of[0])]
+        nothing = Measure(float("nan"), float("nan"))
+        square, share, scaled = nothing, nothing, nothing
+        if len(came):
+            square, share = rmse(came, mean), coverage(came, low, high)
+            # a naive forecast of one step that is one unit off
+            scaled = mase(came / scale, mean / scale, past=[0.0, 1.0]) if scale.all() else nothing
+        numbers = [*square, *scaled, *share]
+        level = self.settings["level"]
+        return ForecastStanding(
+            label, column, step + 1, *map(float, numbers), level=level, forecasts=len(came)
+        )
+
     @property
     def y(self) -> Any:
         """The labels that were passed, or None."""
@@ -189,6 +222,7 @@ class Comparison:
         return _plain(
             {
                 "table": [dataclasses.asdict(line) | {"kind": line.kind.value} for line in self.table()],
+                "forecasts": [dataclasses.asdict(line) for line in self.forecasts()],
                 "folds": folds,
                 "support": [kind.value for kind in self.support.kinds],
                 "feature_names": self.feature_names,
@@ -249,9 +283,37 @@ class Comparison:
         out = io.StringIO()
         Console(file=out, width=160, color_system=None).print(table)
         text = [row.rstrip() for row in out.getvalue().splitlines()]
+        text += self._forecast_lines()
         text += [visible(f"{line.model}: {line.error}") for line in lines if line.error is not None]
         text += map(visible, self.notes)
         return "\n".join(text)
+
+    def _forecast_lines(self) -> list[str]:
+        """The forecasts one step ahead and the most steps ahead, as a table."""
+        from rich.console import Console
+        from rich.table import Table
+        from rich.text import Text
+
+        lines = self.forecasts()
+        if not lines:
+            return []
+        ends = {1, max(line.steps for line in lines)}
+        inside = f"in {lines[0].level:.0%}"
+        table = Table(title="Forecasts: errors, and the share in intervals", title_justify="left")
+        for name in ("model", "column", "steps ahead", "RMSE", "MASE", inside):
+            table.add_column(name, justify="left" if name in ("model", "column") else "right")
+        for line in (line for line in lines if line.steps in ends):
+            table.add_row(
+                Text(visible(line.model)),
+                Text(visible(line.column)),
+                str(line.steps),
+                with_error(line.rmse, line.rmse_stderr),
+                with_error(line.mase, line.mase_stderr),
+                with_error(line.coverage, line.coverage_stderr),
+            )
+        out = io.StringIO()
+        Console(file=out, width=160, color_system=None).print(table)
+        return [row.rstrip() for row in out.getvalue().splitlines()]
 
     def __repr__(self) -> str:
         return str(self)

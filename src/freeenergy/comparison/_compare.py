@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_consistent_length
 from .._core import Evidence
 from ..estimators import Schema, Support
 from ._board import SIGNS, Comparison, with_error
-from ._problems import AbstractProblem, problem_of
+from ._problems import AbstractProblem, AbstractSeries, problem_of
 from ._results import FoldResult
 from ._tasks import FINAL, Store, Task, derived_seed, run_all
 
@@ -67,6 +67,8 @@ def compare(
     final_size: float | int | None = None,
     groups: Any = None,
     support: Support | Schema | None = None,
+    horizon: int | None = None,
+    level: float = 0.9,
     n_jobs: int | None = 1,
     random_state: Any = None,
     resume: str | os.PathLike[str] | None = None,
@@ -86,6 +88,9 @@ def compare(
         groups: labels of rows that belong together and are held out together.
         support: which columns are whole numbers, constant or continuous, or a `Schema`; None to recognise
             it.
+        horizon: for series, so many steps from some of the held-out ones on are forecast, too: their errors
+            and the coverage of their intervals stand in `forecasts`.
+        level: the probability of these intervals.
         n_jobs: processes of joblib, or whatever backend it was given.
         random_state: seed of splits, and of models that have none.  With `resume`, None means 0.
         resume: a folder that keeps every finished fold and the state of running fits.  The same call goes
@@ -103,6 +108,7 @@ def compare(
     named = _labelled(models)
     groups = None if groups is None else np.unique(np.asarray(groups), return_inverse=True)[1].ravel()
     problem = problem_of(named, X, y, support, groups)
+    _check_horizon(problem, horizon, level)
     if groups is not None:
         check_consistent_length(np.empty(problem.n_rows), groups)
     seed = 0 if random_state is None and resume is not None else random_state
@@ -125,7 +131,7 @@ def compare(
     shown_fold = range(len(pairs))[problem.shown_fold]
     # fold by fold, so that what is finished after Ctrl-C is paired
     tasks = [
-        _task(label, model, fold, train, test, seed, store, shown=fold == shown_fold)
+        _task(label, model, fold, train, test, seed, store, fold == shown_fold, horizon or 0, level)
         for fold, (train, test) in enumerate(pairs)
         for label, model in admitted.items()
     ]
@@ -141,7 +147,8 @@ def compare(
         support=problem.support,
         dimension=problem.dimension,
         n_rows=problem.n_rows,
-        settings=_settings(named, seed, pairs, cv, test_size, final_size),
+        settings=_settings(named, seed, pairs, cv, test_size, final_size)
+        | ({} if horizon is None else {"horizon": int(horizon), "level": level}),
         examples=problem.examples(shown),
         example_rows=shown,
         feature_names=problem.feature_names,
@@ -157,6 +164,22 @@ def compare(
     return board
 
 
+def _check_horizon(problem: AbstractProblem, horizon: int | None, level: float) -> None:
+    if horizon is None:
+        return
+    if not isinstance(problem, AbstractSeries):
+        raise ValueError("The 'horizon' parameter of compare needs models of series. Got none.")
+    if not isinstance(horizon, numbers.Integral) or isinstance(horizon, bool) or horizon < 1:
+        raise ValueError(
+            "The 'horizon' parameter of compare must be an int in the range [1, inf) or None. "
+            f"Got {horizon!r} instead."
+        )
+    if not 0 < level < 1:
+        raise ValueError(
+            f"The 'level' parameter of compare must be a float in the range (0, 1). Got {level!r} instead."
+        )
+
+
 def _task(
     label: str,
     model: Any,
@@ -165,10 +188,12 @@ def _task(
     test: np.ndarray,
     seed: int,
     store: Store,
-    *,
     shown: bool = False,
+    horizon: int = 0,
+    level: float = 0.9,
 ) -> Task:
-    task = Task(label, model, fold, train, test, derived_seed(seed, label, fold), shown)
+    own = derived_seed(seed, label, fold)
+    task = Task(label, model, fold, train, test, own, shown, horizon=horizon, level=level)
     task.name = store.name(task)
     task.checkpoint = store.checkpoint(task)
     return task

@@ -47,6 +47,8 @@ from . import _pictures
 _DRAWS, _PATHS, _LATENT_ROWS = 300, 5, 1000
 # of series: steps whose evidence is ranked, series they are taken from, steps with hidden states to show
 _RANKED, _MOST_SERIES, _SHOWN = 1000, 50, 300
+# steps of a fold from which a series is forecast
+_ORIGINS = 32
 # the share of one value from which on a column is hardly continuous
 _TIED = 0.05
 Pair = tuple[np.ndarray, np.ndarray]
@@ -498,18 +500,27 @@ class AbstractSeries(AbstractProblem):
     """
 
     series: list[np.ndarray]
+    # whether no column is left out
+    whole: bool
     # the most steps that a model may need to be fitted
     most_needed: float
 
-    def _describe(self, series: list[np.ndarray], support: Support | None, models: Any) -> None:
+    def _describe(
+        self,
+        series: list[np.ndarray],
+        support: Support | None,
+        models: Any,
+        names: list[str],
+        told: list[str],
+    ) -> None:
         rows = np.concatenate(series)
-        check_observed(rows)
-        names = _named(None, rows.shape[1])
+        check_observed(rows, names)
         found = _checked_support(support, rows)
         # models of series know whole numbers, but no other grid
         found = found.without_grids() if support is None else found
-        self.notes = _constant_note(names, found)
-        if found.constant.any():
+        self.notes = [*told, *_constant_note(names, found)]
+        self.whole = not found.constant.any()
+        if not self.whole:
             self.notes.append("The best estimator, too, takes series without them.")
         kept = ~found.constant
         self.series = [x[:, kept] for x in series]
@@ -546,8 +557,28 @@ class AbstractSeries(AbstractProblem):
         return estimator
 
     def fit_all(self, estimator: Any, X: Any, y: Any) -> Any:
-        rowwise = isinstance(estimator, ScoresRows)
-        return estimator.fit(np.concatenate(self.series) if rowwise else self.series)
+        if isinstance(estimator, ScoresRows):
+            return estimator.fit(np.concatenate(self.series))
+        return estimator.fit(X if self.whole else self.series)
+
+    @abc.abstractmethod
+    def _past(self, train: np.ndarray) -> list[np.ndarray]:
+        """The series that were fitted."""
+
+    def ahead(
+        self, estimator: Any, train: np.ndarray, test: np.ndarray, horizon: int, level: float
+    ) -> np.ndarray | None:
+        """Forecasts from some of the held-out steps, as `FoldResult` has them; None if there is no room."""
+        held = self._held_out(test)
+        places = [(i, t) for i, (x, at) in enumerate(held) for t in at if 1 <= t <= len(x) - horizon]
+        if not places:
+            return None
+        chosen = _evenly(np.array(places), _ORIGINS)
+        found = estimator.forecast([held[i][0][:t] for i, t in chosen], horizon, level)
+        came = np.stack([held[i][0][t : t + horizon] for i, t in chosen])
+        gaps = np.abs(np.concatenate([np.diff(x, axis=0) for x in self._past(train)]))
+        scale = np.where(np.isnan(gaps), 0, gaps).sum(axis=0) / np.maximum((~np.isnan(gaps)).sum(axis=0), 1)
+        return np.stack([came, *map(np.stack, found), np.broadcast_to(scale, came.shape)])
 
     @abc.abstractmethod
     def _held_out(self, test: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -588,8 +619,16 @@ class SeveralSeries(AbstractSeries):
 
     _units_are_rows = False
 
-    def __init__(self, series: list[np.ndarray], support: Any, groups: Any, models: Any) -> None:
-        self._describe(series, support, models)
+    def __init__(
+        self,
+        series: list[np.ndarray],
+        support: Any,
+        groups: Any,
+        models: Any,
+        names: list[str],
+        told: list[str],
+    ) -> None:
+        self._describe(series, support, models, names, told)
         self.n_rows, self.most_needed = len(series), math.inf
         self.clusters = np.arange(self.n_rows) if groups is None else groups
         self.entries = np.array([np.sum(~np.isnan(x)) for x in self.series])
@@ -611,6 +650,9 @@ class SeveralSeries(AbstractSeries):
         nats = np.add.reduceat(steps.nats, starts)
         return Evidence(nats, stderr, steps.kind, float(lengths.mean()) * steps.shared)
 
+    def _past(self, train: np.ndarray) -> list[np.ndarray]:
+        return [self.series[i] for i in train]
+
     def _held_out(self, test: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
         return [(self.series[i], np.arange(len(self.series[i]))) for i in test]
 
@@ -631,8 +673,10 @@ class OneSeries(AbstractSeries):
     # its models have seen the most
     shown_fold = -1
 
-    def __init__(self, series: np.ndarray, support: Any, models: Any) -> None:
-        self._describe([series], support, models)
+    def __init__(
+        self, series: np.ndarray, support: Any, models: Any, names: list[str], told: list[str]
+    ) -> None:
+        self._describe([series], support, models, names, told)
         self.n_rows = len(series)
         self.most_needed = self.n_rows // 2
         # neighbours in time depend on each other
@@ -651,6 +695,9 @@ class OneSeries(AbstractSeries):
             return estimator.evidence(self.series[0][test])
         nats = estimator.step_evidence(self.series[0][: test[-1] + 1])[test]
         return Evidence(nats, np.zeros_like(nats), estimator.evidence_kind)
+
+    def _past(self, train: np.ndarray) -> list[np.ndarray]:
+        return [self.series[0][train]]
 
     def _held_out(self, test: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
         return [(self.series[0][: test[-1] + 1], test)]
@@ -693,12 +740,13 @@ class _Owner(BaseEstimator):
 def problem_of(models: dict[str, Any], X: Any, y: Any, support: Any, groups: Any) -> AbstractProblem:
     """What kind of data this is, which the models decide."""
     if any(isinstance(model, ScoresSteps) for model in models.values()):
-        series = check_series(_Owner(), X, reset=True)[0]
+        series, container = check_series(_Owner(), X, reset=True)
+        names, told = _named(container.names, series[0].shape[1]), container.notes
         if len(series) > 1:
-            return SeveralSeries(series, support, groups, models.values())
+            return SeveralSeries(series, support, groups, models.values(), names, told)
         if groups is not None:
             raise ValueError("The 'groups' parameter of compare needs several series. Got one instead.")
-        return OneSeries(series[0], support, models.values())
+        return OneSeries(series[0], support, models.values(), names, told)
     if y is not None and any(is_classifier(model) for model in models.values()):
         return Labelled(X, y, groups, models.values())
     return Table(X, support, groups, models.values())

@@ -37,6 +37,8 @@ class FoldResult:
             over a held-out series, where it has them.
         warnings: what the fit warned of.
         error: why there are no numbers, in a sentence.
+        ahead: (5, origins, steps, columns) of forecasts within a series: what came, mean, low, high, and by
+            how much a column changes from step to step.
     """
 
     model: str
@@ -60,6 +62,7 @@ class FoldResult:
     growth: np.ndarray | None = None
     warnings: list[str] = dataclasses.field(default_factory=list)
     error: str | None = None
+    ahead: np.ndarray | None = None
 
     @staticmethod
     def failed(model: str, fold: int, error: str, warned: Iterable[str] = ()) -> FoldResult:
@@ -105,7 +108,36 @@ class Standing:
     gap_stderr: float = 0.0
 
 
-_ARRAYS = ("rows", "nats", "stderr", "growth", "samples", "latent", "latent_rows", "pit")
+@dataclasses.dataclass(frozen=True)
+class ForecastStanding:
+    """How far the forecasts of a model are from what came, so many steps ahead.
+
+    Attributes:
+        model: its label.
+        column: of the series.
+        steps: how many steps ahead.
+        rmse: root mean square error, in the units of the column.
+        mase: mean absolute error, in units of how much the column changes from step to step.
+        coverage: the share of values in their interval.
+        rmse_stderr, mase_stderr, coverage_stderr: their standard errors.
+        level: the probability of the intervals.
+        forecasts: how many were made.
+    """
+
+    model: str
+    column: str
+    steps: int
+    rmse: float
+    rmse_stderr: float
+    mase: float
+    mase_stderr: float
+    coverage: float
+    coverage_stderr: float
+    level: float
+    forecasts: int
+
+
+_ARRAYS = ("rows", "nats", "stderr", "growth", "samples", "latent", "latent_rows", "pit", "ahead")
 _DICTIONARIES = ("history", "parts")
 
 

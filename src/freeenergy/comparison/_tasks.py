@@ -20,8 +20,9 @@ from safetensors import SafetensorError
 from sklearn.base import clone
 
 from .._core import DamagedError, parameter_count, progress_bar, silent, write_whole
+from ..shell import Forecasts
 from ..shell._base import Shell
-from ._problems import AbstractProblem
+from ._problems import AbstractProblem, AbstractSeries
 from ._results import FORMAT, FoldResult, decode, encode
 
 FINAL = -1
@@ -43,6 +44,9 @@ class Task:
     shown: bool = False
     name: str = ""
     checkpoint: str | None = None
+    # how many steps ahead series are forecast, and the probability of intervals
+    horizon: int = 0
+    level: float = 0.9
 
 
 def derived_seed(seed: int, label: str, fold: int) -> int:
@@ -80,6 +84,7 @@ class Store:
         if self.folder is None:
             return ""
         parts = (FORMAT, _VERSION, self.data, task.fold, task.train, task.test, task.seed, task.shown)
+        parts += (task.horizon, task.level) if task.horizon else ()
         try:
             model = joblib.hash(seeded(task.estimator, task.seed))
         except (pickle.PicklingError, AttributeError, TypeError):
@@ -144,6 +149,10 @@ def _run(task: Task, problem: AbstractProblem) -> FoldResult:
             with problem.cells(task.test):
                 evidence = problem.evidence(estimator, task.test)
             pictures = _pictures(estimator, task, problem) if task.shown else {}
+            if task.horizon and isinstance(problem, AbstractSeries) and isinstance(estimator, Forecasts):
+                pictures["ahead"] = problem.ahead(
+                    estimator, task.train, task.test, task.horizon, task.level
+                )
         except Exception as error:
             return FoldResult.failed(task.label, task.fold, _sentence(error))
     fitted = vars(estimator)

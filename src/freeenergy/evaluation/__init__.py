@@ -1,6 +1,7 @@
-"""Evaluation: arrays in, numbers out: intervals, splits, calibration, two-sample tests."""
+"""Evaluation: arrays in, numbers out: intervals, splits, calibration, two-sample tests, forecasts."""
 
 from ._calibration import Reliability, TestResult, pit_ranks, reliability, two_sample_test, uniformity
+from ._forecasts import Measure, coverage, mase, naive_scale, rmse
 from ._intervals import (
     Interval,
     PairedDifference,
@@ -20,6 +21,7 @@ from ._splits import Split, out_of_bag, three_way_split
 
 __all__ = [
     "Interval",
+    "Measure",
     "PairedDifference",
     "Reliability",
     "Retraining",
@@ -27,14 +29,18 @@ __all__ = [
     "TestResult",
     "beta_interval",
     "bootstrap_interval",
+    "coverage",
     "credible_interval",
     "credible_region",
     "likelihood_is_unbounded",
+    "mase",
+    "naive_scale",
     "out_of_bag",
     "paired_difference",
     "pit_ranks",
     "reliability",
     "retraining_interval",
+    "rmse",
     "t_interval",
     "three_way_split",
     "two_sample_test",

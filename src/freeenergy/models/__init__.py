@@ -44,6 +44,8 @@ from ._structural import (
     Seasonal,
     Structural,
     Trend,
+    TrigonometricSeasonal,
+    UndampedCycle,
     stationary_covariance,
 )
 from ._switching import SwitchingLinearSystem
@@ -120,6 +122,8 @@ __all__ = [
     "TiedTransition",
     "Transition",
     "Trend",
+    "TrigonometricSeasonal",
+    "UndampedCycle",
     "Units",
     "autoregressive_flow",
     "coupling_flow",

@@ -77,6 +77,14 @@ class AbstractEmissions(eqx.Module):
     def complete_sample(self, x: Array, state: Array, inputs: Array | None, *, key: Array) -> Array:
         """One row `x` with NaN drawn given the observed entries and `state`."""
 
+    def normals(self, inputs: Array | None) -> tuple[Array, Array, Array] | None:
+        """For each state the normal laws of which that of each column is a mixture; None if it is none.
+
+        Returns:
+            weights (states, parts), means and variances (states, parts, columns).
+        """
+        return None
+
 
 def _blocks(a: Array) -> Array:
     return in_blocks(a, _INCOMPLETE_BLOCK)
@@ -168,6 +176,12 @@ class FamilyEmissions(AbstractEmissions):
 
     def complete_sample(self, x: Array, state: Array, inputs: Array | None = None, *, key: Array) -> Array:
         return self.member(state).complete_sample(x, key=key)
+
+    def normals(self, inputs: Array | None) -> tuple[Array, Array, Array] | None:
+        if not isinstance(self.members, Gaussian):
+            return None
+        spread = self._mixture()._over_components(lambda c: c.covariance.variances())
+        return jnp.ones((self.size, 1)), self.members.mean[:, None], spread[:, None]
 
 
 def _is_stacked(leaf: Any) -> bool:
@@ -282,6 +296,13 @@ class MixtureEmissions(AbstractEmissions):
 
     def complete_sample(self, x: Array, state: Array, inputs: Array | None = None, *, key: Array) -> Array:
         return self._one(state).complete_sample(x, key=key)
+
+    def normals(self, inputs: Array | None) -> tuple[Array, Array, Array] | None:
+        components = self.mixtures.components
+        if not isinstance(components, Gaussian):
+            return None
+        spread = self._over_states(lambda m: m._over_components(lambda c: c.covariance.variances()))
+        return self.mixtures.weights, components.mean, spread
 
 
 class RegressionEmissions(AbstractEmissions):
@@ -439,3 +460,6 @@ class RegressionEmissions(AbstractEmissions):
 
     def complete_sample(self, x: Array, state: Array, inputs: Array | None = None, *, key: Array) -> Array:
         return self.at(inputs).complete_sample(x, state, key=key)
+
+    def normals(self, inputs: Array | None) -> tuple[Array, Array, Array] | None:
+        return self.at(inputs).normals(None)

@@ -156,6 +156,87 @@ class Seasonal(AbstractBlock):
         return jnp.zeros((size, size)), jnp.eye(size)
 
 
+def _rotation(angle: Float[Array, ""]) -> Float[Array, "2 2"]:
+    cos, sin = jnp.cos(angle), jnp.sin(angle)
+    return jnp.stack([jnp.stack([cos, sin]), jnp.stack([-sin, cos])])
+
+
+class TrigonometricSeasonal(AbstractBlock):
+    """A pattern of `period` steps as a sum of waves: s_t = Σ_j c_{j,t}.
+
+    c_{j,t} = Rot(2πj/period) c_{j,t−1} + w, of which the first coordinate counts.
+
+    All waves have shocks of one variance.  With few harmonics the pattern is smooth, and the states are few
+    where a period is long; with all of them, the default, it is any pattern that sums to zero.
+
+    Attributes:
+        period: in steps.
+        harmonics: how many waves, from j = 1 on; by default all, period / 2.
+        variance: of the shocks.
+    """
+
+    period: int = eqx.field(static=True)
+    harmonics: int | None = eqx.field(static=True, default=None)
+    variance: Float[Array, ""] = parameter(positive, converter=_number, default=0.01)
+
+    def __check_init__(self) -> None:
+        if not isinstance(self.period, int) or self.period < 2:
+            raise ValueError(
+                "The 'period' parameter of TrigonometricSeasonal must be an int in the range [2, inf). "
+                f"Got {self.period!r} instead."
+            )
+        if self.harmonics is not None and not (
+            isinstance(self.harmonics, int) and 1 <= self.harmonics <= self.period // 2
+        ):
+            raise ValueError(
+                "The 'harmonics' parameter of TrigonometricSeasonal must be an int from 1 to half the "
+                f"period, or None. Got {self.harmonics!r} instead."
+            )
+
+    @property
+    def _waves(self) -> list[int]:
+        """The size of the state of each wave: a wave of two steps has but one direction."""
+        many = self.period // 2 if self.harmonics is None else self.harmonics
+        return [1 if 2 * j == self.period else 2 for j in range(1, many + 1)]
+
+    def transition(self) -> Float[Array, "state state"]:
+        angles = 2 * np.pi * np.arange(1, len(self._waves) + 1) / self.period
+        turns = [_rotation(jnp.asarray(angle)) for angle in angles]
+        return _block_diagonal([turn[:size, :size] for turn, size in zip(turns, self._waves, strict=True)])
+
+    def noise(self) -> Float[Array, "state state"]:
+        return self.variance * jnp.eye(sum(self._waves))
+
+    def emission(self, inputs: Float[Array, "time inputs"] | None) -> Float[Array, "*time state"]:
+        return jnp.concatenate([_first_of(size) for size in self._waves])
+
+    def start(self) -> tuple[Float[Array, "state state"], Float[Array, "state unknown"]]:
+        size = sum(self._waves)
+        return jnp.zeros((size, size)), jnp.eye(size)
+
+
+class UndampedCycle(AbstractBlock):
+    """A wave that never dies out, with random shocks: c_t = Rot(2π/period) c_{t−1} + w.
+
+    It is not stationary and starts diffuse; `Cycle` is damped.
+    """
+
+    period: Float[Array, ""] = parameter(positive, converter=_number)
+    variance: Float[Array, ""] = parameter(positive, converter=_number, default=0.1)
+
+    def transition(self) -> Float[Array, "state state"]:
+        return _rotation(2 * jnp.pi / self.period)
+
+    def noise(self) -> Float[Array, "state state"]:
+        return self.variance * jnp.eye(2)
+
+    def emission(self, inputs: Float[Array, "time inputs"] | None) -> Float[Array, "*time state"]:
+        return _first_of(2)
+
+    def start(self) -> tuple[Float[Array, "state state"], Float[Array, "state unknown"]]:
+        return jnp.zeros((2, 2)), jnp.eye(2)
+
+
 class Cycle(AbstractBlock):
     """A damped wave with random shocks: c_t = ρ Rot(2π/period) c_{t−1} + w, stationary."""
 
@@ -164,9 +245,7 @@ class Cycle(AbstractBlock):
     variance: Float[Array, ""] = parameter(positive, converter=_number, default=0.1)
 
     def transition(self) -> Float[Array, "state state"]:
-        angle = 2 * jnp.pi / self.period
-        cos, sin = jnp.cos(angle), jnp.sin(angle)
-        return self.damping * jnp.stack([jnp.stack([cos, sin]), jnp.stack([-sin, cos])])
+        return self.damping * _rotation(2 * jnp.pi / self.period)
 
     def noise(self) -> Float[Array, "state state"]:
         return self.variance * jnp.eye(2)
@@ -212,10 +291,17 @@ class Regressors(AbstractBlock):
     """β · u_t with coefficients that are constant, or a random walk with `variance`.
 
     The inputs u_t are those of the series, `size` of them.
+
+    Attributes:
+        size: how many inputs.
+        variance: of the steps of a random walk; None for constant coefficients.
+        intercept: whether an estimator centres the series, so that there is a constant beside the inputs.
+            Without it, and without a level, a series without inputs is around zero.
     """
 
     size: int = eqx.field(static=True)
     variance: Float[Array, ""] | None = parameter(positive, default=None)
+    intercept: bool = eqx.field(static=True, default=True)
 
     def transition(self) -> Float[Array, "state state"]:
         return jnp.eye(self.size)

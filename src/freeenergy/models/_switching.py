@@ -112,16 +112,28 @@ class SwitchingLinearSystem(AbstractSequenceModel):
 
     def predicted(self, series: Series) -> GaussianBelief:
         """Mean and covariance of p(y_t | y_{<t}) for each step, which is a mixture."""
+
+        def one(log_weight: Array, means: Array, spread: Array) -> GaussianBelief:
+            _, mean, covariance = _merged(log_weight[None], means[None], spread[None])
+            return GaussianBelief(mean[0], covariance[0])
+
+        return jax.vmap(one)(*self.predicted_mixture(series))
+
+    def predicted_mixture(
+        self, series: Series
+    ) -> tuple[
+        Float[Array, "time regimes"], Float[Array, "time regimes dim"], Float[Array, "time regimes dim dim"]
+    ]:
+        """p(y_t | y_{<t}) for each step: log-weight, mean and covariance under each regime."""
         ahead = self.filter(series).predicted
         length = len(series.real)
         noise = self._each(lambda s: s.emission_noise.matrix())
 
-        def one(belief: SwitchingBelief, shift: Array) -> GaussianBelief:
+        def one(belief: SwitchingBelief, shift: Array) -> tuple[Array, Array, Array]:
             C = self.systems.emission
             means = jnp.einsum("kmn,kn->km", C, belief.mean) + shift
             spread = jnp.einsum("kmn,knj,klj->kml", C, belief.covariance, C) + noise
-            _, mean, covariance = _merged(belief.log_weight[None], means[None], spread[None])
-            return GaussianBelief(mean[0], covariance[0])
+            return belief.log_weight, means, spread
 
         return jax.vmap(one, (0, 1))(ahead, self._each(lambda s: s._means(series.inputs, length)))
 

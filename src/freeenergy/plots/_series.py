@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -203,13 +203,14 @@ def smoothed(
 
 def forecast(
     X: Any,
-    ahead: tuple[Any, Any, Any],
+    ahead: Iterable[Any],
     ax: Axes | None = None,
     *,
     column: int = 0,
     truth: Any = None,
     last: int | None = None,
     name: Any = None,
+    dates: Sequence[str] | None = None,
 ) -> Axes:
     """The end of a series and what a model expects after it, with the interval that it gives.
 
@@ -217,12 +218,13 @@ def forecast(
 
     Args:
         X: one series, (time, features).
-        ahead: mean, low and high, (steps, features) each.
+        ahead: a `Forecast`, or mean, low and high, (steps, features) each.
         ax: to draw on.
         column: which feature.
         truth: what came after the end, (steps, features).
         last: so many steps before the end are shown; by default all.
         name: of the feature.
+        dates: what all steps are called, those of X and those after it.
 
     >>> axes = forecast([1.0, 2.0], ([3.0], [2.0], [4.0]), truth=[3.5])
     >>> [text.get_text() for text in axes.get_legend().get_texts()]
@@ -240,7 +242,14 @@ def forecast(
         ax.plot(end + np.arange(len(came)), came, ".", color=PALETTE[1], markersize=4, label="what came")
     ax.axvline(end - 0.5, color=ink(), linewidth=0.7, linestyle=":")
     ax.set_xlim(begin, end + len(mean) - 1)
-    ax.set_xlabel("time step")
+    if dates is None:
+        ax.set_xlabel("time step")
+    else:
+        known = list(dates)
+        ax.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+        ax.xaxis.set_major_formatter(
+            lambda place, _: known[round(place)] if 0 <= round(place) < len(known) else ""
+        )
     if name is not None:
         ax.set_ylabel(plain(name))
     ax.legend(loc="best")
@@ -250,7 +259,7 @@ def forecast(
 def decomposition(
     X: Any,
     parts: Mapping[str, tuple[Any, Any]],
-    ahead: tuple[Any, Any, Any] | None = None,
+    ahead: Iterable[Any] | None = None,
     *,
     column: int = 0,
     level: float = 0.95,

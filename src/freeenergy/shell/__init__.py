@@ -29,18 +29,28 @@ from ._density import (
     TransformsRows,
 )
 from ._documents import Corpus, Documents
+from ._forecast import (
+    AbstractPredictive,
+    Drawn,
+    Forecast,
+    ForecastsSeries,
+    MassTables,
+    NormalMixtures,
+)
 from ._intake import AbstractIntake, Arrays, LabelledTable, Table, with_history
 from ._networks import adam, cast, split_rows
 from ._rows import Rows, Scaling
 from ._schema import CodedRows, Field, Schema
 from ._sequence import AbstractSequenceDensity
 from ._series import Sequences, SeriesIntake
+from ._series_frame import SeriesFrame, series
 from ._support import Column, Support
 from ._validation import check_count, check_instance, check_int, check_numbers, check_real
 
 __all__ = [
     "AbstractDensity",
     "AbstractIntake",
+    "AbstractPredictive",
     "AbstractRowEstimator",
     "AbstractSequenceDensity",
     "Arrays",
@@ -52,9 +62,14 @@ __all__ = [
     "CompletesRows",
     "Corpus",
     "Documents",
+    "Drawn",
     "Field",
+    "Forecast",
     "Forecasts",
+    "ForecastsSeries",
     "LabelledTable",
+    "MassTables",
+    "NormalMixtures",
     "Predicts",
     "PredictsProbabilities",
     "Rows",
@@ -67,6 +82,7 @@ __all__ = [
     "ScoresRows",
     "ScoresSteps",
     "Sequences",
+    "SeriesFrame",
     "SeriesIntake",
     "Shell",
     "Shows",
@@ -84,6 +100,7 @@ __all__ = [
     "check_real",
     "final_objective",
     "rows_at_once",
+    "series",
     "split_rows",
     "with_history",
 ]

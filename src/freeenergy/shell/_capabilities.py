@@ -171,8 +171,8 @@ class Forecasts(abc.ABC):
     """Says what comes after the end of series."""
 
     @abc.abstractmethod
-    def forecast(self, X: Any, steps: int = 1) -> Any:
-        """What is expected at each of the `steps` after the end of each series."""
+    def forecast(self, X: Any, steps: int = 1, level: float = 0.9) -> Any:
+        """What is expected at each of the `steps` after the end of each series, as a `Forecast`."""
 
 
 class Shows:

@@ -16,6 +16,7 @@ from ._base import Shell
 from ._capabilities import Completes, Samples, ScoresSteps
 from ._rows import Scaling
 from ._series import SeriesIntake, check_inputs, draw_series, map_series
+from ._series_frame import AbstractContainer
 from ._validation import check_count, random_key
 
 
@@ -26,9 +27,11 @@ class AbstractSequenceDensity(ScoresSteps, Samples, Completes, Shell):
     `Sequences`; the objective of what `_learn` returns is a mean per row of the packed series.
 
     X is one series of shape (time, features), an array (series, time, features), a list of series of any
-    lengths, or a frame whose index has the two levels series and time; NaN is not observed.  In a list,
-    arrays of one dimension are series of one column; lists of numbers of one length are the rows of one
-    series.  Series are independent of each other.  `inputs` are what is known
+    lengths, or a frame: one series, or several by an index of the two levels series and time, or what
+    `fe.series` declares; NaN is not observed.  In a list, arrays of one dimension are series of one column;
+    lists of numbers of one length are the rows of one series.  The steps of a frame with dates are regular,
+    and those between its rows that it does not have are not observed; what comes back are frames.
+    Series are independent of each other.  `inputs` are what is known
     beside X at each time step, in containers like those of X; a model that was fitted with inputs needs
     them ever after.  Everything here is in the units of the data that the user passed; the model works on
     `scaling_` of X and `input_scaling_` of the inputs.
@@ -77,7 +80,7 @@ class AbstractSequenceDensity(ScoresSteps, Samples, Completes, Shell):
 
         Args:
             X: one series (time, features), an array (series, time, features), a list of series (arrays of
-                one dimension are series of one column), or a frame with the index levels series and time.
+                one dimension are series of one column), a frame, or what `fe.series` makes of one.
             y: ignored.
             inputs: what is known beside X, finite numbers: as X, with columns of their own.
             series_weight: a non-negative number per series; a weight of two counts as two series.
@@ -90,7 +93,13 @@ class AbstractSequenceDensity(ScoresSteps, Samples, Completes, Shell):
         return None if inputs is None or scaling is None else [scaling.apply(u) for u in inputs]
 
     def _check_inputs(
-        self, inputs: Any, lengths: list[int], name: str = "inputs"
+        self,
+        inputs: Any,
+        lengths: list[int],
+        name: str = "inputs",
+        *,
+        beside: AbstractContainer | None = None,
+        ahead: int = 0,
     ) -> list[np.ndarray] | None:
         """Rescaled inputs of series of these lengths: as many as `fit` was given, or none."""
         kind = type(self).__name__
@@ -102,7 +111,9 @@ class AbstractSequenceDensity(ScoresSteps, Samples, Completes, Shell):
             raise ValueError(
                 f"{kind} was fitted with inputs and needs the '{name}' of every time step. Got None."
             )
-        return self._scaled_inputs(check_inputs(self, inputs, lengths, self.n_inputs_in_, name=name))
+        return self._scaled_inputs(
+            check_inputs(self, inputs, lengths, self.n_inputs_in_, name=name, beside=beside, ahead=ahead)
+        )
 
     def _read(self, X: Any, inputs: Any = None) -> SeriesIntake:
         """What a call of the fitted estimator is given."""
@@ -120,7 +131,13 @@ class AbstractSequenceDensity(ScoresSteps, Samples, Completes, Shell):
 
     def _future(self, future_inputs: Any, container: SeriesIntake, steps: int) -> np.ndarray | None:
         """Rescaled inputs of `steps` steps after each series: (series, steps, inputs)."""
-        parts = self._check_inputs(future_inputs, [steps] * len(container.series), "future_inputs")
+        parts = self._check_inputs(
+            future_inputs,
+            [steps] * len(container.series),
+            "future_inputs",
+            beside=container.container,
+            ahead=steps,
+        )
         return None if parts is None else np.stack(parts)
 
     def _for_each(
@@ -219,7 +236,7 @@ class AbstractSequenceDensity(ScoresSteps, Samples, Completes, Shell):
         drawn = self._for_each(complete_series_sample_of, repeated, extra=split_key_data(key, many * n))
         filled = [self._fill(x, z) for x, z in zip(repeated.series, drawn, strict=True)]
         draws = self._answered("sample", container, [np.stack(filled[i::many]) for i in range(many)])
-        return container.wrap([part[0] for part in draws] if n == 1 else draws)
+        return container.rows([part[0] for part in draws]) if n == 1 else container.wrap(draws)
 
     def _draw(self, n: int, key: Array, length: int | None, inputs: Any) -> np.ndarray:
         shape = np.shape(inputs)
@@ -239,11 +256,15 @@ class AbstractSequenceDensity(ScoresSteps, Samples, Completes, Shell):
         inputs: Any,
         told: Callable[[np.ndarray], np.ndarray] = np.asarray,
     ) -> Any:
-        """What is told of the probabilities of the states of each series, which `function` gives."""
+        """What is told of the probabilities of the states of each series, which `function` gives.
+
+        In frames the columns are called by the state, or the one by "state".
+        """
         container = self._read(X, inputs)
         parts = self._answered(method, container, self._for_each(function, container))
         # of sum one to the last digit, so that none is above one
-        return container.wrap([told(part / part.sum(axis=1, keepdims=True)) for part in parts])
+        found = [told(part / part.sum(axis=1, keepdims=True)) for part in parts]
+        return container.rows(found, state_names(found[0]))
 
     def impute(self, X: Any, *, inputs: Any = None) -> Any:
         """`X` with each missing entry inferred from all that is observed of its series.
@@ -266,7 +287,7 @@ class AbstractSequenceDensity(ScoresSteps, Samples, Completes, Shell):
                 series[i][:, whole] = np.rint(series[i][:, whole])
                 if labels.any():
                     series[i][:, labels] = likeliest[number]
-        return container.wrap(series)
+        return container.rows(series)
 
     def _likeliest(self, container: SeriesIntake, columns: np.ndarray) -> list[np.ndarray]:
         """These columns of each series, the missing labels replaced by the most probable ones."""
@@ -274,6 +295,11 @@ class AbstractSequenceDensity(ScoresSteps, Samples, Completes, Shell):
 
     def _fill(self, x: np.ndarray, z: np.ndarray) -> np.ndarray:
         return np.where(np.isnan(x), self.scaling_.invert(z), x)
+
+
+def state_names(part: np.ndarray) -> Any:
+    """What columns with something of each state are called, or the one with the state."""
+    return "state" if part.ndim == 1 else [f"state {k}" for k in range(part.shape[1])]
 
 
 def step_log_prob_of(series: Series, model: AbstractSequenceModel, incomplete: bool) -> Array:

@@ -30,6 +30,8 @@ from .._core import (
 from ..models import Series
 from ._intake import AbstractIntake, with_history
 from ._rows import Rows, Scaling, unit_free_hashes
+from ._series_frame import AbstractContainer, Framed, Plain, SeriesFrame, frame_of, only
+from ._time import AbstractFrequency, in_words
 from ._validation import check_observed, check_rows, feature_names, moderate
 
 # numbers of one kind (time steps × series) that a program works on at once
@@ -89,13 +91,9 @@ class Sequences:
         return Rows(self.rows, self.row_weight, np.column_stack([places, *beside])).identity()
 
 
-def _only(parts: list[Any]) -> Any:
-    return parts[0]
-
-
 _TAKEN = (
     "one series (time, features), an array (series, time, features), a list of series, or a frame whose "
-    "index has the two levels series and time"
+    "index is time, or has the two levels series and time"
 )
 
 
@@ -128,44 +126,23 @@ def _several(subject: str, X: Any) -> tuple[list[np.ndarray], Callable[[list[Any
     return None
 
 
-def _levels(X: Any) -> int:
-    """How many levels the index of a frame has; one for whatever is no frame."""
-    return getattr(getattr(X, "index", None), "nlevels", 1)
-
-
-def _panel(subject: str, X: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Of a frame with the index levels series and time: its rows series by series, and where each ends.
-
-    Series come in the order in which they first appear.
-    """
-    if _levels(X) > 2:
-        raise ValueError(f"{subject} must be {_TAKEN}. Got {_levels(X)} levels instead.")
-    labels, times = (X.index.get_level_values(level) for level in (0, 1))
-    numbers, names = labels.factorize(use_na_sentinel=False)
-    order = np.argsort(numbers, kind="stable")
-    ends = np.cumsum(np.bincount(numbers))[:-1]
-    for name, rows in zip(names, np.split(order, ends), strict=True):
-        own = times[rows]
-        if not (own.is_monotonic_increasing and own.is_unique):
-            raise ValueError(
-                f"{subject}, a frame with two index levels, must have times that increase within each "
-                f"series. Those of series {name!r} do not."
-            )
-    return order, ends
-
-
-def check_series(owner: Any, X: Any, *, reset: bool) -> tuple[list[np.ndarray], Callable[[list[Any]], Any]]:
-    """`X` as a list of float arrays (time, features), and what puts such a list back into the container.
+def check_series(owner: Any, X: Any, *, reset: bool) -> tuple[list[np.ndarray], AbstractContainer]:
+    """`X` as a list of float arrays (time, features), and the way back into the container.
 
     `X` is one series (time, features), an array (series, time, features), a list of series (arrays of one
-    dimension are series of one column), or a frame whose index has the two levels series and time.
+    dimension are series of one column), or a frame: one series, or with the two index levels series and
+    time, or what `fe.series` declares.  The steps of a frame with times are regular: NaN is where it has
+    no row.
     """
-    if _levels(X) > 1:
-        order, ends = _panel("X", X)
-        return np.split(check_rows(owner, X, reset=reset)[order], ends), list
+    source = frame_of(X)
+    if source is not None:
+        table = source.table
+        rows = check_rows(owner, table.selected(table.columns), reset=reset)
+        container = Framed(source, source.grid(None if reset else vars(owner).get("frequency_")))
+        return container.laid(rows), container
     several = _several("X", X)
     if several is None:
-        return [check_rows(owner, X, reset=reset)], _only
+        return [check_rows(owner, X, reset=reset)], Plain(X, only)
     parts, wrap = several
     for number, part in enumerate(parts):
         if part.shape[1] != parts[0].shape[1] or not len(part):
@@ -177,21 +154,29 @@ def check_series(owner: Any, X: Any, *, reset: bool) -> tuple[list[np.ndarray], 
         rows = check_rows(owner, np.concatenate(parts), reset=reset)
     except CellError as error:
         raise error.placed(error.position or 0, parts) from None
-    return np.split(rows, np.cumsum([len(part) for part in parts])[:-1]), wrap
+    return np.split(rows, np.cumsum([len(part) for part in parts])[:-1]), Plain(X, wrap)
 
 
 def check_inputs(
-    owner: Any, inputs: Any, lengths: list[int], width: int | None, *, name: str = "inputs"
+    owner: Any,
+    inputs: Any,
+    lengths: list[int],
+    width: int | None,
+    *,
+    name: str = "inputs",
+    beside: AbstractContainer | None = None,
+    ahead: int = 0,
 ) -> list[np.ndarray]:
     """`inputs` as a finite float array of shape (time, width) for each series.
 
-    They come in the containers that series come in.  `name` is what the argument is called.
+    They come in the containers that series come in.  `name` is what the argument is called, and `beside`
+    the series that they belong to: those in a frame with times are found by their time, at the steps of
+    the series or, if so many are `ahead`, after their end.
     """
-    kind = type(owner).__name__
-    subject = f"The '{name}' of {kind}"
-    if _levels(inputs) > 1:
-        order, ends = _panel(subject, inputs)
-        parts = np.split(np.asarray(inputs, float)[order], ends)
+    subject = f"The '{name}' of {type(owner).__name__}"
+    source = frame_of(inputs)
+    if source is not None:
+        parts = _inputs_in_frame(subject, source, beside, ahead)
     else:
         several = _several(subject, inputs)
         parts = [np.asarray(part, float) for part in ([inputs] if several is None else several[0])]
@@ -208,10 +193,54 @@ def check_inputs(
     return parts
 
 
-def _check_aligned(X: Any, inputs: Any) -> None:
-    """Refuses a panel of inputs whose series or times are not those of X."""
-    if _levels(X) == _levels(inputs) == 2 and not X.index.equals(inputs.index):
-        raise ValueError("The 'inputs' of a frame with two index levels must have the index of X.")
+def _inputs_in_frame(
+    subject: str, source: SeriesFrame, beside: AbstractContainer | None, ahead: int
+) -> list[np.ndarray]:
+    """Rows of inputs for each series: by time where there is such, else one after another."""
+    columns = source.inputs or source.table.columns
+    values = np.asarray(source.table.selected(columns), float)
+    framed = beside if isinstance(beside, Framed) else None
+    labels, rows, times = source.members
+    wanted = None
+    if framed is not None:
+        wanted = framed.times_ahead(ahead) if ahead else framed.grid.times
+    if framed is None or times is None or wanted is None:
+        if framed is not None and not ahead and labels is not None and not source.same_rows(framed.source):
+            raise ValueError("The 'inputs' of a frame with two index levels must have the index of X.")
+        return [values[own] for own in rows]
+    own_labels, parts = framed.source.labels, []
+    for number, steps in enumerate(wanted):
+        place = 0
+        if labels is not None and own_labels is not None:
+            if own_labels[number] not in labels:
+                raise ValueError(f"{subject} must have rows for series {own_labels[number]!r}. Got none.")
+            place = labels.index(own_labels[number])
+        found = np.searchsorted(times[place], steps).clip(max=len(times[place]) - 1)
+        missing = np.flatnonzero(times[place][found] != steps)
+        if len(missing):
+            first = in_words(steps[missing[0]])
+            raise ValueError(f"{subject} must have a row for every time step. Got none for {first}.")
+        parts.append(values[rows[place][found]])
+    return parts
+
+
+def _given_inputs(X: Any, inputs: Any) -> Any:
+    """The inputs that were passed, or those that the frame of X declares."""
+    if not isinstance(X, SeriesFrame) or X.inputs is None:
+        return inputs
+    if inputs is not None:
+        raise ValueError("The 'inputs' must be declared with X or passed beside it, not both.")
+    return X.beside()
+
+
+def _frequency(container: AbstractContainer) -> AbstractFrequency | None:
+    return container.grid.frequency if isinstance(container, Framed) else None
+
+
+def _tell_gaps(owner: Any, container: AbstractContainer) -> None:
+    """Says which steps are missing; of series that were declared `print` does."""
+    if isinstance(container, Framed) and container.grid.gaps and not container.source.declared:
+        warnings.warn(f"{type(owner).__name__}: {container.source.notes[0]}", UserWarning, stacklevel=5)
 
 
 def _check_weight(owner: Any, weight: Any, series: list[np.ndarray]) -> np.ndarray:
@@ -422,7 +451,7 @@ class SeriesIntake(AbstractIntake):
 
     Attributes:
         series: an array of shape (time, features) each, in the units of the user.
-        wrap: puts one array per series into a container like the one that was passed.
+        container: the way back into what was passed.
         inputs: an array of shape (time, inputs) for each series, rescaled; or None.
         sequences: of a fit, what is learned from.
         offset: of a fit, the mean log-determinant of a time step.
@@ -433,12 +462,12 @@ class SeriesIntake(AbstractIntake):
         owner: Any,
         passed: Any,
         series: list[np.ndarray],
-        wrap: Callable[[list[Any]], Any],
+        container: AbstractContainer,
         inputs: list[np.ndarray] | None = None,
         sequences: Sequences | None = None,
         offset: float = 0.0,
     ) -> None:
-        self.owner, self.passed, self.series, self.wrap = owner, passed, series, wrap
+        self.owner, self.passed, self.series, self.container = owner, passed, series, container
         self.inputs, self.sequences, self.offset = inputs, sequences, offset
 
     @classmethod
@@ -452,13 +481,17 @@ class SeriesIntake(AbstractIntake):
         states: Callable[[list[np.ndarray]], list[np.ndarray]] | None = None,
     ) -> Self:
         """Series to fit, with a function that gives the known hidden states of validated ones."""
+        inputs = _given_inputs(X, inputs)
         if inputs is not None and not owner._takes_inputs:
             raise ValueError(f"{type(owner).__name__} takes no inputs. Got 'inputs'.")
-        series, wrap = check_series(owner, X, reset=True)
+        series, container = check_series(owner, X, reset=True)
+        owner.frequency_ = _frequency(container)
+        _tell_gaps(owner, container)
         weight = _check_weight(owner, series_weight, series)
         known = None if states is None else states(series)
-        _check_aligned(X, inputs)
-        beside = None if inputs is None else check_inputs(owner, inputs, [len(x) for x in series], None)
+        beside = None
+        if inputs is not None:
+            beside = check_inputs(owner, inputs, [len(x) for x in series], None, beside=container)
         used = np.flatnonzero(weight > 0)
         kept, kept_inputs = [series[i] for i in used], beside and [beside[i] for i in used]
         rows, counts = np.concatenate(kept), np.repeat(weight[used], [len(x) for x in kept])
@@ -480,14 +513,14 @@ class SeriesIntake(AbstractIntake):
             known and [known[used[i]] for i in order],
         )
         offset = np.average(owner.scaling_.log_det(rows), weights=counts)
-        return cls(owner, X, series, wrap, None, sequences, offset)
+        return cls(owner, X, series, container, None, sequences, offset)
 
     @classmethod
     def reading(cls, owner: Any, X: Any, *, inputs: Any = None) -> Self:
         check_is_fitted(owner, "model_")
-        series, wrap = check_series(owner, X, reset=False)
-        _check_aligned(X, inputs)
-        return cls(owner, X, series, wrap, owner._check_inputs(inputs, [len(x) for x in series]))
+        series, container = check_series(owner, X, reset=False)
+        lengths, given = [len(x) for x in series], _given_inputs(X, inputs)
+        return cls(owner, X, series, container, owner._check_inputs(given, lengths, beside=container))
 
     @property
     def events(self) -> Sequences:
@@ -503,11 +536,22 @@ class SeriesIntake(AbstractIntake):
 
     def with_series(self, series: list[np.ndarray], inputs: list[np.ndarray] | None) -> Self:
         """Other series, and rescaled inputs, for the same container."""
-        return type(self)(self.owner, self.passed, series, self.wrap, inputs)
+        return type(self)(self.owner, self.passed, series, self.container, inputs)
+
+    def wrap(self, parts: list[Any]) -> Any:
+        """Arrays of any shape, one for each series, in a container like that of the series."""
+        return self.container.wrap(parts)
+
+    def rows(self, parts: list[np.ndarray], names: Any = None) -> Any:
+        """Arrays with a row, or a number, for each step of each series: frames where frames came.
+
+        `names` are of the columns, by default those of X.
+        """
+        return self.container.rows(parts, names)
 
     def naming_cells(self) -> contextlib.AbstractContextManager[None]:
-        passed = self.passed if self.wrap is _only else self.series
-        return cells_of(passed, np.concatenate(self.series), feature_names(self.owner))
+        passed, rows = self.container.cells(self.series)
+        return cells_of(passed, rows, feature_names(self.owner))
 
     def in_units(self, result: Fit) -> Fit:
         """The objective, a mean over rows of the packed series, as the free energy per time step."""

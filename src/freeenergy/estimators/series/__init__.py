@@ -1,9 +1,10 @@
 """Estimators of series."""
 
+from ...shell import Forecast
 from ._autoregression import AutoRegression
 from ._hmm import HMM
 from ._markov import MarkovChain
-from ._state_space import Forecast, LinearGaussianSSM, States
+from ._state_space import LinearGaussianSSM, States
 from ._structural import Component, StructuralTimeSeries
 from ._switching import SwitchingLinearSystem
 

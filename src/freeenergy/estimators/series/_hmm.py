@@ -43,9 +43,11 @@ from ...models import (
 )
 from ...models._regressions import clusterwise_regressions
 from ...shell import (
-    AbstractSequenceDensity,
+    AbstractPredictive,
     ColumnRoles,
-    Forecasts,
+    ForecastsSeries,
+    MassTables,
+    NormalMixtures,
     Predicts,
     PredictsProbabilities,
     Rows,
@@ -63,6 +65,9 @@ from ...shell._rows import canonical_rows
 from ...shell._validation import random_key
 from ..tables._starts import LLOYD_STEPS, AbstractStart, PlusPlus, at_known, start_model
 from ._markov import concentration
+
+# values of a column whose probabilities are listed at first, and at most; what may be left to others
+_FIRST_VALUES, _MOST_VALUES, _LITTLE = 64, 2**18, 1e-9
 
 
 def _filter(series: Series, model: models.HMM, incomplete: bool) -> Array:
@@ -82,10 +87,23 @@ def _label_chance(pair: tuple[Array, Array], model: models.HMM, column: Array, l
     return model.label_probability(*pair, column, label)
 
 
-def _forecast(pair: tuple[Series, Array], model: models.HMM, incomplete: bool) -> Array:
+def _forecast(pair: tuple[Series, Array], model: models.HMM, incomplete: bool) -> tuple[Array, Array, Any]:
+    """Beliefs, means, and the normal parts of the emissions of each step, if they are such."""
     series, future = pair
     steps, width = future.shape
-    return model.forecast(series, steps, incomplete=incomplete, inputs=future if width else None)[1]
+    inputs = future if width else None
+    beliefs, means = model.forecast(series, steps, incomplete=incomplete, inputs=inputs)
+    if inputs is None:
+        normal = model.emissions.normals(None)
+        if normal is not None:
+            normal = tuple(jnp.broadcast_to(a, (steps, *a.shape)) for a in normal)
+        return beliefs, means, normal
+    return beliefs, means, jax.vmap(model.emissions.normals)(inputs)
+
+
+def _state_log_probs(row: Array, model: models.HMM) -> Array:
+    emissions = model.emissions
+    return emissions.log_probs(emissions.prepare(), row[None], True, None)[0]
 
 
 def _sample_states(pair: tuple[Series, Array], model: models.HMM, incomplete: bool) -> Array:
@@ -93,7 +111,7 @@ def _sample_states(pair: tuple[Series, Array], model: models.HMM, incomplete: bo
     return model.sample_states(series, key=jax.random.wrap_key_data(key))
 
 
-class HMM(Forecasts, Predicts, PredictsProbabilities, AbstractSequenceDensity):
+class HMM(Predicts, PredictsProbabilities, ForecastsSeries):
     """A hidden Markov model with emissions of any exponential family.
 
     p(y) = Σ_x π(x_1) Π_t A(x_{t−1}, x_t) Π_t p(y_t | x_t), learned by EM (Baum–Welch) from k-means++
@@ -262,7 +280,7 @@ class HMM(Forecasts, Predicts, PredictsProbabilities, AbstractSequenceDensity):
 
         Args:
             X: one series (time, features), an array (series, time, features), a list of series (arrays of
-                one dimension are series of one column), or a frame with the index levels series and time.
+                one dimension are series of one column), a frame, or what `fe.series` makes of one.
             y: ignored.
             states: the hidden state of each time step where it is known, −1 where not; a number per
                 time step in the same containers as X.
@@ -434,7 +452,7 @@ class HMM(Forecasts, Predicts, PredictsProbabilities, AbstractSequenceDensity):
         return self._shares("predict_proba", _smooth, X, inputs)
 
     def states(self, X: Any) -> dict[str, np.ndarray]:
-        return {"probabilities": self.predict_proba(X)}
+        return {"probabilities": np.asarray(self.predict_proba(X))}
 
     def predict(self, X: Any, *, inputs: Any = None) -> Any:
         """The most probable state of each time step on its own; see `decode` for the best path."""
@@ -458,7 +476,11 @@ class HMM(Forecasts, Predicts, PredictsProbabilities, AbstractSequenceDensity):
                     "The 'n' parameter of HMM.decode must be at most the number of possible paths. "
                     f"Got {n} for series {number} of X, which has {possible}."
                 )
-        return container.wrap([path[:, 0] if n == 1 else path.T for path in paths])
+        return (
+            container.rows([path[:, 0] for path in paths], "state")
+            if n == 1
+            else container.wrap([path.T for path in paths])
+        )
 
     def sample_states(self, X: Any, n: int = 1, random_state: Any = None, *, inputs: Any = None) -> Any:
         """Draws of the whole path of states given the series; for n > 1 along a leading axis."""
@@ -468,22 +490,43 @@ class HMM(Forecasts, Predicts, PredictsProbabilities, AbstractSequenceDensity):
         keys = split_key_data(random_key(random_state), many * n)
         drawn = self._for_each(_sample_states, container.take(list(range(many)) * n), extra=keys)
         self._check_answers("sample_states", container, [bool(drawn[i][0] >= 0) for i in range(many)])
-        return container.wrap([drawn[i] if n == 1 else np.stack(drawn[i::many]) for i in range(many)])
+        if n == 1:
+            return container.rows(drawn, "state")
+        return container.wrap([np.stack(drawn[i::many]) for i in range(many)])
 
-    def forecast(self, X: Any, steps: int = 1, *, inputs: Any = None, future_inputs: Any = None) -> Any:
-        """The mean of each of the `steps` observations after the end of each series.
+    def _predictive(
+        self, container: SeriesIntake, steps: int, future: np.ndarray | None
+    ) -> list[AbstractPredictive]:
+        """Mixtures of the emissions: exact if these are normal or have a mass, and else from draws."""
+        ahead = np.zeros((len(container.series), steps, 0)) if future is None else future
+        parts = self._for_each(_forecast, container, extra=ahead, cut=False)
+        self._answered("forecast", container, [means for _, means, _ in parts])
+        if parts[0][2] is not None:
+            return [
+                NormalMixtures(
+                    (beliefs[:, :, None] * weights).reshape(steps, -1),
+                    *(a.reshape(steps, -1, a.shape[-1]) for a in (locations, variances)),
+                )
+                for beliefs, _, (weights, locations, variances) in parts
+            ]
+        if not self.column_roles(self.n_features_in_).mass.all():
+            return self._drawn(container, steps, future, [means for _, means, _ in parts])
+        masses = self._masses(np.concatenate([beliefs for beliefs, _, _ in parts]))
+        return [MassTables(np.einsum("tk,dvk->tdv", beliefs, masses), means) for beliefs, means, _ in parts]
 
-        A model with inputs needs those of the series and, as `future_inputs`, those of the steps to come.
-        """
-        container = self._read(X, inputs)
-        each = len(container.series) * self.n_features_in_
-        steps = check_count(self, "forecast", "steps", steps, each=each)
-        future = self._future(future_inputs, container, steps)
-        if future is None:
-            future = np.zeros((len(container.series), steps, 0))
-        means = self._for_each(_forecast, container, extra=future, cut=False)
-        self._answered("forecast", container, means)
-        return container.wrap([self.scaling_.invert(mean) for mean in means])
+    def _masses(self, beliefs: np.ndarray) -> np.ndarray:
+        """p(value of a column | state) at [column, value, state], of all values that have some."""
+        columns, size = self.n_features_in_, _FIRST_VALUES
+        while True:
+            rows = np.full((columns, size, columns), np.nan)
+            for column in range(columns):
+                rows[column, :, column] = np.arange(size)
+            flat = rows.reshape(-1, columns)
+            found = np.exp(map_rows(_state_log_probs, flat, self.model_)).reshape(columns, size, -1)
+            left = 1 - np.einsum("tk,dvk->td", beliefs, found)
+            if left.max() < _LITTLE or size >= _MOST_VALUES:
+                return found
+            size *= 4
 
     def transitions(self, inputs: Any) -> np.ndarray:
         """p(next = j | now = i) at [t, i, j], for rows of inputs, if transitions depend on inputs."""

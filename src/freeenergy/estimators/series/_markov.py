@@ -13,9 +13,10 @@ from ...distributions import Categorical, DirichletPrior
 from ...learning import EM
 from ...models import Series
 from ...shell import (
-    AbstractSequenceDensity,
+    AbstractPredictive,
     ColumnRoles,
-    Forecasts,
+    ForecastsSeries,
+    MassTables,
     Scaling,
     Sequences,
     SeriesIntake,
@@ -37,7 +38,7 @@ def _forecast_symbols(series: Series, model: models.MarkovChain, incomplete: boo
     return model.forecast(series, steps)
 
 
-class MarkovChain(Forecasts, AbstractSequenceDensity):
+class MarkovChain(ForecastsSeries):
     """A Markov chain of symbols 0, 1, 2, … in each column, independent of the other columns.
 
     p(x) = π(x_1) Π_t A(x_{t−1}, x_t).  Counts give the answer at once; where symbols are missing EM
@@ -128,13 +129,14 @@ class MarkovChain(Forecasts, AbstractSequenceDensity):
         learner = EM(tol=sequences.per_row(self.tol))
         return self._run(start, learner, sequences.packed, sequences, key)
 
-    def forecast(self, X: Any, steps: int = 1) -> Any:
-        """p(symbol) of each of the `steps` after the end of each series: (steps, columns, symbols)."""
-        container = self._read(X)
-        each = len(container.series) * self.transition_[:, 0].size
-        steps = check_count(self, "forecast", "steps", steps, each=each)
+    def _predictive(
+        self, container: SeriesIntake, steps: int, future: np.ndarray | None
+    ) -> list[AbstractPredictive]:
+        check_count(
+            self, "forecast", "steps", steps, each=len(container.series) * self.transition_[:, 0].size
+        )
         shares = self._for_each(_forecast_symbols, container, arguments=(steps,), cut=False)
-        return container.wrap(self._answered("forecast", container, shares))
+        return [MassTables(part) for part in self._answered("forecast", container, shares)]
 
     @property
     def transition_(self) -> np.ndarray:

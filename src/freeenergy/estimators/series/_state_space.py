@@ -8,7 +8,6 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from scipy import stats
 
 from ... import models
 from ..._core import AbstractAlgorithm, Data, Fit, generator, on_device
@@ -18,24 +17,18 @@ from ...learning import EM
 from ...models import Learned, Series
 from ...models._regressions import covariance_like, driven_regression
 from ...shell import (
-    AbstractSequenceDensity,
-    Forecasts,
+    AbstractPredictive,
+    ForecastsSeries,
+    NormalMixtures,
     Sequences,
-    check_count,
+    SeriesIntake,
     check_instance,
     check_int,
     with_history,
 )
+from ...shell._sequence import state_names
 from ...shell._series import pack
 from ..tables._factor import principal
-
-
-class Forecast(NamedTuple):
-    """The mean of future values and the interval that holds each with the probability asked for."""
-
-    mean: Any
-    low: Any
-    high: Any
 
 
 class States(NamedTuple):
@@ -53,9 +46,11 @@ def _smoothed(series: Series, model: Any, incomplete: bool) -> GaussianBelief:
     return model.system().smooth(series, incomplete=incomplete).marginals
 
 
-def _predicted(series: Series, model: Any, incomplete: bool) -> tuple[Array, Array]:
+def _predicted(series: Series, model: Any, incomplete: bool) -> tuple[Array, Array, Array]:
+    """Weights, means and variances of the one normal law of each value."""
     mean, covariance = model.predicted(series)
-    return mean, jnp.diagonal(covariance, axis1=1, axis2=2)
+    variance = jnp.diagonal(covariance, axis1=1, axis2=2)
+    return jnp.ones((len(mean), 1)), mean[:, None], variance[:, None]
 
 
 def apart(sequences: Sequences) -> Data:
@@ -69,50 +64,18 @@ def per_packed_row(sequences: Sequences, result: Fit, own: Data) -> Fit:
     return with_history(result, share=float(np.asarray(own.weight).sum()) / packed)
 
 
-class AbstractStateSpace(Forecasts, AbstractSequenceDensity):
+class AbstractStateSpace(ForecastsSeries):
     """What estimators with a hidden Gaussian state share: forecasts with intervals."""
 
     max_iter: int
     tol: float
     learner: AbstractAlgorithm | None
 
-    def forecast(
-        self,
-        X: Any,
-        steps: int = 1,
-        level: float = 0.95,
-        *,
-        inputs: Any = None,
-        future_inputs: Any = None,
-    ) -> Forecast:
-        """The `steps` values after the end of each series: mean, and interval of probability `level`.
-
-        A model with inputs needs those of the series and, as `future_inputs`, those of the steps to come.
-        """
-        if not 0 < level < 1:
-            raise ValueError(
-                "The 'level' parameter of forecast must be a float in the range (0, 1). "
-                f"Got {level!r} instead."
-            )
-        container = self._read(X, inputs)
-        each = len(container.series) * self.n_features_in_
-        steps = check_count(self, "forecast", "steps", steps, each=each)
-        future = self._future(future_inputs, container, steps)
-        unknown = np.full((steps, self.n_features_in_), np.nan)
-        inputs = container.inputs
-        if inputs is not None and future is not None:
-            inputs = [np.concatenate(pair) for pair in zip(inputs, future, strict=True)]
-        longer = container.with_series([np.concatenate([x, unknown]) for x in container.series], inputs)
-        parts = self._for_each(self._predictions, longer)
-        width = stats.norm.ppf(0.5 + level / 2)
-        means = [self.scaling_.invert(mean[-steps:]) for mean, _ in parts]
-        widths = [width * np.sqrt(variance[-steps:]) * self.scaling_.scale for _, variance in parts]
-        self._answered("forecast", container, [m + w for m, w in zip(means, widths, strict=True)])
-        return Forecast(
-            container.wrap(means),
-            container.wrap([m - w for m, w in zip(means, widths, strict=True)]),
-            container.wrap([m + w for m, w in zip(means, widths, strict=True)]),
-        )
+    def _predictive(
+        self, container: SeriesIntake, steps: int, future: np.ndarray | None
+    ) -> list[AbstractPredictive]:
+        parts = self._for_each(self._predictions, self._longer(container, steps, future))
+        return [NormalMixtures(*(part[-steps:] for part in own)) for own in parts]
 
     _predictions: ClassVar[Any] = staticmethod(_predicted)
 
@@ -134,7 +97,7 @@ class AbstractStateSpace(Forecasts, AbstractSequenceDensity):
         parts = self._for_each(function, container)
         means, covariances = ([getattr(p, name) for p in parts] for name in States._fields)
         return States(
-            container.wrap(self._answered(method, container, means)),
+            container.rows(self._answered(method, container, means), state_names(means[0])),
             container.wrap(self._answered(method, container, covariances)),
         )
 
@@ -213,7 +176,8 @@ class LinearGaussianSSM(AbstractStateSpace):
 
     def states(self, X: Any) -> dict[str, np.ndarray]:
         found = self.smooth(X)
-        return {"mean": found.mean, "std": np.sqrt(np.diagonal(found.covariance, axis1=1, axis2=2))}
+        std = np.sqrt(np.diagonal(found.covariance, axis1=1, axis2=2))
+        return {"mean": np.asarray(found.mean), "std": std}
 
     @property
     def transition_(self) -> np.ndarray:

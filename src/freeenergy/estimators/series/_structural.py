@@ -93,8 +93,9 @@ def _components(series: Series, model: Columns, incomplete: bool) -> tuple[Array
     return mean, jnp.sqrt(jnp.maximum(variance, 0))
 
 
-def _predicted_columns(series: Series, model: Columns, incomplete: bool) -> tuple[Array, Array]:
-    return model.predicted(series)
+def _predicted_columns(series: Series, model: Columns, incomplete: bool) -> tuple[Array, Array, Array]:
+    mean, variance = model.predicted(series)
+    return jnp.ones((len(mean), 1)), mean[:, None], variance[:, None]
 
 
 class StructuralTimeSeries(AbstractStateSpace):
@@ -166,6 +167,14 @@ class StructuralTimeSeries(AbstractStateSpace):
         blocks = Level() if self.blocks is None else self.blocks
         return blocks if isinstance(blocks, Structural) else Structural((blocks,), on_device(0.5))
 
+    def _scaling(self, X: np.ndarray, weight: np.ndarray) -> Scaling:
+        usual = Scaling.standardise(X, weight)
+        regressors = [block for block in self._structure().blocks if isinstance(block, Regressors)]
+        if all(block.intercept for block in regressors):
+            return usual
+        # nothing but the parts says where the series is
+        return Scaling(np.zeros(X.shape[1]), usual.scale)
+
     def _input_scaling(self, inputs: np.ndarray, weight: np.ndarray) -> Scaling:
         # a coefficient that varies is one of the inputs themselves, not of their distance to a mean
         return Scaling(np.zeros(inputs.shape[1]), Scaling.standardise(inputs, weight).scale)
@@ -232,10 +241,10 @@ class StructuralTimeSeries(AbstractStateSpace):
             names.append(name if name not in names else f"{name} {len(names) + 1}")
         return {
             name: Component(
-                container.wrap(
+                container.rows(
                     [m[:, k] * self.scaling_.scale + (k == 0) * self.scaling_.shift for m, _ in parts]
                 ),
-                container.wrap([s[:, k] * self.scaling_.scale for _, s in parts]),
+                container.rows([s[:, k] * self.scaling_.scale for _, s in parts]),
             )
             for k, name in enumerate(names)
         }
@@ -243,5 +252,6 @@ class StructuralTimeSeries(AbstractStateSpace):
     def states(self, X: Any) -> dict[str, np.ndarray]:
         shown = {}
         for number, (name, part) in enumerate(self.decompose(X).items()):
-            shown |= {f"mean {number} {name}": part.mean, f"std {number} {name}": part.std}
+            shown[f"mean {number} {name}"] = np.asarray(part.mean)
+            shown[f"std {number} {name}"] = np.asarray(part.std)
         return shown

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -23,6 +23,13 @@ from ._state_space import AbstractStateSpace, apart, per_packed_row, start_syste
 
 def _regimes(series: Series, model: models.SwitchingLinearSystem, incomplete: bool) -> Array:
     return jnp.exp(model.smooth(series).log_weight)
+
+
+def _mixtures(
+    series: Series, model: models.SwitchingLinearSystem, incomplete: bool
+) -> tuple[Array, Array, Array]:
+    log_weight, mean, covariance = model.predicted_mixture(series)
+    return jnp.exp(log_weight), mean, jnp.diagonal(covariance, axis1=2, axis2=3)
 
 
 def _bounded(model: models.SwitchingLinearSystem) -> models.SwitchingLinearSystem:
@@ -111,9 +118,11 @@ class SwitchingLinearSystem(PredictsProbabilities, AbstractStateSpace):
             result = dataclasses.replace(result, model=_bounded(result.model))
         return per_packed_row(sequences, result, own)
 
+    _predictions: ClassVar[Any] = staticmethod(_mixtures)
+
     def predict_proba(self, X: Any, *, inputs: Any = None) -> Any:
         """The probability of each regime at each step, given the whole series; approximate."""
         return self._shares("predict_proba", _regimes, X, inputs)
 
     def states(self, X: Any) -> dict[str, np.ndarray]:
-        return {"probabilities": self.predict_proba(X)}
+        return {"probabilities": np.asarray(self.predict_proba(X))}

@@ -1,0 +1,345 @@
+"""What comes after the end of series: one record for all models, and how it is made."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+from jax import Array
+from scipy import special
+
+from .._core import key_of, split_key_data
+from ._capabilities import Forecasts
+from ._sequence import AbstractSequenceDensity, complete_series_sample_of
+from ._series import SeriesIntake
+from ._series_frame import AbstractContainer, Framed, PandasTable, frame_of
+from ._time import in_words
+from ._validation import check_count, random_key
+
+# draws from which an interval is taken that no formula gives
+_DRAWS = 2000
+_HALVINGS = 60
+_SHOWN = 6
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class Forecast:
+    """What is expected after the end of each series, and how sure that is.
+
+    It comes apart into three: `mean, low, high = model.forecast(X, 12)`.
+
+    >>> import freeenergy as fe
+    >>> chain = fe.MarkovChain().fit([[0], [1], [1], [0], [1], [1]])
+    >>> chain.forecast([[0], [1]], 2)
+    step  mean  90% from  to
+       1     1         0   1
+       2     1         0   1
+
+    Attributes:
+        mean: of each value, (steps, features) in the container that series came in; of a label the most
+            probable one.
+        low, high: the interval that holds each value by itself with probability `level`: its quantiles
+            (1 − level)/2 and (1 + level)/2.  A value that is a whole number is in it with at least that.
+        level: the probability of the interval.
+        draws: paths of all values together, (draws, steps, features) for each series; None without any.
+        probabilities: of labels, (steps, features, labels) for each series; None if there are no labels.
+        index: what the steps are called, for each series: dates after those of the frame that was passed.
+            None for arrays.
+        names: of the columns; None for arrays.
+    """
+
+    mean: Any
+    low: Any
+    high: Any
+    level: float
+    draws: Any = None
+    probabilities: Any = None
+    index: Any = None
+    names: list[Any] | None = None
+    # of all series, one after another, with the container that they go back into
+    _parts: tuple[list[np.ndarray], ...] = ()
+    _container: AbstractContainer | None = None
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter((self.mean, self.low, self.high))
+
+    def _columns(self) -> dict[str, Any]:
+        """A row for each series, column and step."""
+        means = self._parts[0]
+        count, (steps, features) = len(means), means[0].shape
+        labels = self._container.source.labels if isinstance(self._container, Framed) else None
+        index = None if self._container is None else self._container.index_ahead(steps)
+        found: dict[str, Any] = {}
+        if count > 1 or labels is not None:
+            found["series"] = np.repeat(np.array(labels or range(count), object), steps * features)
+        name = "step"
+        if index is None:
+            times: Any = np.tile(np.arange(1, steps + 1), features * count)
+        else:
+            name = index[0].name or "time"
+            times = [time for own in index for _ in range(features) for time in own]
+        found[str(name)] = times
+        if features > 1:
+            names = self.names or range(features)
+            found["column"] = np.tile(np.repeat(np.array(list(names), object), steps), count)
+        for title, parts in zip(("mean", "low", "high"), self._parts, strict=True):
+            found[title] = np.concatenate([part.T.ravel() for part in parts])
+        return found
+
+    def to_frame(self) -> Any:
+        """Mean and interval in rows, one for each series, column and step: pandas, or Polars.
+
+        A frame of the library that the series came in; else of pandas, if there is one.
+        """
+        columns = {name: _plain(values) for name, values in self._columns().items()}
+        time = next(name for name in columns if name != "series")
+        polars = isinstance(self._container, Framed) and not isinstance(self._container.table, PandasTable)
+        if not polars:
+            try:
+                pandas = import_module("pandas")
+            except ImportError:
+                pass
+            else:
+                return pandas.DataFrame(columns).set_index(time)
+        return import_module("polars").DataFrame(columns)
+
+    def plot(self, X: Any, ax: Any = None, *, series: int = 0, **options: Any) -> Any:
+        """The end of a series and what is expected after it: `freeenergy.plots.forecast`.
+
+        Args:
+            X: what the forecast is of.
+            ax: axes of Matplotlib to draw on.
+            series: the number of the series, if there are several.
+            options: for `freeenergy.plots.forecast`.
+        """
+        source = frame_of(X)
+        if source is not None:
+            past = Framed(source, source.grid())
+            values = past.laid(np.asarray(source.table.selected(source.table.columns), float))[series]
+            later = past.times_ahead(len(self._parts[0][series]))
+            if past.grid.times is not None and later is not None:
+                dates = np.concatenate([past.grid.times[series], later[series]])
+                options = {"dates": [in_words(date) for date in dates]} | options
+        else:
+            values = X if len(self._parts[0]) == 1 and not isinstance(X, list) else X[series]
+        # pictures are above the shell, which does without them until somebody asks for one
+        plots: Any = import_module(f"{__name__.partition('.')[0]}.plots")
+        return plots.forecast(values, tuple(part[series] for part in self._parts), ax, **options)
+
+    def __repr__(self) -> str:
+        columns = self._columns()
+        count = len(columns["mean"])
+        titles = {"low": f"{self.level:.0%} from", "high": "to"}
+        lines = [[titles.get(name, name) for name in columns]]
+        lines += [[_word(values[row]) for values in columns.values()] for row in range(min(count, _SHOWN))]
+        widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
+        text = ["  ".join(c.rjust(w) for c, w in zip(line, widths, strict=True)) for line in lines]
+        return "\n".join([*text, *([f"… {count} rows in all"] if count > _SHOWN else [])])
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, (float, np.floating)):
+        return f"{value:.4g}"
+    return str(value).removesuffix(" 00:00:00")
+
+
+def _plain(values: Any) -> Any:
+    return values.tolist() if isinstance(values, np.ndarray) and values.dtype == object else values
+
+
+class AbstractPredictive(abc.ABC):
+    """The law of each value of each step after the end of a series, in the units of the model."""
+
+    @abc.abstractmethod
+    def mean(self) -> np.ndarray:
+        """(steps, features)."""
+
+    @abc.abstractmethod
+    def quantile(self, p: float) -> np.ndarray:
+        """The least value that is not exceeded with probability `p`, (steps, features)."""
+
+
+@dataclasses.dataclass(frozen=True)
+class NormalMixtures(AbstractPredictive):
+    """A mixture of normal laws for each value.
+
+    Attributes:
+        weights: (steps, parts).
+        means, variances: (steps, parts, features).
+
+    >>> two = NormalMixtures(np.array([[0.5, 0.5]]), np.array([[[-3.0], [3.0]]]), np.ones((1, 2, 1)))
+    >>> bool(abs(two.quantile(0.5)[0, 0]) < 1e-9), round(float(two.quantile(0.95)[0, 0]), 3)
+    (True, 4.282)
+    """
+
+    weights: np.ndarray
+    means: np.ndarray
+    variances: np.ndarray
+
+    def mean(self) -> np.ndarray:
+        return np.einsum("tk,tkd->td", self.weights, self.means)
+
+    def quantile(self, p: float) -> np.ndarray:
+        scale = np.sqrt(self.variances)
+        alone = self.means + scale * special.ndtri(p)
+        # parts without weight say nothing
+        there = np.broadcast_to((self.weights > 0)[..., None], alone.shape)
+        low = np.min(alone, axis=1, where=there, initial=np.inf)
+        high = np.max(alone, axis=1, where=there, initial=-np.inf)
+        if alone.shape[1] == 1:
+            return low
+        safe = np.where(scale > 0, scale, 1.0)
+        for _ in range(_HALVINGS):
+            middle = 0.5 * (low + high)
+            gap = middle[:, None] - self.means
+            below = np.where(scale > 0, special.ndtr(gap / safe), gap >= 0)
+            enough = np.einsum("tk,tkd->td", self.weights, below) >= p
+            low, high = np.where(enough, low, middle), np.where(enough, middle, high)
+        return high
+
+
+@dataclasses.dataclass(frozen=True)
+class MassTables(AbstractPredictive):
+    """The probabilities of 0, 1, 2, … for each value, (steps, features, values), and the mean, if known."""
+
+    mass: np.ndarray
+    centre: np.ndarray | None = None
+
+    def mean(self) -> np.ndarray:
+        return self.mass @ np.arange(self.mass.shape[2]) if self.centre is None else self.centre
+
+    def quantile(self, p: float) -> np.ndarray:
+        # sums of probabilities have rounding
+        return np.argmax(np.cumsum(self.mass, axis=2) >= p * (1 - 1e-12), axis=2).astype(float)
+
+
+@dataclasses.dataclass(frozen=True)
+class Drawn(AbstractPredictive):
+    """Draws of each value, (draws, steps, features), with the mean, which is known without them."""
+
+    draws: np.ndarray
+    centre: np.ndarray
+
+    def mean(self) -> np.ndarray:
+        return self.centre
+
+    def quantile(self, p: float) -> np.ndarray:
+        return np.quantile(self.draws, p, axis=0, method="inverted_cdf")
+
+
+class ForecastsSeries(Forecasts, AbstractSequenceDensity):
+    """A density of series that says what comes after their end.
+
+    Subclasses give the law of each value after the end of each series; paths are draws of series that go on
+    with missing values.
+    """
+
+    @abc.abstractmethod
+    def _predictive(
+        self, container: SeriesIntake, steps: int, future: np.ndarray | None
+    ) -> list[AbstractPredictive]:
+        """For each series the law of the values after its end, given inputs (series, steps, inputs)."""
+
+    def forecast(
+        self,
+        X: Any,
+        steps: int = 1,
+        level: float = 0.9,
+        *,
+        inputs: Any = None,
+        future_inputs: Any = None,
+        draws: int = 0,
+        random_state: Any = None,
+    ) -> Forecast:
+        """The `steps` values after the end of each series, with intervals of probability `level`.
+
+        Args:
+            X: series, as in `fit`.
+            steps: how many to look ahead.
+            level: the probability with which an interval holds its value.
+            inputs: of the series, for a model with inputs.
+            future_inputs: those of the steps to come.
+            draws: how many joint paths to draw.
+            random_state: their seed.
+        """
+        if not 0 < level < 1:
+            raise ValueError(
+                "The 'level' parameter of forecast must be a float in the range (0, 1). "
+                f"Got {level!r} instead."
+            )
+        taken = self._read(X, inputs)
+        each = len(taken.series) * self.n_features_in_
+        steps = check_count(self, "forecast", "steps", steps, each=each)
+        draws = check_count(self, "forecast", "draws", draws, each=each * steps, least=0)
+        future = self._future(future_inputs, taken, steps)
+        laws = self._predictive(taken, steps, future)
+        tail = (1 - level) / 2
+        parts = tuple(
+            [self.scaling_.invert(part) for part in own]
+            for own in (
+                [law.mean() for law in laws],
+                [law.quantile(tail) for law in laws],
+                [law.quantile(1 - tail) for law in laws],
+            )
+        )
+        labels = self.column_roles(self.n_features_in_).labels
+        shares = (
+            [law.mass[:, labels] for law in laws if isinstance(law, MassTables)] if labels.any() else []
+        )
+        for mean, law in zip(parts[0], laws, strict=True):
+            if labels.any() and isinstance(law, MassTables):
+                mean[:, labels] = law.mass[:, labels].argmax(axis=2)
+            elif labels.any() and isinstance(law, Drawn):
+                mean[:, labels] = _most_frequent(law.draws[..., labels])
+        for part in parts:
+            self._answered("forecast", taken, part)
+        paths = None
+        if draws:
+            paths = taken.wrap(self._paths(taken, steps, future, draws, random_key(random_state)))
+        container = taken.container
+        index = container.index_ahead(steps)
+        return Forecast(
+            *(container.ahead(part) for part in parts),
+            level=level,
+            draws=paths,
+            probabilities=taken.wrap(shares) if shares else None,
+            index=None if index is None else container.wrap(index),
+            names=container.names,
+            _parts=parts,
+            _container=container,
+        )
+
+    def _longer(self, container: SeriesIntake, steps: int, future: np.ndarray | None) -> SeriesIntake:
+        """The series with missing values after their end."""
+        unknown = np.full((steps, self.n_features_in_), np.nan)
+        inputs = container.inputs
+        if inputs is not None and future is not None:
+            inputs = [np.concatenate(pair) for pair in zip(inputs, future, strict=True)]
+        return container.with_series([np.concatenate([x, unknown]) for x in container.series], inputs)
+
+    def _paths(
+        self, container: SeriesIntake, steps: int, future: np.ndarray | None, draws: int, key: Array
+    ) -> list[np.ndarray]:
+        """Joint draws of what comes after each series, (draws, steps, features)."""
+        many = len(container.series)
+        longer = self._longer(container, steps, future).take(list(range(many)) * draws)
+        drawn = self._for_each(complete_series_sample_of, longer, extra=split_key_data(key, many * draws))
+        paths = [self.scaling_.invert(path[-steps:]) for path in drawn]
+        return self._answered("forecast", container, [np.stack(paths[i::many]) for i in range(many)])
+
+    def _drawn(
+        self, container: SeriesIntake, steps: int, future: np.ndarray | None, means: list[np.ndarray]
+    ) -> list[AbstractPredictive]:
+        """Laws from draws, always the same ones, where no formula is known; `means` are rescaled."""
+        paths = self._paths(container, steps, future, _DRAWS, key_of(int(np.ravel(self.seed_)[0])))
+        scaled = [self.scaling_.apply(path) for path in paths]
+        return [Drawn(path, mean) for path, mean in zip(scaled, means, strict=True)]
+
+
+def _most_frequent(draws: np.ndarray) -> np.ndarray:
+    counts = np.stack([(draws == label).sum(axis=0) for label in range(int(draws.max()) + 1)])
+    return counts.argmax(axis=0)

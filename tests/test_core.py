@@ -402,7 +402,9 @@ def test_evidence_prints_its_mean_and_not_its_rows():
         == f"Evidence(mean {nats.mean():.6g} ± {error:.2g} nats of 5,000 samples, lower bound)"
     )
     html = evidence._repr_html_()
-    assert f"{nats.mean():.6g}" in html and "lower bound" in html and len(html) < 500
+    assert f"{nats.mean():.6g}" in html
+    assert "lower bound" in html
+    assert len(html) < 500
     one = Evidence(np.array([-1.5]), np.zeros(1), Kind.EXACT)
     assert repr(one) == "Evidence(mean -1.5 nats of 1 sample, exact)"
     assert (

@@ -7,7 +7,6 @@ import math
 import numbers
 import os
 import platform
-import re
 import time
 from typing import Any
 
@@ -17,20 +16,14 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_consistent_length
 
 from .._core import Evidence
-from ..estimators import Schema, Support
+from ..estimators import Support
+from ..shell._summary import expression
 from ._board import SIGNS, Comparison, with_error
 from ._problems import AbstractProblem, problem_of
 from ._results import FoldResult
 from ._tasks import FINAL, Store, Task, derived_seed, run_all
 
 _EXAMPLES = 500
-
-
-def _expression(model: Any) -> str:
-    """The expression that makes the estimator, on one line."""
-    text = " ".join(repr(model).split())
-    text = re.sub(r"<class '(?:\w+\.)*(\w+)'>", r"\1", text)
-    return re.sub(r"<function (?:\w+\.)*(\w+)[^>]*>", r"\1", text)
 
 
 def _labelled(models: Any) -> dict[str, Any]:
@@ -48,7 +41,7 @@ def _labelled(models: Any) -> dict[str, Any]:
             raise ValueError(
                 f"The 'models' parameter of compare must hold estimators. Got {model!r} instead."
             )
-        base = _expression(model) if label is None else str(label)
+        base = expression(model) if label is None else str(label)
         name, number = base, 1
         while name in named:
             number += 1
@@ -66,7 +59,7 @@ def compare(
     test_size: float | int | None = None,
     final_size: float | int | None = None,
     groups: Any = None,
-    support: Support | Schema | None = None,
+    support: Support | None = None,
     n_jobs: int | None = 1,
     random_state: Any = None,
     resume: str | os.PathLike[str] | None = None,
@@ -76,16 +69,14 @@ def compare(
 
     Args:
         models: a list of estimators, or a dict label → estimator: densities, or classifiers with `y`.
-        X: a row per sample; NaN is not observed and marginalised.  Of tables with columns of other kinds
-            than numbers (`Schema`) models of continuous columns take codes, as `Dequantised` does.
+        X: a row per sample; NaN is not observed and marginalised.
         y: labels, of which classifiers give the probability given the row; densities ignore them.
         cv: how many folds, or a splitter of scikit-learn.
         test_size: one split instead of folds; the share (or number) of rows to hold out.
         final_size: the share (or number) of rows to keep apart; only the winner is scored on them, once,
             so that `final` is not optimistic as the numbers that chose it are.
         groups: labels of rows that belong together and are held out together.
-        support: which columns are whole numbers, constant or continuous, or a `Schema`; None to recognise
-            it.
+        support: which columns are whole numbers, constant or continuous; None to recognise it.
         n_jobs: processes of joblib, or whatever backend it was given.
         random_state: seed of splits, and of models that have none.  With `resume`, None means 0.
         resume: a folder that keeps every finished fold and the state of running fits.  The same call goes
@@ -207,7 +198,7 @@ def _settings(
         "time": time.strftime("%Y-%m-%d %H:%M:%S%z"),
         "python": platform.python_version(),
         **versions,
-        **{f"model {label}": _expression(model) for label, model in models.items()},
+        **{f"model {label}": expression(model) for label, model in models.items()},
     }
 
 

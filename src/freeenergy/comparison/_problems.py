@@ -337,8 +337,7 @@ def evidence_of_labels(estimator: Any, X: Any, y: np.ndarray) -> Evidence:
     nats, stderr, kind = np.full(len(y), -np.inf), np.zeros(len(y)), Kind.EXACT
     if not known.any():
         return Evidence(nats, stderr, kind)
-    chosen = np.flatnonzero(known)
-    X, y = X[chosen] if isinstance(X, CodedRows) else _safe_indexing(X, chosen), y[known]
+    X, y = _safe_indexing(X, np.flatnonzero(known)), y[known]
     if isinstance(estimator, ScoresLabels):
         found = estimator.evidence_of_labels(X, y)
         nats[known], stderr[known], kind = found.nats, found.stderr, found.kind
@@ -356,10 +355,7 @@ def evidence_of_labels(estimator: Any, X: Any, y: np.ndarray) -> Evidence:
 class Labelled(AbstractProblem):
     """Rows with labels, of which models give the probability given the row."""
 
-    def __init__(self, X: Any, y: Any, groups: np.ndarray | None, models: Any = ()) -> None:
-        found = _schema_of(X, None, models)
-        # labels that a fold has not are labels all the same
-        self.coded = None if found is None else CodedRows(found[1], found[0].coded())
+    def __init__(self, X: Any, y: Any, groups: np.ndarray | None) -> None:
         self.X = X if isinstance(X, np.ndarray) or _get_feature_names(X) is not None else np.asarray(X)
         self.y, self.index = column_or_1d(y), _index_of(X)
         check_classification_targets(self.y)
@@ -381,19 +377,14 @@ class Labelled(AbstractProblem):
             raise ValueError(f"{name} has no predict_proba.")
         return estimator
 
-    def _rows(self, estimator: Any, rows: np.ndarray) -> Any:
-        if self.coded is not None and isinstance(estimator, AbstractRowEstimator):
-            return self.coded[rows]
-        return _safe_indexing(self.X, rows)
-
     def fit(self, estimator: Any, train: np.ndarray) -> Any:
-        return estimator.fit(self._rows(estimator, train), self.y[train])
+        return estimator.fit(_safe_indexing(self.X, train), self.y[train])
 
     def fit_all(self, estimator: Any, X: Any, y: Any) -> Any:
         return estimator.fit(X, y)
 
     def evidence(self, estimator: Any, test: np.ndarray) -> Evidence:
-        return evidence_of_labels(estimator, self._rows(estimator, test), self.y[test])
+        return evidence_of_labels(estimator, _safe_indexing(self.X, test), self.y[test])
 
     def pictures(self, estimator: Any, test: np.ndarray, seed: int) -> dict[str, Any]:
         return {}
@@ -622,5 +613,5 @@ def problem_of(models: dict[str, Any], X: Any, y: Any, support: Any, groups: Any
             raise ValueError("The 'groups' parameter of compare needs several series. Got one instead.")
         return OneSeries(series[0], support, models.values())
     if y is not None and any(is_classifier(model) for model in models.values()):
-        return Labelled(X, y, groups, models.values())
-    return Table(X, support, groups, models.values())
+        return Labelled(X, y, groups)
+    return Table(X, support, groups)

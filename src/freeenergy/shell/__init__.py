@@ -34,6 +34,7 @@ from ._networks import adam, cast, split_rows
 from ._rows import Rows, Scaling
 from ._sequence import AbstractSequenceDensity
 from ._series import Sequences, SeriesIntake
+from ._summary import Summary
 from ._support import Column, Support
 from ._validation import check_count, check_instance, check_int, check_numbers, check_real
 
@@ -66,6 +67,7 @@ __all__ = [
     "SeriesIntake",
     "Shell",
     "Shows",
+    "Summary",
     "Support",
     "Table",
     "Transforms",

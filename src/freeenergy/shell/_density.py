@@ -10,17 +10,26 @@ import numpy as np
 from jax import Array
 from sklearn.utils.validation import check_is_fitted
 
-from .._core import AbstractAlgorithm, Evidence, Fit, Stream, key_bits, on_device, streaming
+from .._core import AbstractAlgorithm, Data, Evidence, Fit, Stream, key_bits, on_device, streaming
 from ..learning import EM, FreshNoise
 from ..learning._fit import check_source
-from ..models import in_units
-from ._answers import answers, completed_draws, completed_means, draw_rows, evidence_of_rows
+from ..models import AbstractExactModel, in_units
+from ._answers import (
+    answers,
+    completed_draws,
+    completed_means,
+    draw_rows,
+    evidence_of_rows,
+    log_prob_complete_of,
+    log_prob_of,
+)
 from ._base import Shell, checked
 from ._capabilities import Completes, Samples, Scores, Transforms
 from ._chunks import Chunks
 from ._intake import Table, with_history
-from ._rows import Rows, Scaling
-from ._validation import check_count, check_numbers, check_rows, random_key
+from ._rows import Rows, Scaling, canonical_rows
+from ._summary import Terms, reported, weighted
+from ._validation import check_count, check_numbers, check_rows, check_weight, random_key
 
 # labels that are tried for a missing one
 _MOST_LABELS = 10_000
@@ -90,6 +99,41 @@ class ScoresRows(Scores, AbstractRowEstimator):
     def score_samples(self, X: Any) -> np.ndarray:
         """log p(x) of each row, in nats."""
         return self.evidence(X).nats
+
+    @property
+    def _knows_evidence(self) -> bool:
+        # whoever gives evidence in a way of its own does not leave it to the model
+        own = type(self)._evidence is ScoresRows._evidence
+        return own and isinstance(self.model_, AbstractExactModel)
+
+    def _reported(self) -> tuple[Any, tuple[Array, ...]]:
+        units = self.intake.shaped(self, np.stack(self.scaling_))
+        return reported(self, lambda model: in_units(model, *units))
+
+    def _likelihood_of(self, X: Any, given: dict[str, Any]) -> tuple[Evidence, float]:
+        evidence = self.evidence(X)
+        weight = check_weight(evidence.nats[:, None], given.get("sample_weight"))
+        return weighted(evidence, weight), float(len(evidence) if weight is None else weight.sum())
+
+    def _terms(self, X: Any, given: dict[str, Any]) -> list[Terms] | str:
+        if not (self._knows_evidence and self._maximises_likelihood):
+            return super()._terms(X, given)
+        return self._terms_of_rows(self._rows_of(X, **given))
+
+    def _rows_of(self, X: Any, sample_weight: Any = None, *, known: np.ndarray | None = None) -> Rows:
+        """Rescaled rows as `fit` has them, with their weights and what else is known of them."""
+        x = self._read(X).x
+        rows = canonical_rows(x, check_weight(x, sample_weight), self.scaling_, known)
+        return rows._replace(x=self.scaling_.apply(rows.x))
+
+    def _terms_of_rows(self, rows: Rows) -> list[Terms]:
+        """log p of rescaled rows, complete ones apart from the others."""
+        holes = np.isnan(rows.x).any(axis=1)
+        return [
+            Terms(Data.of(self.intake.shaped(self, rows.x[chosen]), rows.weight[chosen]), log_prob)
+            for chosen, log_prob in ((~holes, log_prob_complete_of), (holes, log_prob_of))
+            if chosen.any()
+        ]
 
     def score(self, X: Any, y: Any = None) -> float:
         """The mean of `score_samples`."""
@@ -270,7 +314,8 @@ class AbstractDensity(ScoresRows, SamplesRows, CompletesRows):
             result: Fit = self._run(
                 self.model_, learner, stream, sample, key, part="chunks", what=f"{survey.lengths}"
             )
-        self._store(with_history(result, offset=-float(survey.observed @ np.log(self.scaling_.scale))))
+        units = -float(survey.observed @ np.log(self.scaling_.scale))
+        self._store(with_history(result, offset=units), float(sum(survey.lengths)))
 
 
 def likeliest(chance_of: Callable[[int], np.ndarray], n: int) -> np.ndarray:

@@ -59,6 +59,11 @@ class AbstractIntake(abc.ABC):
     def events(self) -> Any:
         """What is learned from."""
 
+    @property
+    def size(self) -> float | None:
+        """Of a fit, how much is learned from: rows, steps or documents with their weights, if known."""
+        return None
+
     @abc.abstractmethod
     def naming_cells(self) -> contextlib.AbstractContextManager[None]:
         """Where something is wrong with an entry, says in which row and column the user has it."""
@@ -139,6 +144,10 @@ class Table(AbstractIntake):
         """The distinct rows, rescaled."""
         assert self.rows is not None
         return self.rows._replace(x=self.shaped(self.owner, self.owner.scaling_.apply(self.rows.x)))
+
+    @property
+    def size(self) -> float | None:
+        return None if self.rows is None else float(self.rows.weight.sum())
 
     @property
     def z(self) -> np.ndarray:

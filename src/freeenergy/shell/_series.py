@@ -214,7 +214,7 @@ def _check_aligned(X: Any, inputs: Any) -> None:
         raise ValueError("The 'inputs' of a frame with two index levels must have the index of X.")
 
 
-def _check_weight(owner: Any, weight: Any, series: list[np.ndarray]) -> np.ndarray:
+def check_series_weight(owner: Any, weight: Any, series: list[np.ndarray]) -> np.ndarray:
     """How often each series counts: once, if nothing is said."""
     if weight is None:
         return np.ones(len(series))
@@ -455,7 +455,7 @@ class SeriesIntake(AbstractIntake):
         if inputs is not None and not owner._takes_inputs:
             raise ValueError(f"{type(owner).__name__} takes no inputs. Got 'inputs'.")
         series, wrap = check_series(owner, X, reset=True)
-        weight = _check_weight(owner, series_weight, series)
+        weight = check_series_weight(owner, series_weight, series)
         known = None if states is None else states(series)
         _check_aligned(X, inputs)
         beside = None if inputs is None else check_inputs(owner, inputs, [len(x) for x in series], None)
@@ -494,6 +494,10 @@ class SeriesIntake(AbstractIntake):
         """The series, rescaled, in an order of their own."""
         assert self.sequences is not None
         return self.sequences
+
+    @property
+    def size(self) -> float | None:
+        return None if self.sequences is None else float(self.sequences.row_weight.sum())
 
     def take(self, numbers: Iterable[int]) -> Self:
         """The series of these numbers with their inputs."""

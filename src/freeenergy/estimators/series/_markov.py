@@ -59,6 +59,8 @@ class MarkovChain(Forecasts, AbstractSequenceDensity):
     model_: models.MarkovChain
     _takes_inputs: ClassVar[bool] = False
 
+    _maximises_likelihood = True
+
     def __init__(
         self,
         n_symbols: int | None = None,

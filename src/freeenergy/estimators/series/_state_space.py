@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -164,6 +166,7 @@ class LinearGaussianSSM(AbstractStateSpace):
     """
 
     model_: models.LinearGaussianSSM
+    _maximises_likelihood = True
 
     def __init__(
         self,
@@ -202,6 +205,17 @@ class LinearGaussianSSM(AbstractStateSpace):
     def _learn(self, sequences: Sequences, key: Array) -> Fit:
         start = start_system(sequences, self.n_latent, self.noise, self.emission_noise, key)
         return self._by_em(start, sequences, key)
+
+    def _moving(self) -> Any:
+        mask = super()._moving()
+        if self.model_.learned.initial:
+            return mask
+        held = jax.tree.map(lambda _: False, mask.initial_covariance)
+        return dataclasses.replace(mask, initial_mean=False, initial_covariance=held)
+
+    def _count_parameters(self) -> int:
+        driven = self.n_inputs_in_ * (self.n_latent + self.n_features_in_)
+        return self._free_parameters(self.n_features_in_) + driven
 
     def filter(self, X: Any, *, inputs: Any = None) -> States:
         """The states given the series up to each step."""

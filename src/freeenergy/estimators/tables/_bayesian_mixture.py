@@ -69,6 +69,8 @@ class BayesianMixture(AbstractMixture):
 
     component_prior: NormalInverseWishart | NormalInverseGamma | None  # pyright: ignore
 
+    _maximises_likelihood = False
+
     def __init__(
         self,
         n_components: int = 10,

@@ -57,6 +57,7 @@ class AbstractFactorModel(TransformsRows, AbstractDensity):
     """x = W z + μ + ε with z ~ N(0, I): what factor analysis and PPCA share."""
 
     _sums_rows = True
+    _maximises_likelihood = True
     _codes_at_once = 256
 
     def __init__(
@@ -141,6 +142,9 @@ class AbstractFactorModel(TransformsRows, AbstractDensity):
         start = LinearGaussian(loading, on_device(np.zeros(dim)), self._noise(variance, dim))
         learner = EM(tol=self.tol) if self.learner is None else self.learner
         return self._run(start, learner, data, rows, key, part=part, what=f"{k} factors")
+
+    def _count_parameters(self) -> int:
+        return _free_parameters(self.model_)
 
     def parts(self, X: Any) -> dict[str, np.ndarray]:
         return {"loadings": loadings_to_show(self.components_, X)} if len(self.components_) else {}

@@ -48,6 +48,7 @@ class GaussianDensity(AbstractDensity):
     """
 
     _sums_rows = True
+    _maximises_likelihood = True
 
     def __init__(
         self,

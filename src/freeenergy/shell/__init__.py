@@ -4,6 +4,7 @@ An estimator of your own derives from `AbstractDensity` or `AbstractSequenceDens
 capabilities, from these and `AbstractRowEstimator` or `Shell`.  Everything that it needs is here.
 """
 
+from ._anomalies import Outliers
 from ._answers import rows_at_once
 from ._base import Shell, best_of, final_objective
 from ._capabilities import (
@@ -53,6 +54,7 @@ __all__ = [
     "Documents",
     "Forecasts",
     "LabelledTable",
+    "Outliers",
     "Predicts",
     "PredictsProbabilities",
     "Rows",

@@ -14,6 +14,7 @@ from .._core import AbstractAlgorithm, Data, Evidence, Fit, Stream, key_bits, on
 from ..learning import EM, FreshNoise
 from ..learning._fit import check_source
 from ..models import AbstractExactModel, in_units
+from ._anomalies import Outliers, p_values_of, surprise_of
 from ._answers import (
     answers,
     completed_draws,
@@ -91,7 +92,10 @@ class ScoresRows(Scores, AbstractRowEstimator):
 
     def evidence(self, X: Any) -> Evidence:
         """log p(x) of each row with its standard error and kind; NaN is marginalised."""
-        taken = self._read(X)
+        return self._evidence_of(self._read(X))
+
+    def _evidence_of(self, taken: Table) -> Evidence:
+        """The evidence of rows that were read."""
         with taken.naming_cells():
             inner = self._evidence(taken.z, taken.seeds)
         return checked(self, dataclasses.replace(inner, nats=inner.nats + taken.log_det))
@@ -270,6 +274,52 @@ class AbstractDensity(ScoresRows, SamplesRows, CompletesRows):
         """
         check_is_fitted(self, "model_")
         return in_units(self.model_, *self.intake.shaped(self, np.stack(self.scaling_)))
+
+    def outliers(
+        self, X: Any, level: float = 0.01, *, n_draws: int = 1000, random_state: Any = 0
+    ) -> Outliers:
+        """Which rows are less probable than the model expects of its own draws.
+
+        The p-value of a row is (1 + #{draws with log p no larger}) / (1 + draws), of what is observed of
+        it: rows of the model itself have p-values of every size alike, so that it calls a share `level` of
+        them outliers.
+
+        Args:
+            X: a row per sample; NaN is marginalised, in the row and in the draws it is compared with.
+            level: the largest p-value of an outlier.
+            n_draws: how many draws; the smallest p-value is 1 / (1 + n_draws).
+            random_state: seed of the draws.
+
+        >>> import freeenergy as fe
+        >>> X = np.random.default_rng(0).normal(size=(200, 2))
+        >>> fe.GaussianDensity().fit(X).outliers([[0.0, 0.0], [5.0, -5.0]]).mask.tolist()
+        [False, True]
+        """
+        taken = self._read(X)
+        n = check_count(self, "outliers", "n_draws", n_draws, each=self.n_features_in_ + 1)
+        if not 1 / (1 + n) <= level < 1:
+            raise ValueError(
+                f"The 'level' of {type(self).__name__}.outliers must be in the range "
+                f"[1 / (1 + n_draws), 1), which begins at {1 / (1 + n):.3g}. Got {level!r} instead."
+            )
+        drawn = taken.back(self._draw(n, key=random_key(random_state)))
+        p_values = p_values_of(taken.x, drawn, lambda x: self._evidence_of(taken.with_rows(x)).nats)
+        return Outliers(p_values <= level, p_values, float(level))
+
+    def surprise(self, X: Any) -> np.ndarray:
+        """−log p(x_j | the rest of the row) of each entry, in nats: which cells make a row unlikely.
+
+        Exact where the density is; where it is a bound, the difference of two bounds.  NaN for what was
+        not observed; one evaluation of all rows for each column.
+
+        >>> import freeenergy as fe
+        >>> X = np.random.default_rng(0).normal(size=(200, 2))
+        >>> fe.GaussianDensity().fit(X).surprise([[0.0, 5.0]]).argmax().item()
+        1
+        """
+        taken = self._read(X)
+        found = surprise_of(taken.x, lambda x: self._evidence_of(taken.with_rows(x)).nats)
+        return taken.shaped(self, found)
 
     @property
     def _event_shape(self) -> tuple[int, ...]:

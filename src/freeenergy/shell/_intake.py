@@ -168,6 +168,10 @@ class Table(AbstractIntake):
         """Some of the rows."""
         return type(self)(self.owner, self.passed, self.x[chosen])
 
+    def with_rows(self, x: np.ndarray) -> Self:
+        """Other rows, as the model means them, in the units of the user."""
+        return type(self)(self.owner, x, x)
+
     def back(self, z: np.ndarray) -> np.ndarray:
         """Events of the model as rows in the units of the user."""
         return self.owner.scaling_.invert(self.flat(self.owner, z))

@@ -515,10 +515,12 @@ class HMM(Forecasts, Predicts, PredictsProbabilities, AbstractSequenceDensity):
         return super()._terms(X, given)
 
     def _reported(self) -> tuple[Any, tuple[Array, ...]]:
-        emissions, (shift, scale) = self.model_.emissions, self.scaling_
-        plain = isinstance(emissions, FamilyEmissions) and self._input_units() is None
-        if plain and (self.scaling_.is_identity or emissions.members.unit_free_columns(len(shift)).all()):
-            return _parameters, (on_device(shift), on_device(scale))
+        emissions: Any = self.model_.emissions
+        if isinstance(emissions, FamilyEmissions) and self._input_units() is None:
+            members: Any = emissions.members
+            shift, scale = self.scaling_
+            if self.scaling_.is_identity or members.unit_free_columns(len(shift)).all():
+                return _parameters, (on_device(shift), on_device(scale))
         return super()._reported()
 
     @property

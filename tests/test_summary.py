@@ -187,6 +187,18 @@ def test_what_is_not_there_is_said():
     assert turned.to_frame()["stderr"].null_count() == np.isnan(turned.stderr).sum() > 0
 
 
+def test_what_is_not_maximised_has_no_criteria():
+    model = fe.KernelDensity().fit(ROWS)
+    found = model.summary(ROWS)
+    assert found.aic is None
+    assert found.bic is None
+    np.testing.assert_allclose(found.log_likelihood, model.score_samples(ROWS).sum())
+    assert (
+        "AIC and BIC need parameters of the largest likelihood, which this fit does not choose."
+        in found.notes
+    )
+
+
 def test_a_bound_has_no_criteria():
     counts = RNG.integers(0, 3, (30, 4))
     model = fe.LatentDirichletAllocation(2, random_state=0).fit(counts)

@@ -8,7 +8,7 @@ import os
 import re
 import warnings
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import equinox as eqx
 import numpy as np
@@ -96,6 +96,47 @@ class Shell(Shows, BaseEstimator, metaclass=abc.ABCMeta):
     def _must_converge(self) -> bool:
         """Whether stopping at the limit of iterations deserves a warning."""
         return True
+
+    # the class of models that `from_model` takes; None where an estimator needs more than a model
+    _made_from: ClassVar[type | None] = None
+
+    @classmethod
+    def from_model(cls, model: Any, **parameters: Any) -> Self:
+        """An estimator that has this model, and is used without a fit.
+
+        Args:
+            model: of `freeenergy.models`, for data in the units of the user.
+            parameters: more of the estimator; what the model says of them (how many components, …) is set.
+
+        >>> import freeenergy as fe, jax.numpy as jnp
+        >>> from freeenergy.distributions import Full, Gaussian
+        >>> law = fe.models.Density(Gaussian(jnp.zeros(2), Full(jnp.eye(2))))
+        >>> fe.GaussianDensity.from_model(law).score_samples([[0.0, 0.0]]).round(4).tolist()
+        [-1.8379]
+        """
+        if cls._made_from is None:
+            raise ValueError(f"{cls.__name__} cannot be made from a model alone. Fit it to data.")
+        if not isinstance(model, cls._made_from):
+            raise ValueError(
+                f"The 'model' of {cls.__name__}.from_model must be a freeenergy.models."
+                f"{cls._made_from.__name__}. Got a {type(model).__name__} instead."
+            )
+        made = cls(**{**cls._parameters_of(model), **parameters})
+        made._check_parameters()
+        made.seed_ = np.asarray(key_bits(made._random_key()), np.uint32)
+        made._take(model)
+        made.model_, made.history_, made.n_iter_, made.converged_ = model, {}, 0, True
+        made.fitted_size_, made.stop_reason_ = None, "was made from a model"
+        return made
+
+    @classmethod
+    def _parameters_of(cls, model: Any) -> dict[str, Any]:
+        """The parameters of the estimator that a model has: refuses what the estimator never makes."""
+        return {}
+
+    def _take(self, model: Any) -> None:
+        """Remembers of a model what an intake remembers of data: columns and units."""
+        raise NotImplementedError(f"{type(self).__name__} must say what it remembers of a model.")
 
     def column_roles(self, n_features: int) -> ColumnRoles:
         """What the estimator means by each of `n_features` columns: reals, unless it says otherwise."""

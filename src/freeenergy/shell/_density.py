@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
+import equinox as eqx
+import jax
 import numpy as np
 from jax import Array
 from sklearn.utils.validation import check_is_fitted
@@ -65,6 +67,10 @@ class AbstractRowEstimator(Shell):
     def as_modelled(self, X: np.ndarray) -> np.ndarray:
         """The rows of `X` as the model is given them, before they are rescaled: `X` itself by default."""
         return X
+
+    def _take(self, model: Any) -> None:
+        columns = eqx.filter_eval_shape(lambda m: m.sample(key=jax.random.key(0)), model).shape[-1]
+        self.n_features_in_, self.scaling_ = columns, Scaling.identity(columns)
 
     def _check_size(self, rows: int, columns: int) -> None:
         """Refuses what would not fit in memory, before it is built."""

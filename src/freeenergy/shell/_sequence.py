@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
+import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from sklearn.utils.validation import check_is_fitted
@@ -73,6 +75,21 @@ class AbstractSequenceDensity(ScoresSteps, Samples, Completes, Shell):
     def _input_units(self) -> Scaling | None:
         # estimators in files of earlier versions know of no inputs
         return vars(self).get("input_scaling_")
+
+    @classmethod
+    def _inputs_of(cls, model: Any) -> int:
+        """How many inputs a model takes at each time step."""
+        return 0
+
+    def _take(self, model: Any) -> None:
+        inputs, self.length_ = self._inputs_of(model), 1
+        self.input_scaling_ = Scaling.identity(inputs) if inputs else None
+
+        def one_step(model: Any) -> Array:
+            return model.sample(1, key=jax.random.key(0), inputs=jnp.zeros((1, inputs)) if inputs else None)
+
+        columns = eqx.filter_eval_shape(one_step, model).shape[-1]
+        self.n_features_in_, self.scaling_ = columns, Scaling.identity(columns)
 
     def fit(self, X: Any, y: Any = None, *, inputs: Any = None, series_weight: Any = None) -> Self:
         """Fits the model.

@@ -107,6 +107,7 @@ class Summary:
         stderr: their standard errors, NaN where there is none; None if none were asked for.
         notes: what a reader should know.
         robust: whether the standard errors are those of the sandwich.
+        maximised: whether the parameters are those of the largest exact likelihood, as AIC and BIC need it.
 
     >>> import freeenergy as fe
     >>> X = np.random.default_rng(0).normal(size=(100, 1))
@@ -130,18 +131,19 @@ class Summary:
     stderr: np.ndarray | None
     notes: list[str]
     robust: bool = False
+    maximised: bool = True
 
     @property
     def aic(self) -> float | None:
-        """2k − 2 log p (Akaike), where log p is exact; else None."""
-        if self.log_likelihood is None or self.kind is not Kind.EXACT:
+        """2k − 2 log p (Akaike), where log p is exact and was maximised; else None."""
+        if self.log_likelihood is None or not self.maximised:
             return None
         return 2 * self.n_parameters - 2 * self.log_likelihood
 
     @property
     def bic(self) -> float | None:
-        """k log n − 2 log p (Schwarz), where log p is exact; else None."""
-        if self.log_likelihood is None or self.kind is not Kind.EXACT or not self.size:
+        """k log n − 2 log p (Schwarz), where log p is exact and was maximised; else None."""
+        if self.log_likelihood is None or not self.maximised or not self.size:
             return None
         return self.n_parameters * math.log(self.size) - 2 * self.log_likelihood
 
@@ -290,6 +292,10 @@ def summary_of(owner: Any, X: Any, robust: bool, given: dict[str, Any]) -> Summa
     kind = None if evidence is None else evidence.kind
     if total is not None and kind is not Kind.EXACT:
         notes.append("AIC and BIC need the exact log-likelihood, which this model does not know.")
+    elif total is not None and not owner._maximises_likelihood:
+        notes.append(
+            "AIC and BIC need parameters of the largest likelihood, which this fit does not choose."
+        )
     count = owner._count_parameters()
     names, values, errors, more = _parameters(owner, X, robust, given)
     return Summary(
@@ -306,6 +312,7 @@ def summary_of(owner: Any, X: Any, robust: bool, given: dict[str, Any]) -> Summa
         errors,
         notes + more,
         robust,
+        kind is Kind.EXACT and owner._maximises_likelihood,
     )
 
 

@@ -152,6 +152,17 @@ class HMM(Forecasts, Predicts, PredictsProbabilities, AbstractSequenceDensity):
     model_: models.HMM
 
     _maximises_likelihood = True
+    _made_from = models.HMM
+
+    @classmethod
+    def _parameters_of(cls, model: Any) -> dict[str, Any]:
+        if not isinstance(model.emissions, FamilyEmissions) or model.transition.varies:
+            raise ValueError(
+                "The 'model' of HMM.from_model must have one member of a family in each state, and "
+                f"no inputs. Got {type(model.emissions).__name__} and {type(model.transition).__name__} instead."
+            )
+        parameters = {"n_states": model.size, "family": model.emissions.member(0)}
+        return parameters | {"transition": model.transition, "stationary": model.initial is None}
 
     def __init__(
         self,

@@ -167,6 +167,17 @@ class LinearGaussianSSM(AbstractStateSpace):
 
     model_: models.LinearGaussianSSM
     _maximises_likelihood = True
+    _made_from = models.LinearGaussianSSM
+
+    @classmethod
+    def _parameters_of(cls, model: Any) -> dict[str, Any]:
+        noises = {"noise": model.noise, "emission_noise": model.emission_noise}
+        return {"n_latent": model.latent_dim, **noises}
+
+    @classmethod
+    def _inputs_of(cls, model: Any) -> int:
+        driven = [m for m in (model.input_transition, model.input_emission) if m is not None]
+        return driven[0].shape[1] if driven else 0
 
     def __init__(
         self,

@@ -70,6 +70,7 @@ class BayesianMixture(AbstractMixture):
     component_prior: NormalInverseWishart | NormalInverseGamma | None  # pyright: ignore
 
     _maximises_likelihood = False
+    _made_from = None
 
     def __init__(
         self,

@@ -55,7 +55,7 @@ from ...shell import (
 from ...shell._answers import by_completeness, log_prob_of, log_probs
 from ...shell._information import Terms, standard_errors
 from ...shell._summary import weighted
-from ...shell._validation import check_covariances
+from ...shell._validation import check_covariances, check_gaussian
 from ._starts import LLOYD_STEPS, AbstractStart, PlusPlus, at_known, start_model
 
 # how often components that hold less than a row and a half are given something else to explain
@@ -132,6 +132,12 @@ class AbstractMixture(Predicts, PredictsProbabilities, AbstractDensity):
 
     _sums_rows = True
     _maximises_likelihood = True
+    _made_from = MixtureModel
+
+    @classmethod
+    def _parameters_of(cls, model: Any) -> dict[str, Any]:
+        return {"n_components": model.size}
+
     n_components: int
     n_init: int
     init: AbstractStart | np.ndarray | MixtureModel | None
@@ -419,6 +425,10 @@ class Mixture(AbstractMixture):
                 f"Got {self.family!r} instead."
             )
 
+    @classmethod
+    def _parameters_of(cls, model: Any) -> dict[str, Any]:
+        return super()._parameters_of(model) | {"family": model.component(0)}
+
     def _is_gaussian(self) -> bool:
         return self.family is Gaussian or isinstance(self.family, Gaussian)
 
@@ -529,6 +539,11 @@ class GaussianMixture(AbstractMixture):
         super()._check_parameters()
         self._check_start_and_priors()
         check_instance(self, "covariance", AbstractCovariance, optional=True)
+
+    @classmethod
+    def _parameters_of(cls, model: Any) -> dict[str, Any]:
+        check_gaussian(cls, model.components)
+        return super()._parameters_of(model) | {"covariance": model.component(0).covariance}
 
     def _structure(self) -> AbstractCovariance:
         return Full() if self.covariance is None else self.covariance

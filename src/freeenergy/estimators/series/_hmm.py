@@ -157,9 +157,10 @@ class HMM(Forecasts, Predicts, PredictsProbabilities, AbstractSequenceDensity):
     @classmethod
     def _parameters_of(cls, model: Any) -> dict[str, Any]:
         if not isinstance(model.emissions, FamilyEmissions) or model.transition.varies:
+            found = f"{type(model.emissions).__name__} and {type(model.transition).__name__}"
             raise ValueError(
-                "The 'model' of HMM.from_model must have one member of a family in each state, and "
-                f"no inputs. Got {type(model.emissions).__name__} and {type(model.transition).__name__} instead."
+                "The 'model' of HMM.from_model must have one member of a family in each state, and no "
+                f"inputs. Got {found} instead."
             )
         parameters = {"n_states": model.size, "family": model.emissions.member(0)}
         return parameters | {"transition": model.transition, "stationary": model.initial is None}

@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 import statsmodels.api as sm
 from data import ROWS
+from scipy import stats
 from sklearn.mixture import GaussianMixture as PeerMixture
 
 import freeenergy as fe
@@ -158,6 +159,51 @@ def test_a_markov_chain_has_the_errors_of_shares():
     p = model.transition_[0, :, 0]
     errors = [found["transition[0, 0, 0]"], found["transition[0, 1, 0]"]]
     np.testing.assert_allclose(errors, np.sqrt(p * (1 - p) / left), rtol=1e-6)
+
+
+def test_a_hidden_chain_has_the_errors_of_a_numerical_hessian():
+    rng = np.random.default_rng(3)
+    states = np.repeat([0, 1, 0, 1, 0, 1, 0, 1], 25)
+    x = rng.poisson(np.where(states, 9.0, 2.0))
+    model = fe.HMM(2, family=Poisson, tol=1e-12, random_state=0).fit(x[:, None].astype(float))
+    found = model.summary(x[:, None].astype(float))
+    got = dict(zip(found.names, zip(found.values, found.stderr, strict=True), strict=True))
+    names = ["members.rate[0, 0]", "members.rate[1, 0]", "transition[0, 1]", "transition[1, 0]"]
+    at, errors = np.array([got[name] for name in names]).T
+
+    def log_likelihood(v):
+        emission = stats.poisson.pmf(x[:, None], v[None, :2])
+        A, belief, total = np.array([[1 - v[2], v[2]], [v[3], 1 - v[3]]]), model.initial_, 0.0
+        for t in range(len(x)):
+            belief = (belief if t == 0 else belief @ A) * emission[t]
+            total, belief = total + np.log(belief.sum()), belief / belief.sum()
+        return total
+
+    np.testing.assert_allclose(log_likelihood(at), found.log_likelihood, rtol=1e-9)
+    steps = np.diag(1e-4 * at)
+    hessian = np.array(
+        [
+            [
+                log_likelihood(at + a + b)
+                - log_likelihood(at + a - b)
+                - log_likelihood(at - a + b)
+                + log_likelihood(at - a - b)
+                for b in steps
+            ]
+            for a in steps
+        ]
+    ) / (4 * np.outer(1e-4 * at, 1e-4 * at))
+    np.testing.assert_allclose(errors, np.sqrt(np.diag(np.linalg.inv(-hessian))), rtol=1e-3)
+
+
+def test_a_linear_system_holds_what_was_not_fitted():
+    x = ROWS[:24] @ [[1.0], [0.5]] * 3 + 10
+    found = fe.LinearGaussianSSM(1, random_state=0, max_iter=30, tol=1e-3).fit(x).summary(x)
+    errors = dict(zip(found.names, found.stderr, strict=True))
+    assert errors["initial_mean[0]"] == errors["initial_covariance[0, 0]"] == 0
+    assert "held: not fitted, or a probability at the edge of its range." in found.notes
+    # mean and noise; gain and transition of the state
+    assert found.n_parameters == 4
 
 
 def test_what_is_not_there_is_said():

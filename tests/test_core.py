@@ -393,6 +393,27 @@ def test_evidence():
         Evidence(np.zeros(2), np.zeros(3), Kind.EXACT)
 
 
+def test_evidence_prints_its_mean_and_not_its_rows():
+    nats = np.random.default_rng(0).normal(-3, 2, 5000)
+    evidence = Evidence(nats, np.zeros(5000), Kind.LOWER)
+    error = nats.std(ddof=1) / np.sqrt(5000)
+    assert (
+        repr(evidence)
+        == f"Evidence(mean {nats.mean():.6g} ± {error:.2g} nats of 5,000 samples, lower bound)"
+    )
+    html = evidence._repr_html_()
+    assert f"{nats.mean():.6g}" in html
+    assert "lower bound" in html
+    assert len(html) < 500
+    one = Evidence(np.array([-1.5]), np.zeros(1), Kind.EXACT)
+    assert repr(one) == "Evidence(mean -1.5 nats of 1 sample, exact)"
+    assert (
+        repr(Evidence(np.zeros(0), np.zeros(0), Kind.EXACT)) == "Evidence(mean unknown of 0 samples, exact)"
+    )
+    impossible = Evidence(np.array([-1.0, -np.inf]), np.zeros(2), Kind.EXACT)
+    assert repr(impossible) == "Evidence(mean -inf nats of 2 samples, exact)"
+
+
 def test_kinds_combine_as_sums_do():
     exact, lower, upper, estimate = Kind
     for kind in Kind:

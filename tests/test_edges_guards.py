@@ -22,7 +22,7 @@ from freeenergy.estimators.text._documents import LengthLaw, observed_share
 from freeenergy.models import _state_space as state_space
 from freeenergy.models._sparse_coding import SparseStatistics
 from freeenergy.models._transitions import dirichlet_mode
-from freeenergy.shell._information import standard_errors
+from freeenergy.shell._information import Terms, standard_errors
 from freeenergy.shell._rows import Scaling
 
 DTYPES = pytest.mark.parametrize("dtype", [np.float64, np.float32], ids=["64", "32"])
@@ -837,5 +837,5 @@ def test_standard_errors_of_unequal_curvature():
     rows = np.zeros((16, 3))
     model = _Three(jnp.zeros(3))
     with pytest.warns(UserWarning, match="singular"):
-        errors = standard_errors(model, _Three(True), [(Data.of(rows), _log_prob)], _values)
+        errors = standard_errors(model, _Three(True), [Terms(Data.of(rows), _log_prob)], _values)
     np.testing.assert_allclose(errors, [1e-5 / 4, 1 / 4, np.nan], rtol=1e-9)

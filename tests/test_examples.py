@@ -151,6 +151,7 @@ BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```)?", re.MULTI
 PAGES = [
     "docs/index.md",
     "docs/series.md",
+    "docs/summary.md",
     "docs/families/gaussian.md",
     pytest.param("docs/families/mixture.md", marks=pytest.mark.slow),
     pytest.param("docs/families/factor.md", marks=pytest.mark.slow),

@@ -30,7 +30,7 @@ class Kind(enum.Enum):
         return other if self is Kind.EXACT else Kind.ESTIMATE
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Evidence:
     """Log-probability of each sample, how well it is known, and in which sense.
 
@@ -44,8 +44,13 @@ class Evidence:
             last time and the time before, shape (samples, 2); None where that is not known.  From it the
             distance to log p(x) can be estimated.
 
-    >>> Evidence(np.array([-1.0, -3.0]), np.zeros(2), Kind.EXACT).mean
+    It prints its mean with the standard error of that, not all samples.
+
+    >>> found = Evidence(np.array([-1.0, -3.0]), np.zeros(2), Kind.EXACT)
+    >>> found.mean
     -2.0
+    >>> found
+    Evidence(mean -2 ± 1 nats of 2 samples, exact)
     """
 
     nats: np.ndarray
@@ -63,6 +68,29 @@ class Evidence:
 
     def __len__(self) -> int:
         return len(self.nats)
+
+    def _told(self) -> tuple[str, str, str]:
+        """Mean with its error, how many samples, and the kind, in words."""
+        n = len(self)
+        if not n:
+            return "unknown", "0 samples", self.kind.value
+        with np.errstate(invalid="ignore"):
+            mean, error = self.mean, self.mean_stderr
+        known = math.isfinite(error) and (n > 1 or error > 0)
+        text = f"{mean:.6g} ± {error:.2g}" if known else f"{mean:.6g}"
+        return f"{text} nats", f"{n:,} sample{'s' if n != 1 else ''}", self.kind.value
+
+    def __repr__(self) -> str:
+        mean, samples, kind = self._told()
+        return f"Evidence(mean {mean} of {samples}, {kind})"
+
+    def _repr_html_(self) -> str:
+        """A line of a table, for notebooks."""
+        cells = "".join(
+            f"<tr><th style='text-align:left'>{name}</th><td>{value}</td></tr>"
+            for name, value in zip(("mean of log p", "of", "kind"), self._told(), strict=True)
+        )
+        return f"<table>{cells}</table>"
 
     @property
     def mean(self) -> float:

@@ -7,7 +7,6 @@ import math
 import numbers
 import os
 import platform
-import re
 import time
 from typing import Any
 
@@ -18,19 +17,13 @@ from sklearn.utils.validation import check_consistent_length
 
 from .._core import Evidence
 from ..estimators import Schema, Support
+from ..shell._summary import expression
 from ._board import SIGNS, Comparison, with_error
 from ._problems import AbstractProblem, AbstractSeries, problem_of
 from ._results import FoldResult
 from ._tasks import FINAL, Store, Task, derived_seed, run_all
 
 _EXAMPLES = 500
-
-
-def _expression(model: Any) -> str:
-    """The expression that makes the estimator, on one line."""
-    text = " ".join(repr(model).split())
-    text = re.sub(r"<class '(?:\w+\.)*(\w+)'>", r"\1", text)
-    return re.sub(r"<function (?:\w+\.)*(\w+)[^>]*>", r"\1", text)
 
 
 def _labelled(models: Any) -> dict[str, Any]:
@@ -48,7 +41,7 @@ def _labelled(models: Any) -> dict[str, Any]:
             raise ValueError(
                 f"The 'models' parameter of compare must hold estimators. Got {model!r} instead."
             )
-        base = _expression(model) if label is None else str(label)
+        base = expression(model) if label is None else str(label)
         name, number = base, 1
         while name in named:
             number += 1
@@ -232,7 +225,7 @@ def _settings(
         "time": time.strftime("%Y-%m-%d %H:%M:%S%z"),
         "python": platform.python_version(),
         **versions,
-        **{f"model {label}": _expression(model) for label, model in models.items()},
+        **{f"model {label}": expression(model) for label, model in models.items()},
     }
 
 

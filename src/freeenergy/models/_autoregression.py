@@ -63,6 +63,19 @@ class AutoRegression(AbstractLinearSystem, AbstractExpectationMaximisation[Sums]
             driven,
         )
 
+    def stationary(self) -> AutoRegression:
+        """The same with the start that it would have after ever so many steps without inputs."""
+        p, dim, _ = self.coefficients.shape
+        mean = jnp.linalg.solve(jnp.eye(dim) - jnp.sum(self.coefficients, axis=0), self.offset)
+        return eqx.tree_at(
+            lambda m: (m.start_mean, m.start_covariance), self, (jnp.tile(mean, p), self.stationary_start())
+        )
+
+    def stationary_start(self) -> Float[Array, "state state"]:
+        """The covariance of p values in a row after ever so many steps."""
+        system = self.system()
+        return stationary_covariance(system.transition, system.noise.matrix())
+
     def sample(
         self, length: int, *, key: Array, inputs: Float[Array, "time inputs"] | None = None
     ) -> Float[Array, "time dim"]:
@@ -161,9 +174,7 @@ class StationaryAutoRegression(eqx.Module):
         offset = self.mean - jnp.sum(coefficients, axis=0) @ self.mean
         start = jnp.zeros((p * dim, p * dim))
         model = AutoRegression(coefficients, offset, Full(noise), jnp.tile(self.mean, p), start)
-        system = model.system()
-        start = stationary_covariance(system.transition, system.noise.matrix())
-        return eqx.tree_at(lambda m: m.start_covariance, model, start)
+        return eqx.tree_at(lambda m: m.start_covariance, model, model.stationary_start())
 
     def log_prob(self, series: Series) -> Float[Array, ""]:
         """log p(y)."""

@@ -9,6 +9,7 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.core import Tracer
 
 from .._core import buffer, on_device
 from ..distributions import rescaled
@@ -136,11 +137,13 @@ class SeriesInUnits(AbstractSequenceModel):
 def member_in_units(member: Any, shift: Array, scale: Array, rescale: Callable[..., Any] = rescaled) -> Any:
     """The member of a family for shift + scale · x; None where it has no such one.
 
-    With `rescale=rescaled_stack` a stack of members.
+    With `rescale=rescaled_stack` a stack of members.  Of units that are traced it is not known, and for the
+    caller to know, whether there is one.
     """
-    kept = (np.asarray(shift) == 0) & (np.asarray(scale) == 1)
-    if not (member.unit_free_columns(len(kept)) | kept).all():
-        return None
+    if not isinstance(scale, Tracer):
+        kept = (np.asarray(shift) == 0) & (np.asarray(scale) == 1)
+        if not (member.unit_free_columns(len(kept)) | kept).all():
+            return None
     factor = scale[0] if member.common_unit else scale
     return rescale(member, -shift / scale, 1 / factor)
 

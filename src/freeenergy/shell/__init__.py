@@ -4,6 +4,7 @@ An estimator of your own derives from `AbstractDensity` or `AbstractSequenceDens
 capabilities, from these and `AbstractRowEstimator` or `Shell`.  Everything that it needs is here.
 """
 
+from ._anomalies import Outliers
 from ._answers import rows_at_once
 from ._base import Shell, best_of, final_objective
 from ._capabilities import (
@@ -44,6 +45,7 @@ from ._schema import CodedRows, Field, Schema
 from ._sequence import AbstractSequenceDensity
 from ._series import Sequences, SeriesIntake
 from ._series_frame import SeriesFrame, series
+from ._summary import Summary
 from ._support import Column, Support
 from ._validation import check_count, check_instance, check_int, check_numbers, check_real
 
@@ -70,6 +72,7 @@ __all__ = [
     "LabelledTable",
     "MassTables",
     "NormalMixtures",
+    "Outliers",
     "Predicts",
     "PredictsProbabilities",
     "Rows",
@@ -86,6 +89,7 @@ __all__ = [
     "SeriesIntake",
     "Shell",
     "Shows",
+    "Summary",
     "Support",
     "Table",
     "Transforms",

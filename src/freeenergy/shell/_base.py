@@ -7,29 +7,37 @@ import dataclasses
 import os
 import re
 import warnings
-from typing import Any, ClassVar
+from collections.abc import Callable
+from typing import Any, ClassVar, Self
 
+import equinox as eqx
 import numpy as np
 from jax import Array
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted
 
 from .._core import (
     AbstractAlgorithm,
     Checkpoint,
     Evidence,
     Fit,
+    Kind,
     Status,
     key_bits,
     key_of,
+    learnable,
+    parameter_count,
     programs,
     progress_bar,
     silent,
 )
-from ..learning import fit
-from ._capabilities import ColumnRoles, Shows
+from ..learning import EM, LBFGS, ClosedForm, Gradient, fit
+from ..models import AbstractRegularised
+from ._capabilities import ColumnRoles, Scores, Shows
 from ._schema import Field, Schema
-from ._validation import check_instance, check_int, check_numbers, check_real, random_key
+from ._summary import Summary, Terms, named_parameters, summary_of
+from ._validation import check_instance, check_int, check_numbers, check_real, feature_names, random_key
 
 
 class Shell(Shows, BaseEstimator, metaclass=abc.ABCMeta):
@@ -73,7 +81,7 @@ class Shell(Shows, BaseEstimator, metaclass=abc.ABCMeta):
         self.seed_ = np.asarray(key_bits(key), np.uint32)
         with taken.naming_cells():
             result = self._learn(taken.events, key)
-        self._store(taken.in_units(result))
+        self._store(taken.in_units(result), taken.size)
         return taken
 
     def _random_key(self) -> Array:
@@ -89,6 +97,47 @@ class Shell(Shows, BaseEstimator, metaclass=abc.ABCMeta):
     def _must_converge(self) -> bool:
         """Whether stopping at the limit of iterations deserves a warning."""
         return True
+
+    # the class of models that `from_model` takes; None where an estimator needs more than a model
+    _made_from: ClassVar[type | None] = None
+
+    @classmethod
+    def from_model(cls, model: Any, **parameters: Any) -> Self:
+        """An estimator that has this model, and is used without a fit.
+
+        Args:
+            model: of `freeenergy.models`, for data in the units of the user.
+            parameters: more of the estimator; what the model says of them (how many components, …) is set.
+
+        >>> import freeenergy as fe, jax.numpy as jnp
+        >>> from freeenergy.distributions import Full, Gaussian
+        >>> law = fe.models.Density(Gaussian(jnp.zeros(2), Full(jnp.eye(2))))
+        >>> fe.GaussianDensity.from_model(law).score_samples([[0.0, 0.0]]).round(4).tolist()
+        [-1.8379]
+        """
+        if cls._made_from is None:
+            raise ValueError(f"{cls.__name__} cannot be made from a model alone. Fit it to data.")
+        if not isinstance(model, cls._made_from):
+            raise ValueError(
+                f"The 'model' of {cls.__name__}.from_model must be a freeenergy.models."
+                f"{cls._made_from.__name__}. Got a {type(model).__name__} instead."
+            )
+        made = cls(**{**cls._parameters_of(model), **parameters})
+        made._check_parameters()
+        made.seed_ = np.asarray(key_bits(made._random_key()), np.uint32)
+        made._take(model)
+        made.model_, made.history_, made.n_iter_, made.converged_ = model, {}, 0, True
+        made.fitted_size_, made.stop_reason_ = None, "was made from a model"
+        return made
+
+    @classmethod
+    def _parameters_of(cls, model: Any) -> dict[str, Any]:
+        """The parameters of the estimator that a model has: refuses what the estimator never makes."""
+        return {}
+
+    def _take(self, model: Any) -> None:
+        """Remembers of a model what an intake remembers of data: columns and units."""
+        raise NotImplementedError(f"{type(self).__name__} must say what it remembers of a model.")
 
     def column_roles(self, n_features: int) -> ColumnRoles:
         """What the estimator means by each of `n_features` columns: reals, unless it says otherwise."""
@@ -107,6 +156,110 @@ class Shell(Shows, BaseEstimator, metaclass=abc.ABCMeta):
         from ._files import save  # it knows the shell
 
         save(self, path)
+
+    # what a fit learns from
+    _size_unit: ClassVar[str] = "rows"
+    # whether the objective of a fit is −log p per row, with the prior of the parameters if they have one
+    _maximises_likelihood: ClassVar[bool] = False
+
+    def summary(self, X: Any = None, *, robust: bool = False, **given: Any) -> Summary:
+        """What the fit found: likelihood, criteria, parameters; print it, or look at it in a notebook.
+
+        Args:
+            X: the rows (series) of the fit, for standard errors and 95 % intervals of the parameters, and
+                the log-likelihood of models that keep none; without it what is known from the fit.
+            robust: whether standard errors are those of the sandwich, which hold also where the model is
+                not the law of the data; else they come from the observed information.
+            given: what `fit` was given beside X, such as `sample_weight`, `labels` or `inputs`.
+
+        AIC and BIC are there where the log-likelihood is exact; where something does not exist, such as
+        standard errors at the edge of the range of a parameter, a note says why.
+
+        >>> import freeenergy as fe
+        >>> X = [[0.0], [1.0], [2.0], [3.0]]
+        >>> print(fe.GaussianDensity().fit(X).summary(X))
+        GaussianDensity()
+          rows             4
+          log-likelihood   -6.1220 nats (exact)
+          free parameters  2
+          AIC              16.2441
+          BIC              15.0167
+          iterations       1
+          converged        yes
+        <BLANKLINE>
+          parameter         value  std. error  95 % from     to
+          mean[0]             1.5       0.559     0.4043  2.596
+          covariance[0, 0]   1.25      0.8839    -0.4824  2.982
+        """
+        check_is_fitted(self, "model_")
+        return summary_of(self, X, robust, given)
+
+    @property
+    def _knows_evidence(self) -> bool:
+        """Whether log p of all that is fitted is known exactly, by the model alone."""
+        return False
+
+    def _moving(self) -> Any:
+        """A tree of booleans: which arrays of the model the fit chose."""
+        learner = self.get_params(deep=False).get("learner")
+        mask = learner.learnable if isinstance(learner, EM | Gradient | LBFGS) else None
+        return learnable(self.model_) if mask is None else mask
+
+    def _count_parameters(self) -> int:
+        """How many numbers the fit chose freely."""
+        return parameter_count(eqx.filter(self.model_, self._moving()))
+
+    def _reported(self) -> tuple[Callable[..., dict[str, Array]], tuple[Array, ...]]:
+        """The parameters to show: a module-level function of the model, and what else it takes.
+
+        It gives a dict of arrays by name, in the units of the data, through which standard errors are
+        carried; by default what is learnable in the model, by the names of its fields.
+        """
+        return named_parameters, ()
+
+    def _column_names(self) -> list[str]:
+        """Names of the columns, or their numbers."""
+        columns = vars(self).get("n_features_in_", 0)
+        names = feature_names(self)
+        return [str(i) for i in range(columns)] if names is None else [str(name) for name in names]
+
+    def _likelihood(self, X: Any, given: dict[str, Any]) -> tuple[Evidence, float | None] | str:
+        """Evidence whose sum is log p of the fit, and how many rows that are; or why there is none."""
+        name = type(self).__name__
+        if not isinstance(self, Scores):
+            return f"{name} is no density of X: it has no log-likelihood."
+        if X is not None:
+            return self._likelihood_of(X, given)
+        total = self._fitted_likelihood()
+        if total is None:
+            return "The log-likelihood needs the rows of the fit: summary(X)."
+        return Evidence(np.array([total]), np.zeros(1), Kind.EXACT), None
+
+    def _fitted_likelihood(self) -> float | None:
+        """log p of what was fitted, from the last objective of the fit; None if that does not tell."""
+        size, learner = vars(self).get("fitted_size_"), self.get_params(deep=False).get("learner")
+        told = self._maximises_likelihood and self._knows_evidence
+        if not told or size is None or not isinstance(learner, EM | LBFGS | ClosedForm | None):
+            return None
+        objective = self.history_.get("objective", [])
+        if not len(objective):
+            return None
+        prior = 0.0
+        if isinstance(self.model_, AbstractRegularised):
+            prior = float(_free_energy_of_parameters(self.model_))
+        return prior - size * float(objective[-1])
+
+    def _likelihood_of(self, X: Any, given: dict[str, Any]) -> tuple[Evidence, float]:
+        """The evidence of what was fitted, and how many rows that are."""
+        evidence = self.evidence(X)  # pyright: ignore[reportAttributeAccessIssue]
+        return evidence, float(len(evidence))
+
+    def _terms(self, X: Any, given: dict[str, Any]) -> list[Terms] | str:
+        """The terms of the log-likelihood that the fit maximised; or why there are no standard errors."""
+        return (
+            f"{type(self).__name__} does not maximise an exact likelihood of its parameters: they have no "
+            "standard errors."
+        )
 
     def _run(
         self,
@@ -157,17 +310,23 @@ class Shell(Shows, BaseEstimator, metaclass=abc.ABCMeta):
             name, identity=f"{type(self).__name__} {parameters} {what} of {events.identity()}"
         )
 
-    def _store(self, fit: Fit) -> None:
-        """Stores the result of a fit; Ctrl-C is passed on only after that."""
+    def _store(self, fit: Fit, size: float | None) -> None:
+        """Stores the result of a fit to so many rows; Ctrl-C is passed on only after that."""
         self.model_ = fit.model
         self.history_ = fit.history
         self.n_iter_ = fit.n_iter
         self.converged_ = fit.converged
+        self.fitted_size_, self.stop_reason_ = size, fit.reason
         if fit.interrupted:
             raise KeyboardInterrupt(fit.reason)
         failed = fit.status is Status.NON_FINITE
         if failed or (self._must_converge and not fit.converged):
             warnings.warn(f"{type(self).__name__}: {fit.reason}.", ConvergenceWarning, stacklevel=4)
+
+
+@eqx.filter_jit
+def _free_energy_of_parameters(model: AbstractRegularised) -> Array:
+    return model.parameter_free_energy()
 
 
 def final_objective(result: Fit) -> float:

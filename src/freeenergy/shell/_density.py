@@ -6,22 +6,34 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
+import equinox as eqx
+import jax
 import numpy as np
 from jax import Array
 from sklearn.utils.validation import check_is_fitted
 
-from .._core import AbstractAlgorithm, Evidence, Fit, Stream, key_bits, on_device, streaming
+from .._core import AbstractAlgorithm, Data, Evidence, Fit, Stream, key_bits, on_device, streaming
 from ..learning import EM, FreshNoise
 from ..learning._fit import check_source
-from ..models import in_units
-from ._answers import answers, completed_draws, completed_means, draw_rows, evidence_of_rows
+from ..models import AbstractExactModel, in_units
+from ._anomalies import Outliers, p_values_of, surprise_of
+from ._answers import (
+    answers,
+    completed_draws,
+    completed_means,
+    draw_rows,
+    evidence_of_rows,
+    log_prob_complete_of,
+    log_prob_of,
+)
 from ._base import Shell, checked
 from ._capabilities import Completes, Samples, Scores, Transforms
 from ._chunks import Chunks
 from ._intake import Table, with_history
-from ._rows import Rows, Scaling
+from ._rows import Rows, Scaling, canonical_rows
 from ._schema import CodedRows, Schema, schema_of
-from ._validation import check_count, check_numbers, check_rows, random_key
+from ._summary import Terms, reported, weighted
+from ._validation import check_count, check_numbers, check_rows, check_weight, random_key
 
 # labels that are tried for a missing one
 _MOST_LABELS = 10_000
@@ -64,6 +76,10 @@ class AbstractRowEstimator(Shell):
         """The rows of `X` as the model is given them, before they are rescaled: `X` itself by default."""
         return X
 
+    def _take(self, model: Any) -> None:
+        columns = eqx.filter_eval_shape(lambda m: m.sample(key=jax.random.key(0)), model).shape[-1]
+        self.n_features_in_, self.scaling_ = columns, Scaling.identity(columns)
+
     def _check_size(self, rows: int, columns: int) -> None:
         """Refuses what would not fit in memory, before it is built."""
 
@@ -95,7 +111,10 @@ class ScoresRows(Scores, AbstractRowEstimator):
 
     def evidence(self, X: Any) -> Evidence:
         """log p(x) of each row with its standard error and kind; NaN is marginalised."""
-        taken = self._read(X)
+        return self._evidence_of(self._read(X))
+
+    def _evidence_of(self, taken: Table) -> Evidence:
+        """The evidence of rows that were read."""
         with taken.naming_cells():
             inner = self._evidence(taken.z, taken.seeds)
         return checked(self, dataclasses.replace(inner, nats=inner.nats + taken.log_det))
@@ -103,6 +122,41 @@ class ScoresRows(Scores, AbstractRowEstimator):
     def score_samples(self, X: Any) -> np.ndarray:
         """log p(x) of each row, in nats."""
         return self.evidence(X).nats
+
+    @property
+    def _knows_evidence(self) -> bool:
+        # whoever gives evidence in a way of its own does not leave it to the model
+        own = type(self)._evidence is ScoresRows._evidence
+        return own and isinstance(self.model_, AbstractExactModel)
+
+    def _reported(self) -> tuple[Any, tuple[Array, ...]]:
+        units = self.intake.shaped(self, np.stack(self.scaling_))
+        return reported(self, lambda model: in_units(model, *units))
+
+    def _likelihood_of(self, X: Any, given: dict[str, Any]) -> tuple[Evidence, float]:
+        evidence = self.evidence(X)
+        weight = check_weight(evidence.nats[:, None], given.get("sample_weight"))
+        return weighted(evidence, weight), float(len(evidence) if weight is None else weight.sum())
+
+    def _terms(self, X: Any, given: dict[str, Any]) -> list[Terms] | str:
+        if not (self._knows_evidence and self._maximises_likelihood):
+            return super()._terms(X, given)
+        return self._terms_of_rows(self._rows_of(X, **given))
+
+    def _rows_of(self, X: Any, sample_weight: Any = None, *, known: np.ndarray | None = None) -> Rows:
+        """Rescaled rows as `fit` has them, with their weights and what else is known of them."""
+        x = self._read(X).x
+        rows = canonical_rows(x, check_weight(x, sample_weight), self.scaling_, known)
+        return rows._replace(x=self.scaling_.apply(rows.x))
+
+    def _terms_of_rows(self, rows: Rows) -> list[Terms]:
+        """log p of rescaled rows, complete ones apart from the others."""
+        holes = np.isnan(rows.x).any(axis=1)
+        return [
+            Terms(Data.of(self.intake.shaped(self, rows.x[chosen]), rows.weight[chosen]), log_prob)
+            for chosen, log_prob in ((~holes, log_prob_complete_of), (holes, log_prob_of))
+            if chosen.any()
+        ]
 
     def score(self, X: Any, y: Any = None) -> float:
         """The mean of `score_samples`."""
@@ -256,6 +310,52 @@ class AbstractDensity(ScoresRows, SamplesRows, CompletesRows):
         check_is_fitted(self, "model_")
         return in_units(self.model_, *self.intake.shaped(self, np.stack(self.scaling_)))
 
+    def outliers(
+        self, X: Any, level: float = 0.01, *, n_draws: int = 1000, random_state: Any = 0
+    ) -> Outliers:
+        """Which rows are less probable than the model expects of its own draws.
+
+        The p-value of a row is (1 + #{draws with log p no larger}) / (1 + draws), of what is observed of
+        it: rows of the model itself have p-values of every size alike, so that it calls a share `level` of
+        them outliers.
+
+        Args:
+            X: a row per sample; NaN is marginalised, in the row and in the draws it is compared with.
+            level: the largest p-value of an outlier.
+            n_draws: how many draws; the smallest p-value is 1 / (1 + n_draws).
+            random_state: seed of the draws.
+
+        >>> import freeenergy as fe
+        >>> X = np.random.default_rng(0).normal(size=(200, 2))
+        >>> fe.GaussianDensity().fit(X).outliers([[0.0, 0.0], [5.0, -5.0]]).mask.tolist()
+        [False, True]
+        """
+        taken = self._read(X)
+        n = check_count(self, "outliers", "n_draws", n_draws, each=self.n_features_in_ + 1)
+        if not 1 / (1 + n) <= level < 1:
+            raise ValueError(
+                f"The 'level' of {type(self).__name__}.outliers must be in the range "
+                f"[1 / (1 + n_draws), 1), which begins at {1 / (1 + n):.3g}. Got {level!r} instead."
+            )
+        drawn = taken.back(self._draw(n, key=random_key(random_state)))
+        p_values = p_values_of(taken.x, drawn, lambda x: self._evidence_of(taken.with_rows(x)).nats)
+        return Outliers(p_values <= level, p_values, float(level))
+
+    def surprise(self, X: Any) -> np.ndarray:
+        """−log p(x_j | the rest of the row) of each entry, in nats: which cells make a row unlikely.
+
+        Exact where the density is; where it is a bound, the difference of two bounds.  NaN for what was
+        not observed; one evaluation of all rows for each column.
+
+        >>> import freeenergy as fe
+        >>> X = np.random.default_rng(0).normal(size=(200, 2))
+        >>> fe.GaussianDensity().fit(X).surprise([[0.0, 5.0]]).argmax().item()
+        1
+        """
+        taken = self._read(X)
+        found = surprise_of(taken.x, lambda x: self._evidence_of(taken.with_rows(x)).nats)
+        return taken.shaped(self, found)
+
     @property
     def _event_shape(self) -> tuple[int, ...]:
         """The shape of what `model_` is a density of."""
@@ -299,7 +399,8 @@ class AbstractDensity(ScoresRows, SamplesRows, CompletesRows):
             result: Fit = self._run(
                 self.model_, learner, stream, sample, key, part="chunks", what=f"{survey.lengths}"
             )
-        self._store(with_history(result, offset=-float(survey.observed @ np.log(self.scaling_.scale))))
+        units = -float(survey.observed @ np.log(self.scaling_.scale))
+        self._store(with_history(result, offset=units), float(sum(survey.lengths)))
 
 
 def likeliest(chance_of: Callable[[int], np.ndarray], n: int, labels: int = _MOST_LABELS) -> np.ndarray:

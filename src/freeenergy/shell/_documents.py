@@ -147,6 +147,10 @@ class Documents(AbstractIntake):
         return self.corpus
 
     @property
+    def size(self) -> float | None:
+        return None if self.corpus is None else float(self.corpus.weight.sum())
+
+    @property
     def seeds(self) -> np.ndarray:
         """A number for each document that depends on no other: the seed of its noise."""
         return document_seeds(self.counts)

@@ -130,6 +130,11 @@ class AbstractIntake(abc.ABC):
     def events(self) -> Any:
         """What is learned from."""
 
+    @property
+    def size(self) -> float | None:
+        """Of a fit, how much is learned from: rows, steps or documents with their weights, if known."""
+        return None
+
     @abc.abstractmethod
     def naming_cells(self) -> contextlib.AbstractContextManager[None]:
         """Where something is wrong with an entry, says in which row and column the user has it."""
@@ -246,6 +251,10 @@ class Table(AbstractIntake):
         return self.rows._replace(x=self.shaped(self.owner, self.owner.scaling_.apply(self.rows.x)))
 
     @property
+    def size(self) -> float | None:
+        return None if self.rows is None else float(self.rows.weight.sum())
+
+    @property
     def z(self) -> np.ndarray:
         """The events as the model sees them: rescaled, in the order of the user."""
         return self.shaped(self.owner, self.owner.scaling_.apply(self.x))
@@ -263,6 +272,10 @@ class Table(AbstractIntake):
     def take(self, chosen: np.ndarray) -> Self:
         """Some of the rows."""
         return type(self)(self.owner, self.passed, self.x[chosen])
+
+    def with_rows(self, x: np.ndarray) -> Self:
+        """Other rows, as the model means them, in the units of the user."""
+        return type(self)(self.owner, x, x)
 
     def back(self, z: np.ndarray) -> np.ndarray:
         """Events of the model as rows in the units of the user."""

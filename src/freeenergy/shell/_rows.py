@@ -147,6 +147,11 @@ class Scaling(NamedTuple):
     shift: np.ndarray
     scale: np.ndarray
 
+    @property
+    def is_identity(self) -> bool:
+        """Whether it leaves rows as they are."""
+        return not self.shift.any() and bool((self.scale == 1).all())
+
     @staticmethod
     def identity(columns: int) -> Scaling:
         """The map that leaves rows as they are."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
+import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from sklearn.utils.validation import check_is_fitted
@@ -15,8 +17,9 @@ from ..models import AbstractSequenceModel, Series, series_in_units
 from ._base import Shell
 from ._capabilities import Completes, Samples, ScoresSteps
 from ._rows import Scaling
-from ._series import SeriesIntake, check_inputs, draw_series, map_series
+from ._series import SeriesIntake, check_inputs, check_series_weight, draw_series, map_series, pack
 from ._series_frame import AbstractContainer
+from ._summary import Terms, reported, weighted
 from ._validation import check_count, random_key
 
 
@@ -44,6 +47,7 @@ class AbstractSequenceDensity(ScoresSteps, Samples, Completes, Shell):
     input_scaling_: Scaling | None
     length_: int
     _takes_inputs: ClassVar[bool] = True
+    _size_unit = "time steps"
 
     def _scaling(self, X: np.ndarray, weight: np.ndarray) -> Scaling:
         return Scaling.standardise(X, weight)
@@ -74,6 +78,21 @@ class AbstractSequenceDensity(ScoresSteps, Samples, Completes, Shell):
     def _input_units(self) -> Scaling | None:
         # estimators in files of earlier versions know of no inputs
         return vars(self).get("input_scaling_")
+
+    @classmethod
+    def _inputs_of(cls, model: Any) -> int:
+        """How many inputs a model takes at each time step."""
+        return 0
+
+    def _take(self, model: Any) -> None:
+        inputs, self.length_ = self._inputs_of(model), 1
+        self.input_scaling_ = Scaling.identity(inputs) if inputs else None
+
+        def one_step(model: Any) -> Array:
+            return model.sample(1, key=jax.random.key(0), inputs=jnp.zeros((1, inputs)) if inputs else None)
+
+        columns = eqx.filter_eval_shape(one_step, model).shape[-1]
+        self.n_features_in_, self.scaling_ = columns, Scaling.identity(columns)
 
     def fit(self, X: Any, y: Any = None, *, inputs: Any = None, series_weight: Any = None) -> Self:
         """Fits the model.
@@ -128,6 +147,39 @@ class AbstractSequenceDensity(ScoresSteps, Samples, Completes, Shell):
         """
         check_is_fitted(self, "model_")
         return series_in_units(self.model_, *self.scaling_, *(self._input_units() or (None, None)))
+
+    @property
+    def _knows_evidence(self) -> bool:
+        return self.evidence_kind is Kind.EXACT
+
+    def _reported(self) -> tuple[Any, tuple[Array, ...]]:
+        # in units of inputs there is no model of the same kind
+        if self._input_units() is not None:
+            return super()._reported()
+        return reported(self, lambda model: series_in_units(model, *self.scaling_))
+
+    def _likelihood_of(self, X: Any, given: dict[str, Any]) -> tuple[Evidence, float]:
+        container, weight = self._read(X, given.get("inputs")), self._series_weight(X, given)
+        nats = np.array([part.sum() for part in self._step_evidence(container)])
+        found = Evidence(nats, np.zeros_like(nats), self.evidence_kind)
+        return weighted(found, weight), float(weight @ [len(x) for x in container.series])
+
+    def _series_weight(self, X: Any, given: dict[str, Any]) -> np.ndarray:
+        return check_series_weight(
+            self, given.get("series_weight"), self._read(X, given.get("inputs")).series
+        )
+
+    def _log_terms(self) -> Callable[[Series, Any], Array]:
+        """A module-level function of a series and the model: the terms of what the fit maximised."""
+        return step_terms
+
+    def _terms(self, X: Any, given: dict[str, Any]) -> list[Terms] | str:
+        if not (self._knows_evidence and self._maximises_likelihood):
+            return super()._terms(X, given)
+        container, weight = self._read(X, given.get("inputs")), self._series_weight(X, given)
+        scaled = [self.scaling_.apply(x) for x in container.series]
+        data = pack(scaled, None, container.inputs, weight, apart=True)
+        return [Terms(data, self._log_terms(), 1)]
 
     def _future(self, future_inputs: Any, container: SeriesIntake, steps: int) -> np.ndarray | None:
         """Rescaled inputs of `steps` steps after each series: (series, steps, inputs)."""
@@ -300,6 +352,11 @@ class AbstractSequenceDensity(ScoresSteps, Samples, Completes, Shell):
 def state_names(part: np.ndarray) -> Any:
     """What columns with something of each state are called, or the one with the state."""
     return "state" if part.ndim == 1 else [f"state {k}" for k in range(part.shape[1])]
+
+
+def step_terms(series: Series, model: AbstractSequenceModel) -> Array:
+    """log p of each step given those before it, whether or not something is missing."""
+    return model.step_log_prob(series)
 
 
 def step_log_prob_of(series: Series, model: AbstractSequenceModel, incomplete: bool) -> Array:

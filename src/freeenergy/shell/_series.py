@@ -243,7 +243,7 @@ def _tell_gaps(owner: Any, container: AbstractContainer) -> None:
         warnings.warn(f"{type(owner).__name__}: {container.source.notes[0]}", UserWarning, stacklevel=5)
 
 
-def _check_weight(owner: Any, weight: Any, series: list[np.ndarray]) -> np.ndarray:
+def check_series_weight(owner: Any, weight: Any, series: list[np.ndarray]) -> np.ndarray:
     """How often each series counts: once, if nothing is said."""
     if weight is None:
         return np.ones(len(series))
@@ -487,7 +487,7 @@ class SeriesIntake(AbstractIntake):
         series, container = check_series(owner, X, reset=True)
         owner.frequency_ = _frequency(container)
         _tell_gaps(owner, container)
-        weight = _check_weight(owner, series_weight, series)
+        weight = check_series_weight(owner, series_weight, series)
         known = None if states is None else states(series)
         beside = None
         if inputs is not None:
@@ -527,6 +527,10 @@ class SeriesIntake(AbstractIntake):
         """The series, rescaled, in an order of their own."""
         assert self.sequences is not None
         return self.sequences
+
+    @property
+    def size(self) -> float | None:
+        return None if self.sequences is None else float(self.sequences.row_weight.sum())
 
     def take(self, numbers: Iterable[int]) -> Self:
         """The series of these numbers with their inputs."""

@@ -14,7 +14,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, _get_feature_names, validate_data
 
 from .._core import CellError, check_size, has_nan, key_of, programs
-from ..distributions import AbstractCovariance, Tied
+from ..distributions import AbstractCovariance, Gaussian, Tied
 from ._frames import NOT_NUMBERS, is_text
 
 # of the largest weight
@@ -69,6 +69,15 @@ def check_count(
         )
     check_size(int(value) * each, f"{where} with {name} = {value:,}", "Ask for fewer at a time.")
     return int(value)
+
+
+def check_gaussian(kind: type, family: Any) -> None:
+    """Refuses members of a family that are no Gaussians, of a model for an estimator of this kind."""
+    if not isinstance(family, Gaussian):
+        raise ValueError(
+            f"The 'model' of {kind.__name__}.from_model must be of Gaussians. "
+            f"Got {type(family).__name__} instead."
+        )
 
 
 def check_instance(owner: BaseEstimator, name: str, *kinds: type, optional: bool = False) -> None:

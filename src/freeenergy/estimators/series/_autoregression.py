@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
+import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
@@ -46,6 +48,7 @@ class AutoRegression(AbstractStateSpace):
     """
 
     model_: models.AutoRegression
+    _maximises_likelihood = True
 
     def __init__(
         self,
@@ -109,6 +112,15 @@ class AutoRegression(AbstractStateSpace):
         result = dataclasses.replace(result, model=_in_coefficients(result.model))
         return per_packed_row(sequences, result, own)
 
+    def _log_terms(self) -> Callable[[models.Series, Any], Array]:
+        by_em = self.learner is not None or self.n_inputs_in_
+        return super()._log_terms() if by_em else _stationary_terms
+
+    def _reported(self) -> tuple[Any, tuple[Array, ...]]:
+        inputs = self._input_units()
+        units = *self.scaling_, *((np.zeros(0), np.ones(0)) if inputs is None else inputs)
+        return _parameters, tuple(on_device(part) for part in units)
+
     @property
     def coefficients_(self) -> np.ndarray:
         """Φ, of shape (p, features, features), in the units of the data."""
@@ -124,6 +136,23 @@ class AutoRegression(AbstractStateSpace):
     def noise_covariance_(self) -> np.ndarray:
         """Q, in the units of the data."""
         return np.asarray(self.model_.noise.matrix()) * np.outer(self.scaling_.scale, self.scaling_.scale)
+
+
+def _stationary_terms(series: models.Series, model: models.AutoRegression) -> Array:
+    return model.stationary().step_log_prob(series)
+
+
+def _parameters(
+    model: models.AutoRegression, shift: Array, scale: Array, input_shift: Array, input_scale: Array
+) -> dict[str, Array]:
+    coefficients = model.coefficients * (scale[:, None] / scale[None, :])[None]
+    offset = model.offset * scale + shift - jnp.sum(coefficients, axis=0) @ shift
+    found = {"coefficients": coefficients}
+    if model.input_coefficients is not None:
+        found["input_coefficients"] = model.input_coefficients * scale[:, None] / input_scale[None, :]
+        offset = offset - found["input_coefficients"] @ input_shift
+    covariance = model.noise.matrix() * scale[:, None] * scale[None, :]
+    return {"offset": offset, **found, "noise_covariance": covariance}
 
 
 @eqx.filter_jit

@@ -28,6 +28,7 @@ from ...distributions import (
     AbstractShaped,
     DirichletPrior,
     Gaussian,
+    rescaled_stack,
 )
 from ...inference._chain_finite import nan_if_impossible
 from ...learning import EM
@@ -61,7 +62,9 @@ from ...shell import (
 )
 from ...shell._answers import answers
 from ...shell._density import likeliest
+from ...shell._information import Terms
 from ...shell._rows import canonical_rows
+from ...shell._summary import named_parameters
 from ...shell._validation import random_key
 from ..tables._starts import LLOYD_STEPS, AbstractStart, PlusPlus, at_known, start_model
 from ._markov import concentration
@@ -111,6 +114,17 @@ def _sample_states(pair: tuple[Series, Array], model: models.HMM, incomplete: bo
     return model.sample_states(series, key=jax.random.wrap_key_data(key))
 
 
+def _parameters(model: models.HMM, shift: Array, scale: Array) -> dict[str, Array]:
+    """Probabilities of the states, and the members in the units of the data."""
+    members: Any = model.emissions
+    members = members.members
+    if members.unit_free_columns(len(shift)).all():
+        factor = scale[0] if members.common_unit else scale
+        members = rescaled_stack(members, -shift / scale, 1 / factor)
+    states = {"initial": model.start(), "transition": model.transition.matrix()}
+    return states | {f"members.{name}": value for name, value in named_parameters(members).items()}
+
+
 class HMM(Predicts, PredictsProbabilities, ForecastsSeries):
     """A hidden Markov model with emissions of any exponential family.
 
@@ -154,6 +168,20 @@ class HMM(Predicts, PredictsProbabilities, ForecastsSeries):
     """
 
     model_: models.HMM
+
+    _maximises_likelihood = True
+    _made_from = models.HMM
+
+    @classmethod
+    def _parameters_of(cls, model: Any) -> dict[str, Any]:
+        if not isinstance(model.emissions, FamilyEmissions) or model.transition.varies:
+            found = f"{type(model.emissions).__name__} and {type(model.transition).__name__}"
+            raise ValueError(
+                "The 'model' of HMM.from_model must have one member of a family in each state, and no "
+                f"inputs. Got {found} instead."
+            )
+        parameters = {"n_states": model.size, "family": model.emissions.member(0)}
+        return parameters | {"transition": model.transition, "stationary": model.initial is None}
 
     def __init__(
         self,
@@ -535,6 +563,20 @@ class HMM(Predicts, PredictsProbabilities, ForecastsSeries):
             raise ValueError("The transitions of this HMM do not depend on inputs. See 'transition_'.")
         rows = jnp.asarray((self._check_inputs(inputs, [len(inputs)]) or [])[0])
         return np.asarray(jax.vmap(self.model_.transition.matrix)(rows))
+
+    def _terms(self, X: Any, given: dict[str, Any]) -> list[Terms] | str:
+        if given.get("states") is not None:
+            return "There are no standard errors of a fit to known states."
+        return super()._terms(X, given)
+
+    def _reported(self) -> tuple[Any, tuple[Array, ...]]:
+        emissions: Any = self.model_.emissions
+        if isinstance(emissions, FamilyEmissions) and self._input_units() is None:
+            members: Any = emissions.members
+            shift, scale = self.scaling_
+            if self.scaling_.is_identity or members.unit_free_columns(len(shift)).all():
+                return _parameters, (on_device(shift), on_device(scale))
+        return super()._reported()
 
     @property
     def transition_(self) -> np.ndarray:

@@ -60,6 +60,8 @@ class MarkovChain(ForecastsSeries):
     model_: models.MarkovChain
     _takes_inputs: ClassVar[bool] = False
 
+    _maximises_likelihood = True
+
     def __init__(
         self,
         n_symbols: int | None = None,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -127,6 +129,18 @@ class LinearGaussianSSM(AbstractStateSpace):
     """
 
     model_: models.LinearGaussianSSM
+    _maximises_likelihood = True
+    _made_from = models.LinearGaussianSSM
+
+    @classmethod
+    def _parameters_of(cls, model: Any) -> dict[str, Any]:
+        noises = {"noise": model.noise, "emission_noise": model.emission_noise}
+        return {"n_latent": model.latent_dim, **noises}
+
+    @classmethod
+    def _inputs_of(cls, model: Any) -> int:
+        driven = [m for m in (model.input_transition, model.input_emission) if m is not None]
+        return driven[0].shape[1] if driven else 0
 
     def __init__(
         self,
@@ -165,6 +179,17 @@ class LinearGaussianSSM(AbstractStateSpace):
     def _learn(self, sequences: Sequences, key: Array) -> Fit:
         start = start_system(sequences, self.n_latent, self.noise, self.emission_noise, key)
         return self._by_em(start, sequences, key)
+
+    def _moving(self) -> Any:
+        mask = super()._moving()
+        if self.model_.learned.initial:
+            return mask
+        held = jax.tree.map(lambda _: False, mask.initial_covariance)
+        return dataclasses.replace(mask, initial_mean=False, initial_covariance=held)
+
+    def _count_parameters(self) -> int:
+        driven = self.n_inputs_in_ * (self.n_latent + self.n_features_in_)
+        return self._free_parameters(self.n_features_in_) + driven
 
     def filter(self, X: Any, *, inputs: Any = None) -> States:
         """The states given the series up to each step."""

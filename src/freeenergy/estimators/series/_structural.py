@@ -15,17 +15,20 @@ from ..._core import (
     AbstractAlgorithm,
     AbstractSource,
     Data,
+    Evidence,
     Fit,
     Info,
+    Kind,
     held_at_zero,
     inadmissible,
     on_device,
     parameter_count,
 )
-from ...learning import LBFGS, negative_log_likelihood
+from ...learning import EM, LBFGS, Gradient, negative_log_likelihood
 from ...models import AbstractBlock, Columns, Level, Regressors, Series, Structural
 from ...shell import Scaling, Sequences, check_instance, with_history
 from ...shell._series import LEAST_VARIANCE
+from ...shell._summary import named_parameters
 from ._state_space import AbstractStateSpace, apart, per_packed_row
 
 
@@ -88,6 +91,29 @@ def _with_start(columns: Columns, data: Data, alone: bool) -> Columns:
     return columns.with_start(data.x, data.weight, alone)
 
 
+def _diffuse_terms(series: Series, model: Columns) -> Array:
+    return Columns(dataclasses.replace(model.models, begin=None, first=None)).step_log_prob(series)
+
+
+def _variances(model: Columns, scale: Array, input_scale: Array) -> dict[str, Array]:
+    """The numbers of the parts by name, a column each, variances in the squared units of the data."""
+    found = {}
+    blocks = model.models.blocks  # pyright: ignore[reportAttributeAccessIssue]
+    for path, value in named_parameters(model.models).items():
+        words = path.split(".")
+        unit = scale.reshape(-1, *(1,) * (value.ndim - 1))
+        if words[0] == "blocks":
+            block = blocks[int(words[1])]
+            words[:2] = [type(block).__name__]
+            if isinstance(block, Regressors):
+                # a variance of rescaled inputs is one for each in their own units
+                value, unit = value[:, None], scale[:, None] / input_scale[None]
+            if ".".join(words) in found:
+                words[0] += f" {path.split('.')[1]}"
+        found[".".join(words)] = value * unit**2 if words[-1].endswith("variance") else value
+    return found
+
+
 def _components(series: Series, model: Columns, incomplete: bool) -> tuple[Array, Array]:
     mean, variance = model.components(series)
     return mean, jnp.sqrt(jnp.maximum(variance, 0))
@@ -126,6 +152,7 @@ class StructuralTimeSeries(AbstractStateSpace):
     """
 
     model_: Columns
+    _maximises_likelihood = True
 
     def __init__(
         self,
@@ -223,6 +250,30 @@ class StructuralTimeSeries(AbstractStateSpace):
             units -= len(sizes) * columns * np.log(self.input_scaling_.scale).sum()
         result = dataclasses.replace(result, model=_with_start(result.model, own, alone))
         return per_packed_row(sequences, with_history(result, offset=units), own)
+
+    def _moving(self) -> Any:
+        mask = self.learner.learnable if isinstance(self.learner, EM | Gradient | LBFGS) else None
+        return Columns(held_at_zero(self.model_.models)) if mask is None else Columns(mask)
+
+    def _count_parameters(self) -> int:
+        # each unknown number of a diffuse start counts (Durbin and Koopman, 2012, section 7.4)
+        unknown = self._structure().directions().shape[1]
+        return self._free_parameters(self.n_features_in_) + unknown * self.n_features_in_
+
+    def _log_terms(self) -> Any:
+        return _diffuse_terms
+
+    def _likelihood_of(self, X: Any, given: dict[str, Any]) -> tuple[Evidence, float]:
+        # the start of the fitted model is taken from the series: what was maximised has a diffuse one
+        total = self._fitted_likelihood()
+        if total is None:
+            return super()._likelihood_of(X, given)
+        return Evidence(np.array([total]), np.zeros(1), Kind.EXACT), vars(self)["fitted_size_"]
+
+    def _reported(self) -> tuple[Any, tuple[Array, ...]]:
+        inputs = self._input_units()
+        units = self.scaling_.scale, np.ones(0) if inputs is None else inputs.scale
+        return _variances, tuple(on_device(unit) for unit in units)
 
     _predictions: ClassVar[Any] = staticmethod(_predicted_columns)
 

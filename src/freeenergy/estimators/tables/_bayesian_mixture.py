@@ -69,6 +69,9 @@ class BayesianMixture(AbstractMixture):
 
     component_prior: NormalInverseWishart | NormalInverseGamma | None  # pyright: ignore
 
+    _maximises_likelihood = False
+    _made_from = None
+
     def __init__(
         self,
         n_components: int = 10,

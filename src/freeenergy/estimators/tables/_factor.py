@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -57,7 +57,24 @@ class AbstractFactorModel(TransformsRows, AbstractDensity):
     """x = W z + μ + ε with z ~ N(0, I): what factor analysis and PPCA share."""
 
     _sums_rows = True
+    _maximises_likelihood = True
+    _made_from = LinearGaussian
+
+    @classmethod
+    def _parameters_of(cls, model: Any) -> dict[str, Any]:
+        if not isinstance(model.noise, cls._noise_kind):
+            raise ValueError(
+                f"The noise of a model for {cls.__name__} must be {cls._noise_kind.__name__}. "
+                f"Got {type(model.noise).__name__} instead."
+            )
+        return {"n_components": model.loading.shape[1]}
+
+    def _take(self, model: Any) -> None:
+        super()._take(model)
+        self.n_components_ = model.loading.shape[1]
+
     _codes_at_once = 256
+    _noise_kind: ClassVar[type[AbstractCovariance]]
 
     def __init__(
         self,
@@ -142,6 +159,9 @@ class AbstractFactorModel(TransformsRows, AbstractDensity):
         learner = EM(tol=self.tol) if self.learner is None else self.learner
         return self._run(start, learner, data, rows, key, part=part, what=f"{k} factors")
 
+    def _count_parameters(self) -> int:
+        return _free_parameters(self.model_)
+
     def parts(self, X: Any) -> dict[str, np.ndarray]:
         return {"loadings": loadings_to_show(self.components_, X)} if len(self.components_) else {}
 
@@ -184,6 +204,8 @@ class FactorAnalysis(AbstractFactorModel):
     >>> FactorAnalysis().fit(X).n_components_
     1
     """
+
+    _noise_kind = Diagonal
 
     def _noise(self, variance: Array, dim: int) -> AbstractCovariance:
         return Diagonal(on_device(np.full(dim, float(variance))))
@@ -232,6 +254,8 @@ class PPCA(AbstractFactorModel):
     >>> PPCA().fit(X).n_components_
     2
     """
+
+    _noise_kind = Spherical
 
     def _noise(self, variance: Array, dim: int) -> AbstractCovariance:
         return Spherical(variance, dim=dim)

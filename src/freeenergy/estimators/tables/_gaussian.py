@@ -15,7 +15,7 @@ from ...distributions import AbstractConjugatePrior, AbstractCovariance, Full, G
 from ...learning import EM, ClosedForm
 from ...models import Density
 from ...shell import AbstractDensity, Rows, Scaling, check_instance
-from ...shell._validation import check_covariances
+from ...shell._validation import check_covariances, check_gaussian
 
 
 @eqx.filter_jit
@@ -48,6 +48,13 @@ class GaussianDensity(AbstractDensity):
     """
 
     _sums_rows = True
+    _maximises_likelihood = True
+    _made_from = Density
+
+    @classmethod
+    def _parameters_of(cls, model: Any) -> dict[str, Any]:
+        check_gaussian(cls, model.family)
+        return {"covariance": model.family.covariance}
 
     def __init__(
         self,

@@ -14,8 +14,11 @@ from jax import Array
 from ..._core import (
     AbstractAlgorithm,
     Data,
+    Evidence,
     Fit,
+    Kind,
     learnable,
+    map_data,
     on_device,
     split_key,
     sum_over_blocks,
@@ -33,7 +36,7 @@ from ...distributions import (
     component_axes,
     rescaled_stack,
 )
-from ...learning import EM, LBFGS, Gradient
+from ...learning import EM
 from ...models import Mixture as MixtureModel
 from ...models import Supervised
 from ...models._mixture import rows_and_shares
@@ -51,11 +54,11 @@ from ...shell import (
     check_int,
     check_numbers,
 )
-from ...shell._answers import by_completeness, log_prob_complete_of, log_prob_of, log_probs
-from ...shell._information import standard_errors
-from ...shell._rows import canonical_rows
+from ...shell._answers import by_completeness, log_prob_of, log_probs
+from ...shell._information import Terms, standard_errors
 from ...shell._schema import kinds_of
-from ...shell._validation import check_covariances, check_weight
+from ...shell._summary import weighted
+from ...shell._validation import check_covariances, check_gaussian
 from .._by_column import (
     by_column,
     member_by_column,
@@ -139,6 +142,13 @@ class AbstractMixture(Predicts, PredictsProbabilities, AbstractDensity):
     """What mixtures share, whatever the family of their components."""
 
     _sums_rows = True
+    _maximises_likelihood = True
+    _made_from = MixtureModel
+
+    @classmethod
+    def _parameters_of(cls, model: Any) -> dict[str, Any]:
+        return {"n_components": model.size}
+
     n_components: int
     n_init: int
     init: AbstractStart | np.ndarray | MixtureModel | None
@@ -281,23 +291,33 @@ class AbstractMixture(Predicts, PredictsProbabilities, AbstractDensity):
         rescaled = rescaled_stack(members, shift, scale[0] if prototype.common_unit else scale)
         return MixtureModel(model.weights, rescaled)
 
+    def _known_rows(self, X: Any, sample_weight: Any = None, labels: Any = None) -> Rows:
+        """Rescaled rows as `fit` has them."""
+        shares = None if labels is None else self._shares(labels, self._read(X).x)
+        return self._rows_of(X, sample_weight, known=shares)
+
+    def _terms_of_rows(self, rows: Rows) -> list[Terms]:
+        known = rows.known is not None
+        return [Terms(self._data(rows), log_prob_of)] if known else super()._terms_of_rows(rows)
+
+    def _terms(self, X: Any, given: dict[str, Any]) -> list[Terms] | str:
+        if given.get("labels") is None or not self._maximises_likelihood:
+            return super()._terms(X, {name: part for name, part in given.items() if name != "labels"})
+        return self._terms_of_rows(self._known_rows(X, **given))
+
+    def _likelihood_of(self, X: Any, given: dict[str, Any]) -> tuple[Evidence, float]:
+        if given.get("labels") is None:
+            return super()._likelihood_of(X, given)
+        # of rows and labels together, which is what the fit maximised
+        rows = self._known_rows(X, **given)
+        nats = map_data(log_prob_of, self._data(rows), self.model_)[: len(rows.x)]
+        nats = nats + self.scaling_.log_det(self.scaling_.invert(rows.x))
+        found = Evidence(nats, np.zeros_like(nats), Kind.EXACT)
+        return weighted(found, rows.weight), float(rows.weight.sum())
+
     def _standard_errors(self, X: Any, sample_weight: Any, labels: Any, report: Any, *args: Array) -> Any:
-        X = self._read(X).x
-        shares = None if labels is None else self._shares(labels, X)
-        rows = canonical_rows(X, check_weight(X, sample_weight), self.scaling_, shares)
-        rows = rows._replace(x=self.scaling_.apply(rows.x))
-        if rows.known is not None:
-            parts = [(self._data(rows), log_prob_of)]
-        else:
-            holes = np.isnan(rows.x).any(axis=1)
-            parts = [
-                (Data.of(rows.x[chosen], rows.weight[chosen]), log_prob)
-                for chosen, log_prob in ((~holes, log_prob_complete_of), (holes, log_prob_of))
-                if chosen.any()
-            ]
-        mask = self.learner.learnable if isinstance(self.learner, EM | Gradient | LBFGS) else None
-        mask = learnable(self.model_) if mask is None else mask
-        return standard_errors(self.model_, mask, parts, report, *args)
+        parts = self._terms_of_rows(self._known_rows(X, sample_weight, labels))
+        return standard_errors(self.model_, self._moving(), parts, report, *args)
 
     def _repaired(
         self,
@@ -438,6 +458,10 @@ class Mixture(AbstractMixture):
     def takes(self, field: Field) -> bool:
         return takes_by_family(self.family, field)
 
+    @classmethod
+    def _parameters_of(cls, model: Any) -> dict[str, Any]:
+        return super()._parameters_of(model) | {"family": model.component(0)}
+
     def _is_gaussian(self) -> bool:
         return self.family is Gaussian or isinstance(self.family, Gaussian)
 
@@ -568,6 +592,11 @@ class GaussianMixture(AbstractMixture):
         super()._check_parameters()
         self._check_start_and_priors()
         check_instance(self, "covariance", AbstractCovariance, optional=True)
+
+    @classmethod
+    def _parameters_of(cls, model: Any) -> dict[str, Any]:
+        check_gaussian(cls, model.components)
+        return super()._parameters_of(model) | {"covariance": model.component(0).covariance}
 
     def _structure(self) -> AbstractCovariance:
         return Full() if self.covariance is None else self.covariance

@@ -1,0 +1,376 @@
+"""What there is to read of a fitted estimator: likelihood, criteria, parameters with their errors."""
+
+from __future__ import annotations
+
+import dataclasses
+import html
+import inspect
+import itertools
+import math
+import re
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+from jax import Array
+from scipy.special import ndtri
+
+from .._core import Evidence, Kind, learnable, on_device, parameter_count, unconstrain, visible
+from ..models import AbstractRescalable
+from ._information import Terms, errors_of
+
+# of more parameters than this there is no curvature, and no list
+_MOST_CURVED = 400
+_MOST_LISTED = 2_000
+# lines of a list that are printed
+_MOST_PRINTED = 60
+# fields whose arrays have a column of the data along the last axis, or the last two
+_OF_COLUMNS = {"family", "components", "members"}
+# words of a path that say nothing to a reader
+_SILENT = {"value", "family"}
+
+
+def expression(model: Any) -> str:
+    """The expression that makes the estimator, on one line."""
+    text = " ".join(repr(model).split())
+    text = re.sub(r"<class '(?:\w+\.)*(\w+)'>", r"\1", text)
+    return re.sub(r"<function (?:\w+\.)*(\w+)[^>]*>", r"\1", text)
+
+
+def named_parameters(model: Any) -> dict[str, Array]:
+    """The learnable arrays of a model by the names of their fields."""
+    found = {}
+    for path, leaf in jax.tree_util.tree_flatten_with_path(eqx.filter(model, learnable(model)))[0]:
+        words = [
+            str(getattr(part, "name", getattr(part, "idx", getattr(part, "key", part)))) for part in path
+        ]
+        kept = [word for word in words if word not in _SILENT]
+        found[".".join(kept or words)] = leaf
+    return found
+
+
+def named_in_units(model: Any, shift: Array, scale: Array) -> dict[str, Array]:
+    """The same, of the model in the units of the data."""
+    return named_parameters(model.in_units(shift, scale))
+
+
+def reported(
+    owner: Any, in_units: Callable[[Any], Any]
+) -> tuple[Callable[..., dict[str, Array]], tuple[Array, ...]]:
+    """What is reported of an estimator of rescaled events: in units of the data, where the model has them.
+
+    `in_units` turns the model into one of these units, of its own kind if there is such a one.
+    """
+    model, scaling = owner.model_, owner.scaling_
+    if scaling.is_identity or not isinstance(model, AbstractRescalable):
+        return named_parameters, ()
+    # only the kind is asked for: nothing is computed
+    if type(eqx.filter_eval_shape(in_units, model)) is not type(model):
+        return named_parameters, ()
+    return named_in_units, (on_device(scaling.shift), on_device(scaling.scale))
+
+
+@eqx.filter_jit
+def _ask(report: Callable[..., dict[str, Array]], model: Any, args: tuple[Array, ...]) -> dict[str, Array]:
+    return report(model, *args)
+
+
+def _answers(
+    report: Callable[..., dict[str, Array]], model: Any, args: tuple[Array, ...]
+) -> dict[str, Any]:
+    """What is reported, in the order of the report, where trees of JAX are in that of the names."""
+    names: list[str] = []
+    eqx.filter_eval_shape(lambda model: names.extend(report(model, *args)), model)
+    told = _ask(report, model, args)
+    return {name: np.asarray(told[name]) for name in names}
+
+
+_free = eqx.filter_jit(unconstrain)
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Summary:
+    """What a fit found; print it.
+
+    Attributes:
+        model: the estimator as an expression.
+        size: rows (documents) or time steps of the fit, counted with their weights; None if not known.
+        unit: what `size` counts.
+        log_likelihood: log p of all of them in nats, in the units of the data; None if not known.
+        kind: in which sense it is known.
+        n_parameters: numbers that the fit chose freely.
+        n_iter, converged: of the fit.
+        names: of the parameters, one for each number.
+        values: the parameters, in the units of the data.
+        stderr: their standard errors, NaN where there is none; None if none were asked for.
+        notes: what a reader should know.
+        robust: whether the standard errors are those of the sandwich.
+        maximised: whether the parameters are those of the largest exact likelihood, as AIC and BIC need it.
+
+    >>> import freeenergy as fe
+    >>> X = np.random.default_rng(0).normal(size=(100, 1))
+    >>> found = fe.GaussianDensity().fit(X).summary(X)
+    >>> found.n_parameters, found.names
+    (2, ['mean[0]', 'covariance[0, 0]'])
+    >>> bool(np.isclose(found.stderr[0], X.std() / 10))
+    True
+    """
+
+    model: str
+    size: float | None
+    unit: str
+    log_likelihood: float | None
+    kind: Kind | None
+    n_parameters: int
+    n_iter: int
+    converged: bool
+    names: list[str]
+    values: np.ndarray
+    stderr: np.ndarray | None
+    notes: list[str]
+    robust: bool = False
+    maximised: bool = True
+
+    @property
+    def aic(self) -> float | None:
+        """2k − 2 log p (Akaike), where log p is exact and was maximised; else None."""
+        if self.log_likelihood is None or not self.maximised:
+            return None
+        return 2 * self.n_parameters - 2 * self.log_likelihood
+
+    @property
+    def bic(self) -> float | None:
+        """k log n − 2 log p (Schwarz), where log p is exact and was maximised; else None."""
+        if self.log_likelihood is None or not self.maximised or not self.size:
+            return None
+        return self.n_parameters * math.log(self.size) - 2 * self.log_likelihood
+
+    def interval(self, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
+        """Both ends of the interval of each parameter, value ∓ z · error; NaN where there is none."""
+        if not 0 < level < 1:
+            raise ValueError(
+                f"The 'level' of Summary.interval must be between 0 and 1. Got {level!r} instead."
+            )
+        error = np.full(len(self.values), np.nan) if self.stderr is None else self.stderr
+        width = float(ndtri((1 + level) / 2)) * np.where(error > 0, error, np.nan)
+        return self.values - width, self.values + width
+
+    def to_frame(self) -> Any:
+        """The parameters as a Polars frame: parameter, value, stderr, lower, upper (95 %)."""
+        import polars as pl
+
+        lower, upper = self.interval()
+        error = np.full(len(self.values), np.nan) if self.stderr is None else self.stderr
+        columns = {"value": self.values, "stderr": error, "lower": lower, "upper": upper}
+        frame = {"parameter": self.names, **{k: np.asarray(v, float) for k, v in columns.items()}}
+        return pl.DataFrame(frame).with_columns(pl.col("value", *list(columns)[1:]).fill_nan(None))
+
+    def _facts(self) -> list[tuple[str, str]]:
+        facts = []
+        if self.size is not None:
+            facts.append((self.unit, f"{self.size:,.10g}"))
+        if self.log_likelihood is not None:
+            kind = "" if self.kind is None else f" ({self.kind.value})"
+            facts.append(("log-likelihood", f"{self.log_likelihood:,.4f} nats{kind}"))
+        facts.append(("free parameters", f"{self.n_parameters:,}"))
+        for name, value in (("AIC", self.aic), ("BIC", self.bic)):
+            if value is not None:
+                facts.append((name, f"{value:,.4f}"))
+        facts.append(("iterations", f"{self.n_iter:,}"))
+        facts.append(("converged", "yes" if self.converged else "no"))
+        return facts
+
+    def _lines(self) -> tuple[list[str], list[list[str]], int]:
+        """Head and lines of the table of parameters, and how many are left out."""
+        lower, upper = self.interval()
+        head = ["parameter", "value"]
+        error = self.stderr
+        if error is not None:
+            head += ["robust error" if self.robust else "std. error", "95 % from", "to"]
+        lines = []
+        for i, name in enumerate(self.names[:_MOST_PRINTED]):
+            line = [visible(name), f"{self.values[i]:.5g}"]
+            if error is not None:
+                line += [_number(error[i]), _number(lower[i]), _number(upper[i])]
+            lines.append(line)
+        return head, lines, len(self.names) - len(lines)
+
+    def _all_notes(self, left: int) -> list[str]:
+        more = [f"{left:,} more parameters are in to_frame()."] if left else []
+        return more + [visible(note) for note in self.notes]
+
+    def __repr__(self) -> str:
+        facts = self._facts()
+        width = max(len(name) for name, _ in facts)
+        out = [visible(self.model), *(f"  {name:<{width}}  {value}" for name, value in facts)]
+        head, lines, left = self._lines()
+        if lines:
+            widths = [max(len(row[i]) for row in (head, *lines)) for i in range(len(head))]
+            out.append("")
+            for row in (head, *lines):
+                first, rest = row[0].ljust(widths[0]), zip(row[1:], widths[1:], strict=True)
+                out.append("  ".join([f"  {first}", *(cell.rjust(w) for cell, w in rest)]).rstrip())
+        notes = self._all_notes(left)
+        return "\n".join([*out, *([""] if notes else []), *(f"  {note}" for note in notes)])
+
+    def _repr_html_(self) -> str:
+        """Two tables and the notes, for notebooks."""
+        left_side, right_side = "style='text-align:left'", "style='text-align:right'"
+        facts = "".join(
+            f"<tr><th {left_side}>{html.escape(name)}</th><td {right_side}>{html.escape(value)}</td></tr>"
+            for name, value in self._facts()
+        )
+        head, lines, left = self._lines()
+        table = ""
+        if lines:
+            top = "".join(
+                f"<th {right_side if i else left_side}>{html.escape(cell)}</th>"
+                for i, cell in enumerate(head)
+            )
+            body = "".join(
+                "<tr>"
+                + "".join(
+                    f"<td {right_side if i else left_side}>{html.escape(cell)}</td>"
+                    for i, cell in enumerate(line)
+                )
+                + "</tr>"
+                for line in lines
+            )
+            table = f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
+        notes = "".join(f"<p>{html.escape(note)}</p>" for note in self._all_notes(left))
+        title = f"<p><code>{html.escape(visible(self.model))}</code></p>"
+        return f"<div>{title}<table>{facts}</table>{table}{notes}</div>"
+
+
+def _number(value: float) -> str:
+    return "" if math.isnan(value) else "held" if value == 0 else f"{value:.4g}"
+
+
+def _entries(name: str, value: np.ndarray, columns: list[str]) -> list[tuple[str, tuple[int, ...]]]:
+    """Each number of a parameter with its name; of a symmetric matrix the lower half."""
+    of_columns = name.split(".")[0] in _OF_COLUMNS or name.split(".")[-1] in ("mean", "covariance")
+    places = itertools.product(*(range(n) for n in value.shape))
+    symmetric = value.ndim > 1 and "covariance" in name and np.array_equal(value, value.swapaxes(-1, -2))
+    named = 0
+    if of_columns and value.ndim and value.shape[-1] == len(columns):
+        named = 2 if symmetric else 1
+    found = []
+    for place in places:
+        if symmetric and place[-1] > place[-2]:
+            continue
+        plain, own = place[: len(place) - named], place[len(place) - named :]
+        words = [*map(str, plain), *(columns[i] for i in own)]
+        found.append((f"{name}[{', '.join(words)}]" if words else name, place))
+    return found
+
+
+def summary_of(owner: Any, X: Any, robust: bool, given: dict[str, Any]) -> Summary:
+    """The summary of a fitted estimator; see `Shell.summary`."""
+    notes = []
+    fitted = vars(owner)
+    size, reason = fitted.get("fitted_size_"), fitted.get("stop_reason_", "")
+    if not owner.converged_ and reason:
+        notes.append(f"The fit {reason}.")
+    if X is None and given:
+        raise ValueError(
+            f"{type(owner).__name__}.summary takes {', '.join(sorted(given))!r} only with the X of the fit."
+        )
+    unknown = given.keys() - inspect.signature(owner.fit).parameters.keys()
+    if unknown:
+        raise ValueError(
+            f"{type(owner).__name__}.summary takes beside X what its fit takes. Got {min(unknown)!r}."
+        )
+    likelihood = owner._likelihood(X, given)
+    if isinstance(likelihood, str):
+        notes.append(likelihood)
+        evidence = None
+    else:
+        evidence, size = likelihood if likelihood[1] is not None else (likelihood[0], size)
+    total = None if evidence is None else float(evidence.nats.sum())
+    kind = None if evidence is None else evidence.kind
+    if total is not None and kind is not Kind.EXACT:
+        notes.append("AIC and BIC need the exact log-likelihood, which this model does not know.")
+    elif total is not None and not owner._maximises_likelihood:
+        notes.append(
+            "AIC and BIC need parameters of the largest likelihood, which this fit does not choose."
+        )
+    count = owner._count_parameters()
+    names, values, errors, more = _parameters(owner, X, robust, given)
+    return Summary(
+        expression(owner),
+        None if size is None else float(size),
+        owner._size_unit,
+        total,
+        kind,
+        count,
+        int(owner.n_iter_),
+        bool(owner.converged_),
+        names,
+        values,
+        errors,
+        notes + more,
+        robust,
+        kind is Kind.EXACT and owner._maximises_likelihood,
+    )
+
+
+def _parameters(
+    owner: Any, X: Any, robust: bool, given: dict[str, Any]
+) -> tuple[list[str], np.ndarray, np.ndarray | None, list[str]]:
+    """Names, values and errors of the parameters, and what there is to say of them."""
+    model, mask = owner.model_, owner._moving()
+    numbers = parameter_count(model)
+    if numbers > _MOST_LISTED:
+        return [], np.zeros(0), None, [f"Its {numbers:,} parameters are too many to list: see model_."]
+    report, args = owner._reported()
+    found = _answers(report, model, args)
+    notes, errors = [], None
+    rescaled = "scaling_" in vars(owner) and not owner.scaling_.is_identity
+    if report is named_parameters and rescaled and found:
+        notes.append("Parameters are those of model_, which works on rescaled columns (scaling_).")
+    if X is None:
+        if found and owner._maximises_likelihood and owner._knows_evidence:
+            notes.append("Standard errors need the rows of the fit: summary(X).")
+    else:
+        terms = owner._terms(X, given)
+        if isinstance(terms, str):
+            notes.append(terms)
+        elif parameter_count(eqx.filter(model, mask)) > _MOST_CURVED:
+            notes.append(f"There are no standard errors for more than {_MOST_CURVED} parameters.")
+        elif found:
+            mask, edge = _inside(model, mask)
+            errors, remarks = errors_of(model, mask, terms, report, *args, robust=robust)
+            notes += edge + remarks
+            if any((error == 0).any() for error in errors.values()):
+                notes.append("held: not fitted, or a probability at the edge of its range.")
+    columns = owner._column_names()
+    names, values, own = [], [], []
+    for name, value in found.items():
+        for label, place in _entries(name, value, columns):
+            names.append(label)
+            values.append(float(value[place]))
+            own.append(math.nan if errors is None else float(errors[name][place]))
+    return names, np.array(values, float), None if errors is None else np.array(own, float), notes
+
+
+def _inside(model: Any, mask: Any) -> tuple[Any, list[str]]:
+    """`mask` without the arrays that are at the edge of their range, where no free real is; and which."""
+    free = _free(model)
+    inside = jax.tree.map(lambda on, u: bool(on) and bool(np.isfinite(u).all()), mask, free)
+    left = eqx.filter(model, jax.tree.map(lambda on, kept: bool(on) and not kept, mask, inside))
+    names = ", ".join(named_parameters(left))
+    return inside, [f"At the edge of its range, and held there: {names}."] if names else []
+
+
+def weighted(evidence: Evidence, weight: np.ndarray | None) -> Evidence:
+    """Evidence of which each sample counts `weight` times."""
+    if weight is None:
+        return evidence
+    # what cannot occur and counts nothing is nothing
+    nats = np.where(weight > 0, evidence.nats, 0.0) * weight
+    return dataclasses.replace(evidence, nats=nats, stderr=evidence.stderr * weight, growth=None)
+
+
+__all__ = ["Summary", "Terms", "expression", "named_parameters", "reported", "summary_of", "weighted"]

@@ -1,0 +1,267 @@
+"""Summaries of fits: criteria and standard errors against closed forms, scikit-learn and statsmodels."""
+
+import re
+import warnings
+
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import statsmodels.api as sm
+from data import ROWS
+from scipy import stats
+from sklearn.mixture import GaussianMixture as PeerMixture
+
+import freeenergy as fe
+from freeenergy.distributions import Bernoulli, Categorical, Diagonal, DirichletPrior, Poisson
+from freeenergy.models import Level
+
+RNG = np.random.default_rng(5)
+N = len(ROWS)
+GROUPS = ROWS + np.where(np.arange(N) < 70, 0.0, 5.0)[:, None]
+
+
+def test_one_gaussian_has_the_errors_of_the_textbook():
+    X = ROWS * [2.0, 30.0] + [5.0, -100.0]
+    frame = pd.DataFrame(X, columns=["height", "<weight>"])
+    model = fe.GaussianDensity().fit(frame)
+    found = model.summary(frame)
+    assert found.names[:2] == ["mean[height]", "mean[<weight>]"]
+    assert found.names[2:] == [
+        "covariance[height, height]",
+        "covariance[<weight>, height]",
+        "covariance[<weight>, <weight>]",
+    ]
+    S = np.cov(X.T, bias=True)
+    errors = np.sqrt(np.diag(S) / N)
+    np.testing.assert_allclose(found.values, [*X.mean(0), S[0, 0], S[1, 0], S[1, 1]], rtol=1e-9)
+    np.testing.assert_allclose(found.stderr[:2], errors, rtol=1e-6)
+    spread = np.sqrt([2 * S[0, 0] ** 2, S[0, 0] * S[1, 1] + S[0, 1] ** 2, 2 * S[1, 1] ** 2])
+    np.testing.assert_allclose(found.stderr[2:], spread / np.sqrt(N), rtol=1e-6)
+    lower, upper = found.interval()
+    np.testing.assert_allclose(lower[:2], X.mean(0) - 1.959964 * errors, rtol=1e-6)
+    np.testing.assert_allclose(upper[:2], X.mean(0) + 1.959964 * errors, rtol=1e-6)
+    # the sandwich of a mean is the same; that of a variance has the fourth moment
+    robust = model.summary(frame, robust=True)
+    np.testing.assert_allclose(robust.stderr[:2], errors, rtol=1e-6)
+    squares = (X[:, 0] - X[:, 0].mean()) ** 2
+    np.testing.assert_allclose(robust.stderr[2], squares.std() / np.sqrt(N), rtol=1e-6)
+    html = found._repr_html_()
+    assert "&lt;weight&gt;" in html
+    assert "<weight>" not in html
+    assert "script" not in html
+    for text in ("rows             120", "robust error", "95 % from"):
+        assert text in repr(robust)
+    table = found.to_frame()
+    assert isinstance(table, pl.DataFrame)
+    assert table.columns == [
+        "parameter",
+        "value",
+        "stderr",
+        "lower",
+        "upper",
+    ]
+    np.testing.assert_allclose(table["stderr"].to_numpy(), found.stderr)
+    with pytest.raises(ValueError, match=r"'level' of Summary.interval must be between 0 and 1. Got 2"):
+        found.interval(2)
+
+
+def test_weights_count_as_rows():
+    counts = RNG.poisson(3.0, (N, 2)).astype(float)
+    weight = RNG.integers(1, 3, N).astype(float)
+    model = fe.Mixture(1, Poisson).fit(counts, sample_weight=weight)
+    found, known = model.summary(counts, sample_weight=weight), model.summary()
+    rates = np.average(counts, axis=0, weights=weight)
+    np.testing.assert_allclose(found.values, [1.0, *rates])
+    np.testing.assert_allclose(found.stderr[1:], np.sqrt(rates / weight.sum()), rtol=1e-6)
+    assert found.size == known.size == weight.sum()
+    np.testing.assert_allclose([found.bic, found.aic], [known.bic, known.aic], rtol=1e-9)
+    np.testing.assert_allclose(found.log_likelihood, weight @ model.score_samples(counts))
+
+
+def test_a_share_has_the_error_of_a_share():
+    bits = (RNG.random((N, 2)) < [0.3, 0.8]).astype(float)
+    found = fe.Mixture(1, Bernoulli).fit(bits).summary(bits)
+    p = bits.mean(0)
+    expected = dict(zip(found.names, found.stderr, strict=True))
+    errors = [error for name, error in expected.items() if not name.startswith("weights")]
+    np.testing.assert_allclose(errors, np.sqrt(p * (1 - p) / N), rtol=1e-6)
+
+
+@pytest.mark.parametrize(("ours", "theirs"), [(None, "full"), (Diagonal(), "diag")])
+def test_criteria_of_a_mixture_are_those_of_scikit_learn(ours, theirs):
+    model = fe.GaussianMixture(2, ours, tol=1e-10, random_state=0).fit(GROUPS)
+    peer = PeerMixture(2, covariance_type=theirs, tol=1e-10, reg_covar=0, max_iter=1000, random_state=0)
+    peer.fit(GROUPS)
+    for found in (model.summary(), model.summary(GROUPS)):
+        assert found.n_parameters == peer._n_parameters()
+        np.testing.assert_allclose([found.aic, found.bic], [peer.aic(GROUPS), peer.bic(GROUPS)], rtol=1e-7)
+    errors = model.standard_errors(GROUPS)
+    found = dict(zip(model.summary(GROUPS).names, model.summary(GROUPS).stderr, strict=True))
+    np.testing.assert_allclose(found["components.mean[1, 0]"], errors.means[1, 0], rtol=1e-9)
+    np.testing.assert_allclose(found["weights[0]"], errors.weights[0], rtol=1e-9)
+
+
+def test_a_prior_is_not_part_of_the_likelihood():
+    prior = DirichletPrior(Categorical(jnp.ones(2) / 2), jnp.full(2, 5.0))
+    model = fe.GaussianMixture(2, weight_prior=prior, tol=1e-10, random_state=0).fit(GROUPS)
+    np.testing.assert_allclose(model.summary().log_likelihood, model.score_samples(GROUPS).sum(), rtol=1e-8)
+
+
+def test_labels_are_part_of_the_likelihood():
+    labels = np.where(np.arange(N) < 20, 0, -1)
+    model = fe.GaussianMixture(2, tol=1e-10, random_state=0).fit(GROUPS, labels=labels)
+    with_rows = model.summary(GROUPS, labels=labels)
+    np.testing.assert_allclose(with_rows.log_likelihood, model.summary().log_likelihood, rtol=1e-8)
+    np.testing.assert_allclose(
+        with_rows.stderr[:2], model.standard_errors(GROUPS, labels=labels).weights, rtol=1e-9
+    )
+
+
+def test_an_autoregression_has_the_errors_of_statsmodels():
+    x = np.zeros(200)
+    for t in range(1, 200):
+        x[t] = 0.7 * x[t - 1] + RNG.normal()
+    x = 3 * x + 10
+    found = fe.AutoRegression(1, tol=1e-9).fit(x[:, None]).summary(x[:, None])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        how = {"cov_type": "approx", "cov_kwds": {"approx_complex_step": True}}
+        peer = sm.tsa.SARIMAX(x, order=(1, 0, 0), trend="c").fit(disp=0, gtol=1e-10, **how)
+    assert found.names == ["offset[0]", "coefficients[0, 0, 0]", "noise_covariance[0, 0]"]
+    np.testing.assert_allclose(found.values, peer.params, rtol=1e-3)
+    np.testing.assert_allclose(found.stderr, peer.bse, rtol=1e-3)
+    np.testing.assert_allclose([found.aic, found.bic], [peer.aic, peer.bic], rtol=1e-8)
+    assert "time steps       200" in repr(found)
+
+
+def test_a_level_has_the_errors_of_statsmodels():
+    y = 2 * np.cumsum(RNG.normal(size=120)) + 3 * RNG.normal(size=120)
+    found = fe.StructuralTimeSeries(Level(), tol=1e-7).fit(y[:, None]).summary(y[:, None])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        how = {"cov_type": "approx", "cov_kwds": {"approx_complex_step": True}}
+        peer = sm.tsa.UnobservedComponents(y, "llevel", use_exact_diffuse=True).fit(
+            disp=0, gtol=1e-10, **how
+        )
+    assert found.names == ["Level.variance[0]", "variance[0]"]
+    np.testing.assert_allclose(found.values, peer.params[::-1], rtol=1e-3)
+    np.testing.assert_allclose(found.stderr, peer.bse[::-1], rtol=1e-3)
+    np.testing.assert_allclose(found.aic, peer.aic, rtol=1e-8)
+
+
+def test_a_markov_chain_has_the_errors_of_shares():
+    x = RNG.integers(0, 2, (200, 1))
+    model = fe.MarkovChain().fit(x)
+    found = dict(zip(model.summary(x).names, model.summary(x).stderr, strict=True))
+    left = np.bincount(x[:-1, 0])
+    p = model.transition_[0, :, 0]
+    errors = [found["transition[0, 0, 0]"], found["transition[0, 1, 0]"]]
+    np.testing.assert_allclose(errors, np.sqrt(p * (1 - p) / left), rtol=1e-6)
+
+
+def test_a_hidden_chain_has_the_errors_of_a_numerical_hessian():
+    rng = np.random.default_rng(3)
+    states = np.repeat([0, 1, 0, 1, 0, 1, 0, 1], 25)
+    x = rng.poisson(np.where(states, 9.0, 2.0))
+    model = fe.HMM(2, family=Poisson, tol=1e-12, random_state=0).fit(x[:, None].astype(float))
+    found = model.summary(x[:, None].astype(float))
+    got = dict(zip(found.names, zip(found.values, found.stderr, strict=True), strict=True))
+    names = ["members.rate[0, 0]", "members.rate[1, 0]", "transition[0, 1]", "transition[1, 0]"]
+    at, errors = np.array([got[name] for name in names]).T
+
+    def log_likelihood(v):
+        emission = stats.poisson.pmf(x[:, None], v[None, :2])
+        A, belief, total = np.array([[1 - v[2], v[2]], [v[3], 1 - v[3]]]), model.initial_, 0.0
+        for t in range(len(x)):
+            belief = (belief if t == 0 else belief @ A) * emission[t]
+            total, belief = total + np.log(belief.sum()), belief / belief.sum()
+        return total
+
+    np.testing.assert_allclose(log_likelihood(at), found.log_likelihood, rtol=1e-9)
+    steps = np.diag(1e-4 * at)
+    hessian = np.array(
+        [
+            [
+                log_likelihood(at + a + b)
+                - log_likelihood(at + a - b)
+                - log_likelihood(at - a + b)
+                + log_likelihood(at - a - b)
+                for b in steps
+            ]
+            for a in steps
+        ]
+    ) / (4 * np.outer(1e-4 * at, 1e-4 * at))
+    np.testing.assert_allclose(errors, np.sqrt(np.diag(np.linalg.inv(-hessian))), rtol=1e-3)
+
+
+def test_a_linear_system_holds_what_was_not_fitted():
+    x = ROWS[:24] @ [[1.0], [0.5]] * 3 + 10
+    found = fe.LinearGaussianSSM(1, random_state=0, max_iter=30, tol=1e-3).fit(x).summary(x)
+    errors = dict(zip(found.names, found.stderr, strict=True))
+    assert errors["initial_mean[0]"] == errors["initial_covariance[0, 0]"] == 0
+    assert "held: not fitted, or a probability at the edge of its range." in found.notes
+    # mean and noise; gain and transition of the state
+    assert found.n_parameters == 4
+
+
+def test_what_is_not_there_is_said():
+    model = fe.KMeans(2, random_state=0).fit(GROUPS)
+    found = model.summary(GROUPS)
+    assert found.aic is None
+    assert found.bic is None
+    assert found.log_likelihood is None
+    assert "KMeans is no density of X: it has no log-likelihood." in found.notes
+    assert any(re.match("KMeans does not maximise an exact likelihood", note) for note in found.notes)
+    model = fe.GaussianMixture(2, random_state=0).fit(GROUPS)
+    assert "Standard errors need the rows of the fit: summary(X)." in model.summary().notes
+    with pytest.raises(ValueError, match=r"GaussianMixture.summary takes 'sample_weight' only with the X"):
+        model.summary(sample_weight=np.ones(N))
+    with pytest.raises(ValueError, match=r"takes beside X what its fit takes. Got 'inputs'"):
+        model.summary(GROUPS, inputs=1)
+    with pytest.warns(UserWarning, match="reached the limit"):
+        model = fe.GaussianMixture(2, random_state=0, max_iter=1).fit(GROUPS)
+    assert any("reached the limit of 1 iterations" in note for note in model.summary().notes)
+    # loadings turn without any change of the likelihood
+    X = np.column_stack(
+        [ROWS, ROWS @ [1.0, 2.0] + RNG.normal(size=N), RNG.normal(size=N), RNG.normal(size=N)]
+    )
+    turned = fe.FactorAnalysis(2).fit(X).summary(X)
+    assert any("singular" in note for note in turned.notes)
+    assert np.isfinite(turned.stderr[[name.startswith("mean") for name in turned.names]]).all()
+    assert turned.to_frame()["stderr"].null_count() == np.isnan(turned.stderr).sum() > 0
+
+
+def test_what_is_not_maximised_has_no_criteria():
+    model = fe.KernelDensity().fit(ROWS)
+    found = model.summary(ROWS)
+    assert found.aic is None
+    assert found.bic is None
+    np.testing.assert_allclose(found.log_likelihood, model.score_samples(ROWS).sum())
+    assert (
+        "AIC and BIC need parameters of the largest likelihood, which this fit does not choose."
+        in found.notes
+    )
+
+
+def test_a_bound_has_no_criteria():
+    counts = RNG.integers(0, 3, (30, 4))
+    model = fe.LatentDirichletAllocation(2, random_state=0).fit(counts)
+    found = model.summary(counts)
+    assert found.aic is None
+    assert found.kind is not fe.Kind.EXACT
+    assert "AIC and BIC need the exact log-likelihood, which this model does not know." in found.notes
+
+
+def test_a_file_keeps_what_a_summary_needs(tmp_path):
+    model = fe.GaussianMixture(2, random_state=0).fit(GROUPS)
+    model.save(tmp_path / "model.safetensors")
+    assert repr(fe.load(tmp_path / "model.safetensors").summary()) == repr(model.summary())
+    # of files of earlier versions the number of rows is not known
+    del model.fitted_size_, model.stop_reason_
+    found = model.summary()
+    assert found.size is None
+    assert found.aic is None
+    assert "The log-likelihood needs the rows of the fit: summary(X)." in found.notes
+    assert model.summary(GROUPS).size == N

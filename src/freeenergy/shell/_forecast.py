@@ -278,14 +278,16 @@ class ForecastsSeries(Forecasts, AbstractSequenceDensity):
         future = self._future(future_inputs, taken, steps)
         laws = self._predictive(taken, steps, future)
         tail = (1 - level) / 2
-        parts = tuple(
-            [self.scaling_.invert(part) for part in own]
-            for own in (
-                [law.mean() for law in laws],
-                [law.quantile(tail) for law in laws],
-                [law.quantile(1 - tail) for law in laws],
+        # what has no answer is refused below
+        with np.errstate(invalid="ignore", over="ignore"):
+            parts = tuple(
+                [self.scaling_.invert(part) for part in own]
+                for own in (
+                    [law.mean() for law in laws],
+                    [law.quantile(tail) for law in laws],
+                    [law.quantile(1 - tail) for law in laws],
+                )
             )
-        )
         labels = self.column_roles(self.n_features_in_).labels
         shares = (
             [law.mass[:, labels] for law in laws if isinstance(law, MassTables)] if labels.any() else []

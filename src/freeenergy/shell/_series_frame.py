@@ -211,7 +211,9 @@ class PandasTable(AbstractTable):
 
     def row(self, number: int) -> str:
         label = self.frame.index[number]
-        return f"row {label.item()!r}" if isinstance(label, np.generic) else f"row {label!r}"
+        parts = label if isinstance(label, tuple) else (label,)
+        plain = tuple(part.item() if isinstance(part, np.generic) else part for part in parts)
+        return f"row {plain if isinstance(label, tuple) else plain[0]!r}"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -192,10 +192,15 @@ def _look_up(name: str, known: dict[str, Any], what: str) -> Any:
 # ---------------------------------------------------------------------------------------------
 
 
+def model_called(name: str) -> type:
+    """The estimator of that name, in any spelling."""
+    return _look_up(name, estimators(), "model")
+
+
 def build(text: str, X: np.ndarray) -> Any:
     """The estimator that `text` describes, for data like `X` (which fixes sizes that are left open)."""
     call = parse(text)
-    kind = _look_up(call.name, estimators(), "model")
+    kind = model_called(call.name)
     return _construct(kind, call, X, {})
 
 

@@ -287,7 +287,7 @@ def test_whole_numbers_are_mass_for_all_and_constants_are_left_out():
     assert 0 < bound.difference < 0.3
     best = board.best_estimator
     assert best.feature_names_in_.tolist() == ["a", "same", "b"]
-    assert best.sample(3, random_state=0)[:, 1].tolist() == [5.5] * 3
+    assert best.sample(3, random_state=0)["same"].tolist() == [5.5] * 3
     np.testing.assert_allclose(
         best.score(table), sum(stats.poisson(c.mean()).logpmf(c).mean() for c in counts.T), rtol=1e-6
     )
@@ -452,7 +452,8 @@ def test_progress_is_shown_on_standard_error(capsys):
         (lambda: fe.compare([], X), "'models' parameter of compare must be a list of estimators"),
         (lambda: fe.compare(["gaussian"], X), "must hold estimators. Got 'gaussian' instead"),
         (lambda: fe.compare(MODELS, np.ones((9, 2))), "Every column of X is constant"),
-        (lambda: fe.compare(MODELS, [["a", "b"]] * 9), "not text. Got"),
+        (lambda: fe.compare(MODELS, [["a", "b"]] * 9), "no column that models could be compared on"),
+        (lambda: fe.compare(MODELS, [["a", 1.0], [2.0, 3.0]] * 9), "not text. Got 'a' in row 0, column 0"),
         (lambda: fe.compare(MODELS, np.full((9, 2), np.inf)), "infinity"),
         (lambda: fe.compare(MODELS, np.empty((0, 2))), "0 sample"),
         (lambda: fe.compare(MODELS, np.where([[True, False]], np.nan, X)), "has no observed value"),

@@ -245,12 +245,13 @@ def test_a_declared_schema_is_fitted():
             r"\)\. Leave it out, or use Mixture\(…, family='by column'\) or, .* Dequantised",
         ),
         (fe.Mixture(2, family=d.Poisson), "Mixture has no model of column 'colour'"),
+        (fe.DiscriminantAnalysis(), r"Leave it out, or use NaiveBayes\('by column'\)\.$"),
         (fe.PCA(1), r"PCA has no model of column 'colour', .* Leave it out\.$"),
     ],
 )
 def test_who_has_no_model_of_labels_says_so(estimator, sentence):
     with pytest.raises(ValueError, match=sentence):
-        estimator.fit(FRAME)
+        estimator.fit(FRAME, GROUP)
 
 
 @pytest.mark.parametrize(
@@ -403,3 +404,36 @@ def test_a_real_table_is_explained_better_by_more_components():
     scores = [fitted(n, schema.rows(frame)).score(frame) for n in (1, 3)]
     assert scores[1] > scores[0] + 0.3
     assert isinstance(fitted(3, schema.rows(frame)).model_, MixtureModel)
+
+
+def test_models_of_mixed_tables_are_compared_on_one_scale(model):
+    numbered = FRAME.with_columns(pl.Series("id", [f"N{i}" for i in range(N)]), pl.lit(1).alias("one"))
+    models = {"mixed": fe.Mixture(2, family="by column"), "normal": fe.GaussianMixture(2)}
+    board = fe.compare(models, numbered, test_size=0.5, random_state=0)
+    assert [line.error for line in board.table()] == [None, None]
+    # the bits of a fold are those of the model fitted to its rows, by hand
+    fold = next(result for result in board.results if result.model == "mixed")
+    train = np.setdiff1d(np.arange(N), fold.rows)
+    schema = fe.Schema.recognise(FRAME)
+    seed = board.models["mixed"].random_state
+    assert seed is None
+    own = fe.Mixture(2, family="by column", random_state=0).fit(schema.rows(FRAME[train]))
+    np.testing.assert_allclose(fold.nats, own.score_samples(FRAME[fold.rows]), rtol=1e-4)
+    text = " ".join(board.notes)
+    assert "Column 'one' is constant and left out" in text
+    assert "Column 'id' is taken for identifiers or text and left out" in text
+    assert "Columns 'colour' and 'pets' hold labels" in text
+    declared = fe.Schema.recognise(FRAME, kinds={"visits": "category"})
+    other = fe.compare(models, FRAME, test_size=0.5, random_state=0, support=declared)
+    assert "Columns 'colour', 'visits' and 'pets' hold labels" in " ".join(other.notes)
+    assert other.best_estimator.sample(2, random_state=0).schema == FRAME.schema
+
+
+def test_classifiers_of_mixed_tables_are_compared(model):
+    # a label that the fold has not
+    rare = FRAME.with_columns(
+        pl.when(pl.int_range(N) == 0).then(pl.lit("fish")).otherwise("pets").alias("pets")
+    )
+    board = fe.compare({"bayes": fe.NaiveBayes("by column")}, rare, GROUP, cv=3, random_state=0)
+    assert board.table()[0].error is None
+    assert all(np.isfinite(result.nats).all() for result in board.results)

@@ -17,7 +17,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_consistent_length
 
 from .._core import Evidence
-from ..estimators import Support
+from ..estimators import Schema, Support
 from ._board import SIGNS, Comparison, with_error
 from ._problems import AbstractProblem, problem_of
 from ._results import FoldResult
@@ -66,7 +66,7 @@ def compare(
     test_size: float | int | None = None,
     final_size: float | int | None = None,
     groups: Any = None,
-    support: Support | None = None,
+    support: Support | Schema | None = None,
     n_jobs: int | None = 1,
     random_state: Any = None,
     resume: str | os.PathLike[str] | None = None,
@@ -76,14 +76,16 @@ def compare(
 
     Args:
         models: a list of estimators, or a dict label → estimator: densities, or classifiers with `y`.
-        X: a row per sample; NaN is not observed and marginalised.
+        X: a row per sample; NaN is not observed and marginalised.  Of tables with columns of other kinds
+            than numbers (`Schema`) models of continuous columns take codes, as `Dequantised` does.
         y: labels, of which classifiers give the probability given the row; densities ignore them.
         cv: how many folds, or a splitter of scikit-learn.
         test_size: one split instead of folds; the share (or number) of rows to hold out.
         final_size: the share (or number) of rows to keep apart; only the winner is scored on them, once,
             so that `final` is not optimistic as the numbers that chose it are.
         groups: labels of rows that belong together and are held out together.
-        support: which columns are whole numbers, constant or continuous; None to recognise it.
+        support: which columns are whole numbers, constant or continuous, or a `Schema`; None to recognise
+            it.
         n_jobs: processes of joblib, or whatever backend it was given.
         random_state: seed of splits, and of models that have none.  With `resume`, None means 0.
         resume: a folder that keeps every finished fold and the state of running fits.  The same call goes

@@ -27,7 +27,19 @@ from sklearn.utils.validation import _get_feature_names, check_consistent_length
 from .._core import CellError, Evidence, Kind
 from ..estimators import Dequantised, Support
 from ..evaluation import pit_ranks
-from ..shell import Samples, Scores, ScoresLabels, ScoresRows, ScoresSteps
+from ..shell import (
+    AbstractRowEstimator,
+    CodedRows,
+    Column,
+    Samples,
+    Schema,
+    Scores,
+    ScoresLabels,
+    ScoresRows,
+    ScoresSteps,
+)
+from ..shell._frames import table_library
+from ..shell._schema import recognised
 from ..shell._series import check_series
 from ..shell._validation import check_observed, check_rows
 from . import _pictures
@@ -156,12 +168,36 @@ def _constant_note(names: list[str], support: Support) -> list[str]:
     return [f"{_name(names, support.constant)} {verb} left out for every model."]
 
 
-def _cell_notes(names: list[str], support: Support, X: np.ndarray) -> list[str]:
+def _schema_notes(names: list[str], schema: Schema, labels: np.ndarray) -> list[str]:
+    """What a reader should know of columns that are left out, and of labels."""
+    notes = []
+    for kinds, what in (
+        ((Column.CONSTANT,), "constant"),
+        ((Column.IDENTIFIER, Column.TEXT), "taken for identifiers or text"),
+    ):
+        chosen = np.array([field.kind in kinds for field in schema.fields])
+        if chosen.any():
+            verb = "is" if chosen.sum() == 1 else "are"
+            everything = [str(name) for name in schema.names]
+            notes.append(f"{_name(everything, chosen)} {verb} {what} and left out for every model.")
+    if labels.any():
+        verb = "hold" if labels.sum() > 1 else "holds"
+        notes.append(
+            f"{_name(names, labels)} {verb} labels. Models of continuous columns take their codes for "
+            "whole numbers, of which the order means nothing."
+        )
+    return notes
+
+
+def _cell_notes(
+    names: list[str], support: Support, X: np.ndarray, labels: np.ndarray | None = None
+) -> list[str]:
     """What a reader should know of columns whose values occur again and again."""
     notes = []
-    if support.integer.any():
-        verb = "hold" if support.integer.sum() > 1 else "holds"
-        notes.append(f"{_name(names, support.integer)} {verb} whole numbers.")
+    whole = support.integer if labels is None else support.integer & ~labels
+    if whole.any():
+        verb = "hold" if whole.sum() > 1 else "holds"
+        notes.append(f"{_name(names, whole)} {verb} whole numbers.")
     if support.rounded.any():
         several = support.rounded.sum() > 1
         steps = sorted({f"{step:.3g}" for step in np.array(support.steps)[support.rounded]}, key=float)
@@ -199,9 +235,10 @@ def _checked_support(support: Support | None, X: np.ndarray) -> Support:
     return support
 
 
-def _mass_columns(estimator: Any, support: Support) -> np.ndarray:
+def _mass_columns(estimator: Any, support: Support, schema: Schema | None = None) -> np.ndarray:
     """The columns to which the estimator gives a probability mass, none of which may be continuous."""
-    name, mass = type(estimator).__name__, estimator.column_roles(len(support)).mass
+    roles = estimator.column_roles(len(support)) if schema is None else estimator.roles_for(schema)
+    name, mass = type(estimator).__name__, roles.mass
     if len(mass) == len(support):
         if (mass & support.continuous).any():
             raise ValueError(
@@ -216,7 +253,9 @@ def _mass_columns(estimator: Any, support: Support) -> np.ndarray:
     return mass
 
 
-def _admitted_density(estimator: Any, support: Support, X: np.ndarray) -> ScoresRows:
+def _admitted_density(
+    estimator: Any, support: Support, X: np.ndarray, schema: Schema | None = None
+) -> ScoresRows:
     """The estimator with a probability mass where columns are whole, and without constant columns."""
     name = type(estimator).__name__
     if isinstance(estimator, Dequantised):
@@ -232,23 +271,60 @@ def _admitted_density(estimator: Any, support: Support, X: np.ndarray) -> Scores
             f"{name} turns X into zeros and ones, of which the evidence is not that of X. "
             "Pass X as zeros and ones to compare it."
         )
-    mass = _mass_columns(estimator, support)
+    mass = _mass_columns(estimator, support, schema)
     if (support.cells & ~mass).any() or support.constant.any():
         return Dequantised(estimator, support)
     return estimator
 
 
-class Table(AbstractProblem):
-    """Rows of numbers, of which models give the density."""
+def _needs_kinds(model: Any) -> bool:
+    inner = model.estimator if isinstance(model, Dequantised) else model
+    return isinstance(inner, AbstractRowEstimator) and inner.needs_kinds
 
-    def __init__(self, X: Any, support: Support | None, groups: np.ndarray | None) -> None:
-        names = _get_feature_names(X)
-        self.X, self.index = check_rows(_Owner(), X, reset=True), _index_of(X)
-        self.feature_names = _named(names, self.X.shape[1])
-        check_observed(self.X, names)
-        self.support = _checked_support(support, self.X)
-        self.notes = _constant_note(self.feature_names, self.support)
-        self.notes += _cell_notes(self.feature_names, self.support, self.X)
+
+def _schema_of(X: Any, support: Any, models: Any) -> tuple[Schema, np.ndarray] | None:
+    """What the columns hold, and their numbers; None for numbers of which models need to know no more."""
+    if isinstance(support, Schema):
+        return support, support.encode(X)
+    if isinstance(X, CodedRows):
+        return X.schema, X.x
+    library = table_library(X)
+    if support is not None or library is None:
+        return None
+    wanted = any(map(_needs_kinds, models))
+    return recognised(X, library=library) if not library.plain(X) or wanted else None
+
+
+class Table(AbstractProblem):
+    """Rows of columns of numbers and labels, of which models give the density."""
+
+    def __init__(
+        self, X: Any, support: Support | Schema | None, groups: np.ndarray | None, models: Any = ()
+    ) -> None:
+        found, self.index = _schema_of(X, support, models), _index_of(X)
+        self.schema: Schema | None = None
+        # what the winner is fitted with
+        self.declared = support if isinstance(support, Schema) else None
+        if found is None:
+            names = _get_feature_names(X)
+            self.X = check_rows(_Owner(), X, reset=True)
+            self.feature_names = _named(names, self.X.shape[1])
+            check_observed(self.X, names)
+            self.support = _checked_support(support, self.X)
+            self.notes = _constant_note(self.feature_names, self.support)
+            self.notes += _cell_notes(self.feature_names, self.support, self.X)
+        else:
+            whole, self.X = found
+            if not whole.modelled:
+                raise ValueError(f"X has no column that models could be compared on:\n{whole}")
+            self.schema, self.support = whole.coded(), whole.support
+            fields = whole.modelled
+            names = [field.name if isinstance(field.name, str) else f"x{field.name}" for field in fields]
+            self.feature_names = names
+            check_observed(self.X, names)
+            labels = np.array([not field.numeric for field in fields])
+            self.notes = _schema_notes(names, whole, labels)
+            self.notes += _cell_notes(names, self.support, self.X, labels)
         self.n_rows = len(self.X)
         self.clusters = np.arange(self.n_rows) if groups is None else groups
         self.entries = np.sum(~np.isnan(self.X[:, ~self.support.constant]), axis=1)
@@ -259,7 +335,7 @@ class Table(AbstractProblem):
         if is_classifier(estimator):
             raise ValueError(f"{name} gives the probability of labels: pass them as y.")
         if isinstance(estimator, ScoresRows):
-            return _admitted_density(estimator, self.support, self.X)
+            return _admitted_density(estimator, self.support, self.X, self.schema)
         if not isinstance(estimator, DensityMixin):
             raise ValueError(f"{name} is no density: it gives no probability of X.")
         if isinstance(estimator, Scores):
@@ -269,10 +345,12 @@ class Table(AbstractProblem):
         return estimator
 
     def fit(self, estimator: Any, train: np.ndarray) -> Any:
-        return estimator.fit(self.X[train])
+        rows = self.X[train]
+        known = self.schema is not None and isinstance(estimator, AbstractRowEstimator)
+        return estimator.fit(CodedRows(rows, self.schema) if known and self.schema else rows)
 
     def fit_all(self, estimator: Any, X: Any, y: Any) -> Any:
-        return estimator.fit(X)
+        return estimator.fit(X if self.declared is None else self.declared.rows(X))
 
     def evidence(self, estimator: Any, test: np.ndarray) -> Evidence:
         return _evidence(estimator, self.X[test])
@@ -337,7 +415,8 @@ def evidence_of_labels(estimator: Any, X: Any, y: np.ndarray) -> Evidence:
     nats, stderr, kind = np.full(len(y), -np.inf), np.zeros(len(y)), Kind.EXACT
     if not known.any():
         return Evidence(nats, stderr, kind)
-    X, y = _safe_indexing(X, np.flatnonzero(known)), y[known]
+    chosen = np.flatnonzero(known)
+    X, y = X[chosen] if isinstance(X, CodedRows) else _safe_indexing(X, chosen), y[known]
     if isinstance(estimator, ScoresLabels):
         found = estimator.evidence_of_labels(X, y)
         nats[known], stderr[known], kind = found.nats, found.stderr, found.kind
@@ -355,7 +434,10 @@ def evidence_of_labels(estimator: Any, X: Any, y: np.ndarray) -> Evidence:
 class Labelled(AbstractProblem):
     """Rows with labels, of which models give the probability given the row."""
 
-    def __init__(self, X: Any, y: Any, groups: np.ndarray | None) -> None:
+    def __init__(self, X: Any, y: Any, groups: np.ndarray | None, models: Any = ()) -> None:
+        found = _schema_of(X, None, models)
+        # labels that a fold has not are labels all the same
+        self.coded = None if found is None else CodedRows(found[1], found[0].coded())
         self.X = X if isinstance(X, np.ndarray) or _get_feature_names(X) is not None else np.asarray(X)
         self.y, self.index = column_or_1d(y), _index_of(X)
         check_classification_targets(self.y)
@@ -377,14 +459,19 @@ class Labelled(AbstractProblem):
             raise ValueError(f"{name} has no predict_proba.")
         return estimator
 
+    def _rows(self, estimator: Any, rows: np.ndarray) -> Any:
+        if self.coded is not None and isinstance(estimator, AbstractRowEstimator):
+            return self.coded[rows]
+        return _safe_indexing(self.X, rows)
+
     def fit(self, estimator: Any, train: np.ndarray) -> Any:
-        return estimator.fit(_safe_indexing(self.X, train), self.y[train])
+        return estimator.fit(self._rows(estimator, train), self.y[train])
 
     def fit_all(self, estimator: Any, X: Any, y: Any) -> Any:
         return estimator.fit(X, y)
 
     def evidence(self, estimator: Any, test: np.ndarray) -> Evidence:
-        return evidence_of_labels(estimator, _safe_indexing(self.X, test), self.y[test])
+        return evidence_of_labels(estimator, self._rows(estimator, test), self.y[test])
 
     def pictures(self, estimator: Any, test: np.ndarray, seed: int) -> dict[str, Any]:
         return {}
@@ -613,5 +700,5 @@ def problem_of(models: dict[str, Any], X: Any, y: Any, support: Any, groups: Any
             raise ValueError("The 'groups' parameter of compare needs several series. Got one instead.")
         return OneSeries(series[0], support, models.values())
     if y is not None and any(is_classifier(model) for model in models.values()):
-        return Labelled(X, y, groups)
-    return Table(X, support, groups)
+        return Labelled(X, y, groups, models.values())
+    return Table(X, support, groups, models.values())

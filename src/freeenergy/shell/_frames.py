@@ -370,7 +370,7 @@ class Polars(AbstractLibrary):
         import polars as pl
 
         entries = self.column(X, column)
-        dtype = entries.dtype
+        dtype: Any = entries.dtype
         called = str(dtype.base_type())
         if dtype == pl.Enum:
             places = entries.to_physical().cast(pl.Int64).fill_null(-1).to_numpy()

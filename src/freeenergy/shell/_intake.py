@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
+from sklearn.base import is_classifier
 from sklearn.preprocessing import LabelEncoder
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
@@ -75,7 +76,9 @@ def _kept(owner: Any, schema: Schema, x: np.ndarray) -> np.ndarray:
     refused = [field for field in schema.modelled if not owner.takes(field)]
     if refused:
         field, other = refused[0], ""
-        if isinstance(owner, Scores):
+        if is_classifier(owner):
+            other = ", or use NaiveBayes('by column')"
+        elif isinstance(owner, Scores):
             other = ", or use Mixture(…, family='by column') or, for which labels are numbers, "
             other += f"Dequantised({name}(…))"
         raise ValueError(
@@ -294,7 +297,7 @@ class LabelledTable(Table):
                 x, y = validate_data(owner, X, y, dtype=np.float64, ensure_all_finite="allow-nan")
             _plain(owner, X, x)
         else:
-            y: Any = validate_data(owner, X="no_validation", y=y)
+            y = validate_data(owner, X="no_validation", y=y)
             x = _kept(owner, *found)
             check_consistent_length(x, y)
         check_classification_targets(y)

@@ -113,7 +113,7 @@ class Field:
         if self.kind is Column.ROUNDED:
             return f"steps of {self.step:g}"
         if self.kind is Column.DATE:
-            return f"{self.unit}s since {np.datetime64(self.since, self.tick)}"
+            return f"{self.unit}s since {np.array(self.since).astype(f'M8[{self.tick}]')}"
         return ""
 
     # -- codes ------------------------------------------------------------------------------------

@@ -121,7 +121,10 @@ def compare(
     if not solved:
         raise ValueError(f"No model could be fitted. {lines[0].model}: {lines[0].error}")
     if best is not None:
-        board.best_estimator.save(best)
+        winner = board.best_estimator
+        if not callable(getattr(winner, "save", None)):
+            raise ValueError(f"{solved[0].model}, which is best here, cannot be kept in a file.")
+        winner.save(best)
         say(f"{solved[0].model}, fitted to all rows, is in {best}.")
 
 
@@ -194,7 +197,11 @@ def _models(words: list[str] | None, found: Any, support: Any = None) -> dict[st
             raise ValueError("For series name the models to compare with --model.")
         support = Support.recognise(rows) if support is None else support
         varied, mass = ~support.constant, not support.continuous.any()
-        words = _specs.defaults(rows[:, varied], labelled=found.y is not None, mass=mass)
+        mixed = found.schema is not None
+        labels = mixed and not all(field.numeric for field in found.schema.modelled)
+        words = _specs.defaults(
+            rows[:, varied], labelled=found.y is not None, mass=mass, mixed=mixed, labels=labels
+        )
     twice = [text for text in words if words.count(text) > 1]
     if twice:
         raise ValueError(f"The model {twice[0]!r} is given twice.")

@@ -222,7 +222,7 @@ def _cell_notes(
     return notes
 
 
-def _checked_support(support: Support | None, X: np.ndarray) -> Support:
+def _checked_support(support: Any, X: np.ndarray) -> Support:
     """The support that was declared, or that of `X`; refused if no column varies."""
     support = Support.recognise(X) if support is None else support
     if not isinstance(support, Support) or len(support) != X.shape[1]:

@@ -379,7 +379,7 @@ class Polars(AbstractLibrary):
             return _labelled(entries.cast(pl.String), called)
         if dtype in (pl.Date, pl.Datetime):
             ticks = entries.to_physical().cast(pl.Int64).fill_null(NO_TIME).to_numpy()
-            tick = "D" if dtype == pl.Date else dtype.time_unit
+            tick = getattr(dtype, "time_unit", "D")
             return Values(Form.TIME, ticks, called, tick=tick, zone=getattr(dtype, "time_zone", None))
         if dtype.is_numeric() or dtype in (pl.Boolean, pl.Null):
             numbers = entries.cast(pl.Float64).to_numpy()

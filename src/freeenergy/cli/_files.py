@@ -254,7 +254,7 @@ def _kinds_in_file(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise FileNotFoundError(f"The file of --schema '{path}' does not exist.")
     try:
-        found = json.loads(path.read_text("utf-8-sig"))
+        found: Any = json.loads(path.read_text("utf-8-sig"))
     except (ValueError, RecursionError):
         found = None
     if isinstance(found, dict) and isinstance(found.get("columns"), list):

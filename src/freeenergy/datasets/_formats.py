@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import io
 import json
 import re
@@ -111,7 +112,7 @@ def _workbook(name: str, content: bytes, sheet: str | None, room: Room) -> tuple
     import polars as pl
 
     try:
-        import fastexcel
+        fastexcel: Any = importlib.import_module("fastexcel")
     except ImportError:
         raise ValueError(
             f"{name} is an Excel workbook, which needs the package fastexcel. "

@@ -13,6 +13,8 @@ import numpy as np
 # what people write where nothing was observed, in lower case
 MISSING = ("", "na", "n/a", "#n/a", "nan", "null", "none", "missing", "?", "-", ".")
 _MOST_LABELS = 100
+# entries by which it is seen soon that a column is something else
+_SOME = 50
 # whole numbers beyond this are no longer told apart as floats
 _LARGEST_EXACT = 2.0**53
 _NUMBER = r"[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|inf(?:inity)?|nan)"
@@ -70,6 +72,9 @@ def option(name: str, title: str) -> str:
 
 def known(column: Any) -> Any:
     """Strings without spaces around them, null where they are a word for nothing."""
+    labels = column.unique()
+    if 2 * len(labels) < len(column) and known(labels).equals(labels, null_equal=True):
+        return column  # of few labels it is soon known that they are clean
     text = column.str.strip_chars()
     # nearly all such words are short
     short = text.str.len_bytes() <= max(map(len, MISSING))
@@ -83,14 +88,30 @@ def typed(column: Any, decimal: str = ".") -> Any:
 
     if column.dtype != pl.String:
         return column
+    some = column.drop_nulls().head(_SOME)
+    for reading in (_whole_numbers, _floats) if decimal == "." else ():
+        # most columns are clean numbers
+        if len(some) and reading(some).null_count() == 0:
+            found = reading(column)
+            if found.null_count() == column.null_count():
+                return found if reading is _whole_numbers else found.fill_nan(None)
     text = known(column)
     if text.null_count() == len(text):
         return text.cast(pl.Float64)
+    some = text.drop_nulls().head(_SOME)
     for reading in (_whole_numbers, _floats, _truths, _days, _times):
-        found = reading(_with_point(text) if decimal == "," and reading is _floats else text)
-        if found is not None and found.null_count() == text.null_count():
+        if _read_by(reading, some, decimal) is None:
+            continue
+        found = _read_by(reading, text, decimal)
+        if found is not None:
             return found
     return text
+
+
+def _read_by(reading: Any, text: Any, decimal: str) -> Any:
+    """A column in one reading; None if some entries have none."""
+    found = reading(_with_point(text) if decimal == "," and reading is _floats else text)
+    return None if found is None or found.null_count() > text.null_count() else found
 
 
 def _with_point(text: Any) -> Any:
@@ -197,9 +218,16 @@ def _quoted(example: str) -> str:
 
 def _first_text(text: Any, decimal: str) -> tuple[int, str, bool]:
     """The first entry that keeps a column from being numbers, and whether most of the others are such."""
-    written = _with_point(text) if decimal == "," else text
-    strange = ~written.str.contains(f"^(?i:{_NUMBER})$")
-    strange, seen = strange.fill_null(False).to_numpy(), text.is_not_null().to_numpy()
+
+    def numbers(entries: Any) -> Any:
+        written = _with_point(entries) if decimal == "," else entries
+        return written.str.contains(f"^(?i:{_NUMBER})$")
+
+    seen = text.is_not_null().to_numpy()
+    if not numbers(text.unique()).any():
+        place = int(np.argmax(seen))
+        return place, str(text[place]), False
+    strange = (~numbers(text)).fill_null(False).to_numpy()
     # of a column of days, say, all are strange
     strange = strange if strange.any() else seen
     place = int(np.argmax(strange))

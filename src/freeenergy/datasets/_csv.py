@@ -226,6 +226,9 @@ class _Layout:
 
 def _check_lines(name: str, text: str, separator: str) -> _Layout:
     """Where the rows are; refuses ragged lines, which Polars fills without a word."""
+    plain = _plain_lines(text, separator)
+    if plain is not None:
+        return plain
     found, comments, hollow, inner_blank = _Layout(), 0, 0, False
     width = _width(text, separator)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
@@ -262,6 +265,23 @@ def _check_lines(name: str, text: str, separator: str) -> _Layout:
             f"and {_are(hollow)} taken as not observed."
         )
     return found
+
+
+def _plain_lines(text: str, separator: str) -> _Layout | None:
+    """The lines of a text in which each is a row; None if there are quotes, comments or empty lines."""
+    if '"' in text or text.startswith("#") or "\n#" in text:
+        return None
+    letters = np.frombuffer(text.encode(), np.uint8)
+    ends = np.flatnonzero(letters == ord("\n"))
+    if not len(ends) or ends[-1] < len(letters) - 1:
+        ends = np.append(ends, len(letters))
+    marks = np.diff(np.searchsorted(np.flatnonzero(letters == ord(separator)), ends), prepend=0)
+    start = ends[-2] + 1 if len(ends) > 1 else 0
+    last = letters[start:].tobytes().decode()
+    if marks[0] == 0 or (marks != marks[0]).any() or not last.replace(separator, "").strip():
+        return None
+    first = letters[: ends[0]].tobytes().decode()
+    return _Layout(first.split(separator), list(range(1, len(ends) + 1)))
 
 
 def _count(number: int, what: str) -> str:

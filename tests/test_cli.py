@@ -8,16 +8,19 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 
 import numpy as np
 import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from polars.testing import assert_frame_equal
 
 import freeenergy as fe
 from freeenergy import distributions as d
 from freeenergy.cli import main, run
+from freeenergy.cli._files import declared_kinds
 from freeenergy.cli._specs import Call, SpecError, build, defaults, estimators, kebab, parse, parts
 
 COUNTS = np.random.default_rng(0).poisson(3.0, size=(40, 3)).astype(float)
@@ -429,16 +432,21 @@ def test_every_cell_is_read_refused_or_missing_in_every_command(cell, table, tmp
     ]
     refused = cell in ("inf", "-inf", "1e999", "text")
     found = []
+    what = "is no number: 'text'." if cell == "text" else "is infinite."
+    sentence = f"Row 6 (line 7), column 'b' of '{other}' {what}"
     for command in commands:
         capsys.readouterr()
-        assert run(command) == 2 * refused
+        # to look at a file is never refused
+        expected = 2 * (refused and command[0] != "inspect")
+        assert run(command) == expected
         out, err = capsys.readouterr()
         found.append(out)
-        if refused:
+        if expected:
             assert out == ""
-            what = "is no number: 'text'." if cell == "text" else "is infinite."
-            assert err.startswith(f"Row 6 (line 7), column 'b' of '{other}' {what}")
+            assert err.startswith(sentence)
             assert err.count("\n") == 1
+    if refused:
+        assert json.loads(found[4])["columns"][1]["problem"].startswith(sentence)
     if not refused:
         truth = fe.GaussianDensity().fit(np.loadtxt(path, delimiter=",", skiprows=1, converters=_number))
         np.testing.assert_allclose(json.loads(found[2])["nats"], truth.score_samples(values), rtol=1e-9)
@@ -454,7 +462,9 @@ def _number(text: str) -> float:
 def test_how_a_file_was_read_is_said_and_can_be_changed(tmp_path, capsys):
     path = tmp_path / "years.csv"
     path.write_text("2019;2020\n3,5;4\n1,5;2\n")
-    assert run(["inspect", str(path)]) == 2
+    assert run(["inspect", str(path)]) == 0
+    assert "has a comma: '3,5'. Say --decimal ," in capsys.readouterr().out
+    assert run(["compare", str(path)]) == 2
     assert "has a comma: '3,5'. Say --decimal ," in capsys.readouterr().err
     assert run(["inspect", str(path), "--decimal", ",", "--json"]) == 0
     out, err = capsys.readouterr()
@@ -527,17 +537,23 @@ def test_models_and_data_are_described(table, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == len(estimators())
     assert any(re.match(r"gaussian-mixture +A mixture of Gaussians", line) for line in lines)
+    assert run(["models", "GaussianMixture"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[2].split(maxsplit=2) == ["n_components", "1", "how many Gaussians."]
+    assert {line.split()[0] for line in lines[2:]} == set(fe.GaussianMixture().get_params(deep=False))
+    assert run(["models", "gausian-mixture"]) == 2
+    assert "Did you mean 'gaussian-mixture'?" in capsys.readouterr().err
     assert run(["models", "--json"]) == 0
     found = {entry["name"]: entry for entry in json.loads(capsys.readouterr().out)}
     assert found["gaussian-mixture"]["parameters"]["n_components"] == 1
     assert run(["inspect", str(table[0])]) == 0
     out = capsys.readouterr().out.splitlines()
     assert out[0] == "60 × 3."
-    assert out[4].split()[:3] == ["sum", "continuous", "1"]
+    assert out[4].split()[:3] == ["sum", "continuous", "1.7%"]
     assert run(["inspect", "digits", "--json"]) == 0
     digits = json.loads(capsys.readouterr().out)
     assert digits["shape"] == [1797, 64]
-    assert {column["kind"] for column in digits["columns"]} == {"integer", "constant"}
+    assert {column["kind"] for column in digits["columns"]} <= {"count", "integer", "binary", "constant"}
 
 
 def test_standard_input_is_data(monkeypatch, capsys):
@@ -547,6 +563,292 @@ def test_standard_input_is_data(monkeypatch, capsys):
     monkeypatch.setattr(sys, "stdin", Stdin())
     assert run(["inspect", "-", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["shape"] == [2, 2]
+
+
+# ---------------------------------------------------------------------------------------------
+# tables of several kinds of column, and series with labels
+# ---------------------------------------------------------------------------------------------
+
+BY_COLUMN = "mixture:2,family=by-column"
+
+
+@pytest.fixture
+def people(tmp_path):
+    """A table of every kind of column with holes, as a file and as a frame."""
+    rng = np.random.default_rng(0)
+    first = rng.random(120) < 0.5
+    frame = pl.DataFrame(
+        {
+            "id": np.arange(1, 121),
+            "class": np.where(first, "first", rng.choice(["second", "third"], 120)),
+            "age": rng.normal(40 + 20 * first, 5.0),
+            "kids": rng.poisson(1 + 2 * first),
+            "since": pl.Series(rng.integers(18000, 18000 + 400 * (1 + first))).cast(pl.Int32).cast(pl.Date),
+            "alive": rng.random(120) < 0.3 + 0.4 * first,
+            "zip": [f"{code:05d}" for code in rng.integers(500, 503, 120)],
+        }
+    )
+    holes = [name for name in frame.columns if name not in ("id", "zip")]
+    gone = {name: pl.Series(rng.random(120) < 0.1) for name in holes}
+    frame = frame.with_columns(pl.when(gone[name]).then(None).otherwise(name).alias(name) for name in holes)
+    path = tmp_path / "people.csv"
+    frame.write_csv(path)
+    return path, frame
+
+
+def test_a_mixed_table_goes_through_the_commands_in_its_own_words(people, tmp_path, capsys):
+    path, frame = people
+    model, out = str(tmp_path / "m.safetensors"), tmp_path / "out.csv"
+    fitting = ["--schema", "zip=category", "--seed", "0", "-q"]
+    with warnings.catch_warnings(action="always"):
+        assert run(["fit", str(path), "-m", BY_COLUMN, "-o", model, *fitting]) == 0
+    assert "Column 'id' looks like an identifier or text and is left out" in capsys.readouterr().err
+    schema = fe.Schema.recognise(frame, kinds={"zip": "category"})
+    truth = fe.Mixture(2, family="by column", random_state=0)
+    with pytest.warns(UserWarning, match="'id' looks like an identifier"):
+        truth.fit(schema.rows(frame))
+    # the columns of another file are in another order, and there are more of them
+    other = tmp_path / "other.csv"
+    shuffled = frame.select(
+        "zip", "alive", pl.lit("x,y").alias("remark"), "since", "kids", "age", "class", "id"
+    )
+    shuffled.write_csv(other, separator=";")
+    assert run(["score", model, str(other), "--json"]) == 0
+    nats = json.loads(capsys.readouterr().out)["nats"]
+    np.testing.assert_allclose(nats, truth.score_samples(frame), rtol=1e-6)
+    assert run(["impute", model, str(other), "-o", str(out)]) == 0
+    written = fe.datasets.read_table(out, text=["zip"]).frame
+    assert written.columns == shuffled.columns
+    expected = truth.impute(frame)
+    assert written.drop("remark").null_count().sum_horizontal().item() == 0
+    assert_frame_equal(written.select(frame.columns), expected)
+    assert written["remark"].unique().to_list() == ["x,y"]
+    assert run(["impute", model, str(other), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["columns"] == shuffled.columns
+    assert found["rows"][0][:1] == [frame["zip"][0]]
+    assert run(["sample", model, "-n", "5", "--seed", "3", "-o", str(tmp_path / "drawn.parquet")]) == 0
+    assert_frame_equal(pl.read_parquet(tmp_path / "drawn.parquet"), truth.sample(5, random_state=3))
+    assert run(["predict", model, str(path)]) == 0
+    assert (
+        pl.read_csv(io.StringIO(capsys.readouterr().out))["prediction"].to_list()
+        == truth.predict(frame).tolist()
+    )
+    # what cannot be: one sentence each
+    strange = tmp_path / "strange.csv"
+    changed = frame.with_columns(
+        pl.when(pl.int_range(120) == 7).then(pl.lit("fourth")).otherwise("class").alias("class")
+    )
+    changed.write_csv(strange)
+    for arguments, sentence in (
+        (["score", model, str(strange)], "Got 'fourth' in row 8 (line 9), column 'class'."),
+        (
+            ["score", model, str(path), "--drop", "kids"],
+            "The model needs the column 'kids', which the data has",
+        ),
+        (["transform", model, str(path)], f"Mixture in '{model}' cannot transform."),
+        (["forecast", model, str(path)], f"Mixture in '{model}' cannot forecast."),
+        (["decode", model, str(path)], f"Mixture in '{model}' cannot decode."),
+        (
+            ["sample", model, "-o", str(tmp_path / "s.npy")],
+            "cannot hold labels that are text. Write a .csv",
+        ),
+        (
+            ["fit", str(path), "-m", "gaussian-density", "-o", model],
+            "GaussianDensity has no model of column 'class', which holds labels",
+        ),
+        (
+            ["compare", str(path), "--continuous"],
+            "--continuous is for tables of numbers. Say what the columns",
+        ),
+    ):
+        capsys.readouterr()
+        assert run(arguments) == 2
+        out_, err = capsys.readouterr()
+        assert out_ == ""
+        assert sentence in err
+    # labels that are all numbers in one file, and not in the other
+    numbers = frame.with_columns(pl.col("zip").str.to_integer(), pl.lit(None, pl.String).alias("class"))
+    numbers.write_csv(strange)
+    assert run(["score", model, str(strange)]) == 2
+    assert (
+        "A category must be among those that were fitted: '00500', '00501', '00502'."
+        in capsys.readouterr().err
+    )
+
+
+def test_mixed_tables_are_compared(people, tmp_path, capsys):
+    path, frame = people
+    words = ["-m", "mixture:family='by column'", "-m", BY_COLUMN]
+    rest = ["--drop", "id", "--schema", "zip=category", "--cv", "2", "--seed", "0", "-q"]
+    best = tmp_path / "best.safetensors"
+    assert run(["compare", str(path), *words, *rest, "--json", "--best", str(best)]) == 0
+    found = json.loads(capsys.readouterr().out)["table"]
+    schema = fe.Schema.recognise(frame.drop("id"), kinds={"zip": "category"})
+    named = {
+        "mixture:family='by column'": fe.Mixture(family="by column"),
+        BY_COLUMN: fe.Mixture(2, family="by column"),
+    }
+    board = fe.compare(named, frame.drop("id"), support=schema, cv=2, random_state=0).table()
+    assert [line["model"] for line in found] == [line.model for line in board]
+    np.testing.assert_allclose([line["bits"] for line in found], [line.bits for line in board], rtol=1e-6)
+    assert fe.load(best).schema_["zip"].categories == ("00500", "00501", "00502")
+    assert run(["compare", str(path), "-y", "alive", "--drop", "since", "--cv", "2", "-q", "--json"]) == 2
+    assert "Column 'alive' has" in capsys.readouterr().err
+    known = tmp_path / "known.csv"
+    frame.drop("id", "since").drop_nulls("alive").write_csv(known)
+    assert run(["compare", str(known), "-y", "alive", "--cv", "2", "--seed", "0", "-q", "--json"]) == 0
+    lines = json.loads(capsys.readouterr().out)["table"]
+    assert {line["model"] for line in lines} == {"base-rate", "naive-bayes:family=by-column"}
+    assert not any(line["error"] for line in lines)
+
+
+def test_what_is_taken_for_a_mixed_table_when_no_model_is_named():
+    X = np.random.default_rng(0).integers(0, 3, size=(120, 6)).astype(float)
+    words = defaults(X, labelled=False, mixed=True)
+    assert len(words) >= 6
+    assert len({type(build(text, X)) for text in words}) >= 5
+    kinds = [type(build(text, X)).__name__ for text in defaults(X, labelled=True)]
+    assert kinds[:4] == ["DummyClassifier", "NaiveBayes", "DiscriminantAnalysis", "SoftmaxRegression"]
+
+
+def test_the_best_is_not_kept_where_it_cannot_be(tmp_path, capsys):
+    path = tmp_path / "noise.csv"
+    path.write_text("y,x\n" + "".join(f"{'ab'[i % 2]},{i // 2}.5\n" for i in range(20)))
+    command = ["compare", str(path), "-y", "y", "-m", "base-rate", "--cv", "2", "--seed", "0", "-q"]
+    assert run([*command, "--best", str(tmp_path / "m.safetensors")]) == 2
+    assert "base-rate, which is best here, cannot be kept in a file." in capsys.readouterr().err
+
+
+def test_inspect_shows_the_schema_of_any_file(people, tmp_path, capsys):
+    path, frame = people
+    assert run(["inspect", str(path), "--json", "--schema", "zip=category"]) == 0
+    columns = {column["name"]: column for column in json.loads(capsys.readouterr().out)["columns"]}
+    schema = fe.Schema.recognise(frame, kinds={"zip": "category"})
+    assert {name: column["kind"] for name, column in columns.items()} == {
+        field.name: field.kind.value for field in schema.fields
+    }
+    assert {name: column["missing"] for name, column in columns.items()} == {
+        name: frame[name].null_count() for name in frame.columns
+    }
+    assert columns["class"]["categories"] == ["first", "second", "third"]
+    assert columns["age"]["mean"] == pytest.approx(frame["age"].mean())
+    assert (columns["since"]["first"], columns["since"]["last"]) == (
+        str(frame["since"].min()),
+        str(frame["since"].max()),
+    )
+    assert columns["id"]["treatment"] == schema["id"].treatment
+    # what it says is a schema to go on with
+    kinds = tmp_path / "kinds.json"
+    assert run(["inspect", str(path), "--json", "--schema", "zip=category"]) == 0
+    kinds.write_text(capsys.readouterr().out)
+    assert (
+        run(["inspect", str(path), "--schema", str(kinds), "--schema", "kids=[0,1,2,3,4,5,6,7,8,9]"]) == 0
+    )
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[1] for line in lines[2:]] == [
+        *("identifier", "category", "continuous", "ordered", "date", "binary", "category")
+    ]
+    text = tmp_path / "text.csv"
+    text.write_text(
+        "word\n" + "".join(f"a sentence that no other row has: number {i}\n" for i in range(30))
+    )
+    assert run(["inspect", str(text)]) == 0
+    assert "Many different texts: left out." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("class=colour", "--schema must have NAME=KIND, of the kinds continuous, "),
+        ("nobody=category", "--schema names no column 'nobody'. There are 'id', 'class', "),
+        ("kids=[few,many]", "The labels that --schema lists for column 'kids' must be numbers."),
+        ("class=[first,second]", "The labels of column 'class' must list all that occur. Got 'third'"),
+        ("class=count", "Column 'class' is declared count and must hold numbers. Got 'first'."),
+        ("none.json", "The file of --schema 'none.json' does not exist."),
+    ],
+)
+def test_a_wrong_schema_gets_a_sentence(words, sentence, people, capsys):
+    assert run(["inspect", str(people[0]), "--schema", words]) == 2
+    out, err = capsys.readouterr()
+    assert (out, sentence in err) == ("", True)
+
+
+def test_kinds_in_words_and_names_with_commas(tmp_path):
+    assert declared_kinds(["a=b,c=integer,d=[x, y]", "e f = date"]) == {
+        "a=b,c": "integer",
+        "d": ["x", "y"],
+        "e f": "date",
+    }
+    path = tmp_path / "kinds.json"
+    path.write_text('{"a": "count", "b": ["low", "high"]}')
+    assert declared_kinds([str(path)]) == {"a": "count", "b": ["low", "high"]}
+    path.write_text('{"a": "colour"}')
+    with pytest.raises(ValueError, match=r"must hold a name with its kind, or a list of labels, for each"):
+        declared_kinds([str(path)])
+
+
+def test_series_have_their_labels_in_the_order_of_the_file(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    x = np.sin(np.arange(30) / 3)[:, None] + [0.0, 4.0] + 0.1 * rng.normal(size=(30, 2))
+    x[7, 1] = np.nan
+    path, model = tmp_path / "panel.csv", str(tmp_path / "m.safetensors")
+    # the steps of the two take turns
+    rows = [f"{'ab'[s]},{'' if np.isnan(v) else repr(v)}" for row in x.tolist() for s, v in enumerate(row)]
+    path.write_text("\n".join(["who,x", *rows]))
+    panel = ["--series", "who"]
+    assert run(["fit", str(path), "-m", "hmm:2", "-o", model, *panel, "--seed", "0", "-q"]) == 0
+    fitted, series = fe.load(model), x.T[..., None]
+    del fitted.feature_names_in_
+
+    def answer(*command: str) -> pl.DataFrame:
+        capsys.readouterr()
+        assert run([command[0], model, str(path), *panel, *command[1:]]) == 0
+        return pl.read_csv(io.StringIO(capsys.readouterr().out))
+
+    filled = answer("impute")
+    assert filled["who"].to_list() == ["a", "b"] * 30
+    np.testing.assert_allclose(
+        filled["x"].to_numpy().reshape(30, 2).T, fitted.impute(series)[..., 0], rtol=1e-9
+    )
+    path_ = answer("decode")["state"].to_numpy().reshape(30, 2).T
+    np.testing.assert_array_equal(path_, np.asarray(fitted.decode(series)))
+    shares = answer("predict")
+    np.testing.assert_allclose(
+        shares["p(1)"].to_numpy().reshape(30, 2).T,
+        np.asarray(fitted.predict_proba(series))[..., 1],
+        atol=1e-9,
+    )
+    scores = answer("score")
+    assert scores["who"].to_list() == ["a", "b"]
+    np.testing.assert_allclose(scores["nats"].to_numpy(), fitted.score_samples(series), rtol=1e-9)
+    ahead = answer("forecast", "--steps", "3")
+    assert ahead["who"].to_list() == ["a"] * 3 + ["b"] * 3
+    assert ahead["step"].to_list() == [1, 2, 3] * 2
+    expected = fitted.forecast(series, 3)
+    expected = expected if isinstance(expected, np.ndarray) else expected.mean
+    np.testing.assert_allclose(ahead["x"].to_numpy(), np.ravel(expected), rtol=1e-6)
+
+
+def test_a_hidden_part_is_written_with_its_names(table, tmp_path, capsys):
+    path, values = table
+    model = str(tmp_path / "m.safetensors")
+    assert run(["fit", str(path), "-m", "factor-analysis:1", "-o", model, "--seed", "0", "-q"]) == 0
+    capsys.readouterr()
+    assert run(["transform", model, str(path)]) == 0
+    found = pl.read_csv(io.StringIO(capsys.readouterr().out))
+    assert found.columns == ["factoranalysis0"]
+    frame = pl.DataFrame(values, schema=["a", "b", "sum"])
+    np.testing.assert_allclose(found.to_numpy(), fe.load(model).transform(frame), rtol=1e-9)
+
+
+def test_sums_and_quotes_are_words_of_models():
+    model = build("structural-time-series:Trend() + seasonal(12)", COUNTS)
+    assert repr(model.blocks) == repr(fe.models.Trend() + fe.models.Seasonal(12))
+    assert isinstance(build("gaussian-density:covariance='diagonal'", COUNTS).covariance, d.Diagonal)
+    assert isinstance(build("mixture:2,family='by column'", COUNTS).family, d.ByColumn)
+    with pytest.raises(SpecError, match=r"cannot be added\.$"):
+        build("gaussian-density:covariance=diagonal()+full()", COUNTS)
 
 
 # ---------------------------------------------------------------------------------------------
@@ -584,8 +886,14 @@ def test_standard_input_is_data(monkeypatch, capsys):
             ["compare", "{text}", "--drop", "kind", "--encode", "kind"],
             "is named by --drop and by --encode.",
         ),
-        (["inspect", "{text}", "--array", "x"], "--array is for .npz files, which '{text}' is not."),
-        (["inspect", "iris", "--array", "x"], "--array is for .npz files, which 'iris' is not."),
+        (
+            ["inspect", "{text}", "--array", "x"],
+            "--array is for .npz files and workbooks, which '{text}' is not.",
+        ),
+        (
+            ["inspect", "iris", "--array", "x"],
+            "--array is for .npz files and workbooks, which 'iris' is not.",
+        ),
         (
             ["score", "{fitted}", "{text}", "--encode", "x", "--drop", "kind"],
             "The model needs the column 'x', wh",
@@ -605,7 +913,10 @@ def test_standard_input_is_data(monkeypatch, capsys):
         ),
         (["compare", "iris", "--encode", "target"], "--encode is for files, not for the built-in 'iris'."),
         (["compare", "linnerud", "--target", "target"], "'linnerud' has no column 'target'."),
-        (["compare", "{text}"], "Column 'kind' is text, such as 'cat'. Leave it out (--drop kind) or make"),
+        (
+            ["fit", "{text}", "-m", "hmm:2", "--series", "x", "-o", "{folder}/m.safetensors"],
+            "Column 'kind' is text, such as 'cat'. Leave it out (--drop kind) or make",
+        ),
         (["compare", "{text}", "--drop", "x", "--drop", "kind"], "has no column left to model."),
         (["compare", "{text}", "--target", "nope"], "has no column 'nope'. It has 'kind', 'x'."),
         (["compare", "{ragged}"], "has 1 values where the first has 2."),
@@ -621,7 +932,6 @@ def test_standard_input_is_data(monkeypatch, capsys):
             ["fit", "{infinite}", "-m", "ppca", "-o", "m.safetensors"],
             "column 'a' of '{infinite}' is infinite.",
         ),
-        (["inspect", "{infinite}"], "Row 2 (line 3), column 'a' of '{infinite}' is infinite."),
         (
             ["compare", "iris", "--support", "integer"],
             "--support must have a word for each of the 4 columns",

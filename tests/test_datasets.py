@@ -7,6 +7,7 @@ import gzip
 import io
 import os
 import socket
+import sys
 import zipfile
 
 import numpy as np
@@ -14,6 +15,7 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from polars.testing import assert_frame_equal
 from scipy import integrate, stats
 
 from freeenergy import datasets
@@ -32,8 +34,8 @@ from freeenergy.datasets import (
 )
 
 
-def table(text: str | bytes, **options) -> Table:
-    return read_table(io.BytesIO(text.encode() if isinstance(text, str) else text), **options)
+def table(content: str | bytes, **options) -> Table:
+    return read_table(io.BytesIO(content.encode() if isinstance(content, str) else content), **options)
 
 
 # ---------------------------------------------------------------------------------------------
@@ -207,7 +209,9 @@ def test_parquet_of_every_kind_of_column(tmp_path):
     assert found.names == ["whole", "real", "truth", "day", "lasts", "label=u", "label=v"]
     np.testing.assert_array_equal(found.values, expected)
     with pytest.raises(ValueError, match=r"^Column 'label' is text, such as 'u'"):
-        read_table(path)
+        _ = read_table(path).values
+    # what is no number has its own type, and the library says what it is taken for
+    assert read_table(path).frame.schema == frame.with_columns(pl.col("real").fill_nan(None)).schema
 
 
 def test_numpy_files(tmp_path):
@@ -282,10 +286,10 @@ def _parquet() -> bytes:
         (b"kind,x\n1_000,2\n", "Column 'kind' is text, such as '1_000'."),
         (b"day\n02/03/2020\n", "Column 'day' is text, such as '02/03/2020'."),
         (b"kind\n" + b"x" * 99 + b"\n", "such as '" + "x" * 30 + "…'."),
-        ("größe\n1\n".encode("latin-1"), "The input is not UTF-8 text: line 1 cannot be read."),
+        (b"a\n\x81\n", "The input is not UTF-8 text: line 2 cannot be read. Save it as UTF-8, or name its"),
         (
             bytes(range(256)),
-            "The input is not a table: it is neither text (CSV) nor Parquet, .npy or .npz.",
+            "The input is not a table: it is neither text (CSV, JSON lines) nor Parquet, Arrow,",
         ),
         ("a,b\n1,2\n".encode("utf-16-le"), "Save a text as UTF-8."),
         (_pickled(), "cannot be read as NumPy data (it holds Python objects, which could run code)."),
@@ -301,11 +305,14 @@ def _parquet() -> bytes:
         (_zip(readme=b"hello"), "The input"),
         (_parquet()[:-6], "The input is a damaged Parquet file ("),
         (b"PAR1" + bytes(40), "The input is a damaged Parquet file ("),
+        (b"ARROW1" + bytes(40), "The input is a damaged Arrow file ("),
+        (b'{"a": 1}\n{"a": ', "The input cannot be read as JSON lines ("),
+        (b'[{"a": 1}, 3', "The input cannot be read as JSON lines ("),
     ],
 )
 def test_bad_tables_get_one_sentence(content, sentence):
     with pytest.raises(ValueError, match=r"\.$") as error:
-        table(content)
+        _ = table(content).values
     assert sentence in str(error.value)
     assert "\n" not in str(error.value)
 
@@ -332,6 +339,12 @@ def _gzip(text: str) -> bytes:
         (",a,b\n0,1,2\n1,3,4\n2,5,6\n", {}, [[1, 2], [3, 4], [5, 6]]),
         ("a,b,\n1,2,\n3,4,\n", {}, [[1, 2], [3, 4]]),
         ("id\tx\n1\t5\n2\t6\n3\t7\n", {}, [[1, 5], [2, 6], [3, 7]]),
+        ("größe\n1\n".encode("latin-1"), {}, [[1]]),
+        ("größe\n1\n".encode("utf-16-be"), {"encoding": "utf-16-be"}, [[1]]),
+        ("a b\n1 2\n", {"separator": " "}, [[1, 2]]),
+        ("a^b\n1^2\n", {"separator": "^"}, [[1, 2]]),
+        ('{"a": 1, "b": 2.5}\n{"b": 1}\n', {}, [[1, 2.5], [np.nan, 1]]),
+        ('[{"a": 1},\n {"a": null}]', {}, [[1], [np.nan]]),
     ],
 )
 def test_other_writings_of_a_table_give_the_same_numbers(content, options, values):
@@ -348,6 +361,7 @@ def test_other_writings_of_a_table_give_the_same_numbers(content, options, value
         ("a,a\n1,2\n", "has several columns 'a'; the later ones are called a_2."),
         (",a,b\n0,1,2\n1,3,4\n2,5,6\n", "has no name and numbers the rows; it is left out."),
         ("a,b,\n1,2,\n3,4,\n", "The column without a name and without values of The input is left out."),
+        ("größe\n1\n".encode("cp1252"), "is not UTF-8 text (line 1) and is read as Windows-1252. Say an"),
         ("id,x\n1,5\n2,6\n3,7\n", "Column 'id' numbers the rows from 1 and is taken as data."),
         (_saved(np.ones(2), lambda f, a: np.savez(f, u=a, v=a)), "holds 'u', 'v'; the first is taken."),
     ],
@@ -390,13 +404,13 @@ def test_a_plain_table_has_nothing_to_say():
         ("a,b\n3,14,2,71\n", {}, "If commas stand before decimals, separate the values by ; and say"),
         ("a,b\n1,5,6\n2,7,8\n", {}, "If the first of them numbers the rows, give that column a name, too."),
         ("a,a\n1,2\n", {"drop": ["a"]}, "has several columns 'a'. Give each a name of its own."),
-        (_zip(**{"[Content_Types].xml": b"", "xl/workbook.xml": b""}), {}, "Save the sheet as CSV."),
+        (_zip(**{"[Content_Types].xml": b"", "word/document.xml": b""}), {}, "Save the sheet as CSV."),
         (
             _zip(**{"table.csv": b"a\n1\n"}),
             {},
             "is a zip archive without arrays of NumPy. Unpack the table",
         ),
-        (b"\xd0\xcf\x11\xe0" + bytes(99), {}, "The input is an Excel workbook. Save the sheet as CSV."),
+        (b"\xd0\xcf\x11\xe0" + bytes(99), {}, "The input is an Excel workbook of an old kind. Save it as"),
         (bz2.compress(b"a\n1\n"), {}, "The input is compressed by bzip2. Unpack it first."),
         (_gzip("a\n1\n" * 99)[:-20], {}, "The input is a damaged gzip file"),
         ('{"a": [1, 2]}', {}, "The input is JSON, not a table. Save the table as CSV."),
@@ -459,10 +473,19 @@ def _packed(rows: int) -> dict[str, bytes]:
         "npz": _saved(np.zeros(rows), np.savez_compressed),
         "bytes as numbers": _saved(np.zeros(rows, np.int8), np.savez_compressed),
         "csv.gz": gzip.compress(b"0.00000\n" * rows, mtime=0),
+        "arrow": _arrow(frame),
+        # every line has a name of its own, and every row every column
+        "json lines": "\n".join(f'{{"n{n}": 1}}' for n in range(int(rows**0.5))).encode(),
     }
 
 
-@pytest.mark.parametrize("kind", ["parquet", "npz", "bytes as numbers", "csv.gz"])
+def _arrow(frame: pl.DataFrame) -> bytes:
+    out = io.BytesIO()
+    frame.write_ipc(out, compression="zstd")
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("kind", ["parquet", "npz", "bytes as numbers", "csv.gz", "arrow", "json lines"])
 def test_a_small_file_of_many_numbers_is_refused_before_it_is_unpacked(kind, monkeypatch):
     rows = 500_000
     content = _packed(rows)[kind]
@@ -470,8 +493,8 @@ def test_a_small_file_of_many_numbers_is_refused_before_it_is_unpacked(kind, mon
     sentence = r"^The input unpacks to more than the 3 MiB that a file of its size may\. If you trust it, "
     with pytest.raises(ValueError, match=sentence + r"allow more \(--max-bytes\)\.$"):
         table(content, max_bytes=3 * 2**20)
-    assert table(content, max_bytes=2**23).values.shape == (rows, 1)
-    monkeypatch.setattr("freeenergy.datasets._tables._MOST_BYTES", 3 * 2**20)
+    assert table(content, max_bytes=2**23).values.size == (707**2 if kind == "json lines" else rows)
+    monkeypatch.setattr("freeenergy.datasets._packed._MOST_BYTES", 3 * 2**20)
     with pytest.raises(ValueError, match=sentence):
         table(content)
     # a file that is not packed takes what it has
@@ -487,6 +510,153 @@ def test_what_has_no_end_is_refused(tmp_path):
         for path in [*endless, tmp_path / "socket"]:
             with pytest.raises(ValueError, match=r"is a device, a pipe or a socket\. A file is needed\.$"):
                 read_table(path)
+
+
+# ---------------------------------------------------------------------------------------------
+# tables of several kinds of column
+# ---------------------------------------------------------------------------------------------
+
+MIXED = """name;joined;seen;smokes;size;zip;score
+Ann;2020-02-29;2021-01-01T10:00:00;true;3;08001;1.5
+Bob;NA;2021-01-02 11:30:00;false;NA;00501;?
+Bób;2019-12-31;;TRUE;-4;09999;2
+"""
+MIXED_FRAME = pl.DataFrame(
+    {
+        "name": ["Ann", "Bob", "Bób"],
+        "joined": [datetime.date(2020, 2, 29), None, datetime.date(2019, 12, 31)],
+        "seen": [datetime.datetime(2021, 1, 1, 10), datetime.datetime(2021, 1, 2, 11, 30), None],
+        "smokes": [True, False, True],
+        "size": [3, None, -4],
+        "zip": ["08001", "00501", "09999"],
+        "score": [1.5, None, 2.0],
+    }
+)
+
+
+def _written(kind: str) -> bytes:
+    out = io.BytesIO()
+    if kind == "parquet":
+        MIXED_FRAME.write_parquet(out)
+    elif kind == "arrow":
+        MIXED_FRAME.write_ipc(out, compression="zstd")
+    elif kind == "json lines":
+        MIXED_FRAME.write_ndjson(out)
+    elif kind == "json":
+        MIXED_FRAME.write_json(out)
+    elif kind == "csv.gz":
+        out.write(_gzip(MIXED))
+    else:
+        out.write(MIXED.encode(kind))
+    return out.getvalue()
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "utf-8",
+        "utf-8-sig",
+        "utf-16",
+        "utf-32",
+        "cp1252",
+        "csv.gz",
+        "parquet",
+        "arrow",
+        "json lines",
+        "json",
+    ],
+)
+def test_a_table_of_several_kinds_is_the_same_frame_from_every_format(kind):
+    found = table(_written(kind), text=["zip"]).frame
+    assert_frame_equal(found, MIXED_FRAME)
+
+
+def test_times_with_zones_are_in_one_zone_and_mixed_ones_are_text():
+    found = table("at\n2020-01-01T10:00:00+02:00\n2020-01-01T10:00:00Z\n").frame["at"]
+    utc = datetime.UTC
+    expected = [datetime.datetime(2020, 1, 1, hour, tzinfo=utc) for hour in (8, 10)]
+    assert found.to_list() == expected
+    assert table("at\n2020-01-01T10:00:00+02:00\n2020-01-01T10:00:00\n").frame["at"].dtype == pl.String
+
+
+def test_columns_that_cannot_be_read_are_told_where_that_is_asked_for():
+    found = table("a,b,c\n1,inf,x\n2,2,y\nabc,3,z\n", strict=False)
+    assert list(found.problems) == ["a", "b"]
+    assert found.problems["a"].startswith("Row 3 (line 4), column 'a' of The input is no number: 'abc'.")
+    assert "is infinite" in found.problems["b"]
+    assert found.frame["a"].to_list() == ["1", "2", "abc"]
+    assert table("a,b\n1,x\n2,y\nabc,z\n", text=["a"]).frame["a"].to_list() == ["1", "2", "abc"]
+
+
+def _xlsx() -> bytes:
+    """A workbook of two sheets, the first with text, a number and a date."""
+    main = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+    related = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+    package = "http://schemas.openxmlformats.org/package/2006"
+    kinds = "application/vnd.openxmlformats-officedocument.spreadsheetml"
+    links_are = "application/vnd.openxmlformats-package.relationships+xml"
+
+    def sheet(*rows: str) -> bytes:
+        lines = "".join(f'<row r="{n}">{row}</row>' for n, row in enumerate(rows, 1))
+        return f'<worksheet xmlns="{main}"><sheetData>{lines}</sheetData></worksheet>'.encode()
+
+    def text(place: str, value: str) -> str:
+        return f'<c r="{place}" t="inlineStr"><is><t>{value}</t></is></c>'
+
+    parts = ("workbook", "sheet.main"), ("s1", "worksheet"), ("s2", "worksheet"), ("styles", "styles")
+    types = "".join(
+        f'<Override PartName="/xl/{name}.xml" ContentType="{kinds}.{kind}+xml"/>' for name, kind in parts
+    )
+    types = f'<Default Extension="rels" ContentType="{links_are}"/>{types}'
+    links = [("1", "worksheet", "s1"), ("2", "worksheet", "s2"), ("3", "styles", "styles")]
+
+    def relations(entries: list[tuple[str, str, str]]) -> bytes:
+        lines = "".join(
+            f'<Relationship Id="r{n}" Type="{related}/{kind}" Target="{to}.xml"/>'
+            for n, kind, to in entries
+        )
+        return f'<Relationships xmlns="{package}/relationships">{lines}</Relationships>'.encode()
+
+    sheets = '<sheet name="one" sheetId="1" r:id="r1"/><sheet name="two" sheetId="2" r:id="r2"/>'
+    workbook = f'<workbook xmlns="{main}" xmlns:r="{related}"><sheets>{sheets}</sheets></workbook>'
+    formats = '<cellXfs count="2"><xf numFmtId="0"/><xf numFmtId="14" applyNumberFormat="1"/></cellXfs>'
+    first = sheet(
+        text("A1", "who") + text("B1", "size") + text("C1", "day"),
+        text("A2", "Ann") + '<c r="B2"><v>1.5</v></c><c r="C2" s="1"><v>43890</v></c>',
+        text("A3", "Bob") + '<c r="C3" s="1"><v>43891</v></c>',
+    )
+    return _zip(
+        **{
+            "[Content_Types].xml": f'<Types xmlns="{package}/content-types">{types}</Types>'.encode(),
+            "_rels/.rels": relations([("1", "officeDocument", "xl/workbook")]),
+            "xl/workbook.xml": workbook.encode(),
+            "xl/_rels/workbook.xml.rels": relations(links),
+            "xl/styles.xml": f'<styleSheet xmlns="{main}">{formats}</styleSheet>'.encode(),
+            "xl/s1.xml": first,
+            "xl/s2.xml": sheet(text("A1", "x"), '<c r="A2"><v>7</v></c>'),
+        }
+    )
+
+
+def test_a_workbook_is_read_by_its_sheets():
+    pytest.importorskip("fastexcel")
+    found = table(_xlsx())
+    assert found.notes == (
+        "The input has the sheets 'one', 'two'; the first is taken. Say another with --array.",
+    )
+    days = [datetime.date(2020, 2, 29), datetime.date(2020, 3, 1)]
+    assert found.frame.to_dict(as_series=False) == {"who": ["Ann", "Bob"], "size": [1.5, None], "day": days}
+    assert table(_xlsx(), array="two").values.tolist() == [[7.0]]
+    with pytest.raises(ValueError, match=r"^The input has no sheet 'three'. It has 'one', 'two'.$"):
+        table(_xlsx(), array="three")
+    with pytest.raises(ValueError, match=r"unpacks to more than the 0 MiB"):
+        table(_xlsx(), max_bytes=100)
+
+
+def test_a_workbook_without_its_reader_gets_a_sentence(monkeypatch):
+    monkeypatch.setitem(sys.modules, "fastexcel", None)
+    with pytest.raises(ValueError, match=r"needs the package fastexcel\. Install it \(pip install 'freeen"):
+        table(_xlsx())
 
 
 # ---------------------------------------------------------------------------------------------
@@ -534,6 +704,7 @@ def test_what_was_written_is_read(data, separator, quoting, ends):
 def test_any_bytes_are_a_table_or_a_sentence(content):
     try:
         found = table(content)
+        _ = found.values
     except ValueError as error:
         assert str(error).endswith((".", ")."))  # noqa: PT017
         assert "Traceback" not in str(error)  # noqa: PT017

@@ -17,10 +17,12 @@ import numpy as np
 
 _TOKEN = re.compile(
     r"\s*(?:(?P<number>[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?(?![\w.]))"
-    r"|(?P<name>[A-Za-z_][\w-]*)|(?P<mark>[(),=:\[\]])|(?P<end>$))"
+    r"|(?P<name>[A-Za-z_][\w-]*)|(?P<text>'[^']*'|\"[^\"]*\")|(?P<mark>[(),=:\[\]+])|(?P<end>$))"
 )
 # what earlier versions called by another name
 _FORMER_NAMES = {"bernoulliemission": "bernoulli", "gaussianemission": "gaussian"}
+# the share of each label, whatever the row: what a model of labels has to be better than
+BASE_RATE = "base-rate"
 _CONSTANTS = {"none": None, "true": True, "false": False, "inf": float("inf")}
 
 
@@ -34,6 +36,20 @@ class Call:
 
     name: str
     arguments: tuple[tuple[str | None, Any], ...] | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Sum:
+    """Values with a plus between them."""
+
+    terms: tuple[Any, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Text:
+    """What stands in quotes: the name of something, or text."""
+
+    text: str
 
 
 def parse(text: str) -> Call:
@@ -114,6 +130,15 @@ class _Parser:
         return tuple(found)
 
     def value(self) -> Any:
+        terms = [self.term()]
+        while self.take("mark", "+"):
+            terms.append(self.term())
+        return terms[0] if len(terms) == 1 else Sum(tuple(terms))
+
+    def term(self) -> Any:
+        text = self.take("text")
+        if text is not None:
+            return Text(text[1:-1])
         number = self.take("number")
         if number is not None:
             return int(number) if re.fullmatch(r"[+-]?\d+", number) else float(number)
@@ -146,7 +171,7 @@ def kebab(name: str) -> str:
 
 
 def _canonical(name: str) -> str:
-    return name.replace("-", "").replace("_", "").lower()
+    return name.replace("-", "").replace("_", "").replace(" ", "").lower()
 
 
 @functools.cache
@@ -192,10 +217,19 @@ def _look_up(name: str, known: dict[str, Any], what: str) -> Any:
 # ---------------------------------------------------------------------------------------------
 
 
+def model_called(name: str) -> type:
+    """The estimator of that name, in any spelling."""
+    return _look_up(name, estimators(), "model")
+
+
 def build(text: str, X: np.ndarray) -> Any:
     """The estimator that `text` describes, for data like `X` (which fixes sizes that are left open)."""
     call = parse(text)
-    kind = _look_up(call.name, estimators(), "model")
+    if _canonical(call.name) == _canonical(BASE_RATE) and not call.arguments:
+        from sklearn.dummy import DummyClassifier
+
+        return DummyClassifier(strategy="prior")
+    kind = model_called(call.name)
     return _construct(kind, call, X, {})
 
 
@@ -255,6 +289,12 @@ def _bind(kind: Any, call: Call, X: np.ndarray) -> dict[str, Any]:
 def _value(value: Any, X: np.ndarray, around: dict[str, Any]) -> Any:
     if isinstance(value, list):
         return tuple(_value(part, X, around) for part in value)
+    if isinstance(value, Text):
+        known = {_canonical(name) for name in parts()}
+        named = _canonical(value.text) in known
+        return _value(Call(value.text, None), X, around) if named else value.text
+    if isinstance(value, Sum):
+        return _added(value, X, around)
     if not isinstance(value, Call):
         if isinstance(value, int) and abs(value) >= 2**63:
             raise SpecError(
@@ -270,6 +310,16 @@ def _value(value: Any, X: np.ndarray, around: dict[str, Any]) -> Any:
     if isinstance(thing, type) and not _needs_arguments(thing, around):
         return _construct(thing, Call(value.name, ()), X, around)
     return thing
+
+
+def _added(value: Sum, X: np.ndarray, around: dict[str, Any]) -> Any:
+    total, *rest = (_value(term, X, around) for term in value.terms)
+    for term in rest:
+        try:
+            total = total + term
+        except TypeError:
+            raise SpecError(f"{total} and {term} cannot be added.") from None
+    return total
 
 
 def _needs_arguments(kind: type, around: dict[str, Any]) -> bool:
@@ -316,14 +366,20 @@ def _first_array(family: Any) -> Any:
 # ---------------------------------------------------------------------------------------------
 
 
-def defaults(X: np.ndarray, *, labelled: bool, mass: bool = True) -> list[str]:
+def defaults(
+    X: np.ndarray, *, labelled: bool, mass: bool = True, mixed: bool = False, labels: bool = False
+) -> list[str]:
     """Models that suit the values and the size of `X` (rows and columns, without constant columns).
 
-    Without `mass` whole numbers get models of densities, too.
+    Without `mass` whole numbers get models of densities, too.  A `mixed` table has columns of different
+    kinds, and `labels` if some of them are codes, which few models of a target take.
     """
     if labelled:
-        return ["softmax-regression:C=0.01", "softmax-regression", "softmax-regression:C=100"]
+        found = [BASE_RATE, "naive-bayes:family=by-column" if mixed else "naive-bayes"]
+        return found if labels else [*found, "discriminant-analysis", *_SOFTMAX]
     n, columns = X.shape
+    if mixed:
+        return _mixed_defaults(n, columns)
     seen = X[~np.isnan(X)]
     whole = mass and bool((np.rint(seen) == seen).all() and (seen >= 0).all())
     top = int(seen.max()) if whole and len(seen) else 0
@@ -354,3 +410,23 @@ def defaults(X: np.ndarray, *, labelled: bool, mass: bool = True) -> list[str]:
         prior = "component_prior=gamma-prior(shape=1.1,rate=0.1)"
         found.append(f"mixture:n_components={many},family=poisson,{prior}")
     return found
+
+
+_SOFTMAX = ("softmax-regression:C=0.01", "softmax-regression")
+
+
+def _mixed_defaults(n: int, columns: int) -> list[str]:
+    """Families by column, and models of continuous columns, which take codes with noise."""
+    few, many = int(np.clip(n // 50, 2, 10)), int(np.clip(n // 30, 4, 60))
+    latent = int(np.clip(columns // 4, 1, 16))
+    found = [
+        "mixture:family=by-column",
+        f"mixture:n_components={few},family=by-column",
+        f"mixture:n_components={many},family=by-column",
+        "gaussian-density",
+        f"gaussian-mixture:n_components={few},covariance=diagonal",
+    ]
+    if columns > 1:
+        found.append(f"factor-analysis:n_components={latent}")
+    codes = f"latent_dim={latent},width={128 if columns < 32 else 256}"
+    return [*found, f"vae:{codes},max_iter=200", "normalizing-flow:layers=4,width=128,depth=1,max_iter=40"]

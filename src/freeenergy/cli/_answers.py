@@ -1,0 +1,355 @@
+"""The commands that ask a fitted model: score, predict, transform, impute, sample, forecast, decode."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ._options import Data, Json, ModelFile, Output, Reading, Seed, Series, Target, reads_data
+from ._reading import read
+from ._speech import say
+
+if TYPE_CHECKING:
+    from ._files import Input
+
+Steps = Annotated[int, typer.Option("--steps", "-n", min=1, help="How many steps to look ahead.")]
+Level = Annotated[
+    float | None, typer.Option("--level", help="The probability of the intervals, between 0 and 1.")
+]
+
+
+def _asked(
+    model: Path,
+    method: str,
+    data: str,
+    reading: Reading,
+    *,
+    series: str | None = None,
+    target: str | None = None,
+) -> tuple[Any, Input, Any]:
+    """A model that has a method, the data with its columns, and these as it takes them."""
+    from . import _files
+
+    estimator = _load(model, method)
+    found = read(data, reading, target=target, series=series, model=estimator)
+    found = _files.for_model(found, estimator, reading.encode or ())
+    named = getattr(estimator, "feature_names_in_", None) is not None
+    if not found.is_series:
+        return estimator, found, found.frame if named else found.values
+    if named:
+        # the columns are in its order now, and series have no names to be compared again
+        del estimator.feature_names_in_
+    return estimator, found, found.values
+
+
+def _load(path: Path, method: str) -> Any:
+    import freeenergy as fe
+
+    estimator = fe.load(path)
+    if not callable(getattr(estimator, method, None)):
+        word = method.replace("evidence", "score")
+        raise ValueError(f"{type(estimator).__name__} in '{path}' cannot {word}.")
+    schema = getattr(estimator, "schema_", None)
+    if schema is not None and schema.library == "pandas":
+        try:
+            import pandas  # noqa: F401
+        except ImportError:
+            raise ValueError(
+                f"{type(estimator).__name__} in '{path}' was fitted to a frame of pandas. Install pandas."
+            ) from None
+    return estimator
+
+
+def _give(columns: Mapping[str, Any], output: Path | None, json: bool) -> None:
+    """Columns as JSON by rows, or to a file."""
+    from . import _files
+
+    if json:
+        _files.write_json({"columns": list(columns), "rows": _files.in_rows(columns)})
+    else:
+        _files.write_columns(columns, output)
+
+
+def _labelled(found: Input) -> dict[str, Any]:
+    """The column that tells series apart, if there is one."""
+    return {} if found.panel is None else {found.panel.title: found.panel.column}
+
+
+def _by_row(found: Input, answer: Any) -> Any:
+    """What a model says of each row; of series, step by step in the order of the file."""
+    import numpy as np
+
+    if not found.is_series:
+        return answer
+    return np.concatenate(list(answer)) if found.panel is None else found.panel.together(answer)
+
+
+@reads_data
+def score(
+    model: ModelFile,
+    data: Data,
+    output: Output = None,
+    target: Target = None,
+    series: Series = None,
+    json: Json = False,
+    *,
+    reading: Reading,
+) -> None:
+    """Log-probability of each row under a model, in nats, with its standard error."""
+    import numpy as np
+
+    from . import _files
+
+    _files.check_output(output)
+    estimator, found, X = _asked(model, "evidence", data, reading, target=target, series=series)
+    with found.in_words_of_the_file():
+        evidence = _evidence(estimator, X, found.y, target)
+    impossible = int(np.isneginf(evidence.nats).sum())
+    error = np.nan if impossible else evidence.mean_stderr
+    labels = {} if found.panel is None else {found.panel.title: found.panel.labels}
+    if json:
+        _files.write_json(
+            {
+                "mean": _files.finite(evidence.mean),
+                "stderr": _files.finite(error),
+                "kind": evidence.kind.value,
+                **labels,
+                "nats": _files.finite(np.asarray(evidence.nats, float)),
+            }
+        )
+    else:
+        _files.write_columns(labels | {"nats": evidence.nats, "stderr": evidence.stderr}, output)
+    if impossible:
+        say(f"{impossible} of {len(evidence)} rows are impossible under the model: their mean is −∞ nats.")
+    else:
+        bits = f"{-evidence.mean / np.log(2):.6g} ± {error / np.log(2):.2g} bits"
+        say(f"Mean {evidence.mean:.6g} nats ({bits}), {evidence.kind.value}.")
+
+
+def _evidence(estimator: Any, X: Any, y: Any, target: str | None) -> Any:
+    """The evidence of the labels given the rows, if there are labels; else that of the rows."""
+    from sklearn.base import is_classifier
+
+    from freeenergy.comparison._problems import evidence_of_labels
+    from freeenergy.shell import Scores, ScoresLabels
+
+    name = type(estimator).__name__
+    if y is None:
+        if isinstance(estimator, ScoresLabels) and not isinstance(estimator, Scores):
+            raise ValueError(
+                f"{name} gives the probability of labels. Name the column that has them with --target NAME."
+            )
+        return estimator.evidence(X)
+    if not is_classifier(estimator):
+        say(f"Column {target!r} is left out: {name} does not tell it from the others.")
+        return estimator.evidence(X)
+    y = _as_fitted(estimator, y)
+    unknown = y[~_known(estimator, y)]
+    if len(unknown):
+        say(f"{len(unknown)} labels, such as {str(unknown[0])!r}, are none that {name} was fitted to.")
+    return evidence_of_labels(estimator, X, y)
+
+
+def _as_fitted(estimator: Any, y: Any) -> Any:
+    """Labels as text where the model was fitted to text: a file in which all are numbers has them so."""
+    return y.astype(str) if estimator.classes_.dtype.kind in "UO" else y
+
+
+def _known(estimator: Any, y: Any) -> Any:
+    import numpy as np
+
+    return np.isin(y, estimator.classes_)
+
+
+@reads_data
+def predict(
+    model: ModelFile,
+    data: Data,
+    output: Output = None,
+    target: Target = None,
+    series: Series = None,
+    json: Json = False,
+    *,
+    reading: Reading,
+) -> None:
+    """The label (component, cluster, state) of each row and, where the model has them, probabilities."""
+    import numpy as np
+
+    from . import _files
+
+    _files.check_output(output)
+    estimator, found, X = _asked(model, "predict", data, reading, target=target, series=series)
+    with found.in_words_of_the_file():
+        columns = _labelled(found) | {"prediction": np.asarray(_by_row(found, estimator.predict(X)))}
+        if callable(getattr(estimator, "predict_proba", None)):
+            shares = np.asarray(_by_row(found, estimator.predict_proba(X)))
+            names = getattr(estimator, "classes_", np.arange(shares.shape[1]))
+            columns |= {f"p({name})": share for name, share in zip(names, shares.T, strict=True)}
+    if json:
+        _files.write_json({name: _files.finite(values) for name, values in columns.items()})
+    else:
+        _files.write_columns(columns, output)
+    if found.y is not None and not found.is_series:
+        right = int(np.sum(columns["prediction"] == _as_fitted(estimator, found.y)))
+        say(f"{right} of {len(found.y)} labels are right.")
+
+
+@reads_data
+def transform(
+    model: ModelFile,
+    data: Data,
+    output: Output = None,
+    json: Json = False,
+    *,
+    reading: Reading,
+) -> None:
+    """The hidden part of each row (factors, codes, topics) as a row of numbers."""
+    import numpy as np
+
+    from . import _files
+
+    _files.check_output(output)
+    estimator, found, X = _asked(model, "transform", data, reading)
+    with found.in_words_of_the_file():
+        hidden = np.asarray(estimator.transform(X))
+    _give(dict(zip(map(str, estimator.get_feature_names_out()), hidden.T, strict=True)), output, json)
+
+
+@reads_data
+def impute(
+    model: ModelFile,
+    data: Data,
+    output: Output = None,
+    series: Series = None,
+    json: Json = False,
+    *,
+    reading: Reading,
+) -> None:
+    """The rows with what is missing inferred by a model; columns that it does not know stay as they are."""
+    from . import _files
+
+    _files.check_output(output)
+    estimator, found, X = _asked(model, "impute", data, reading, series=series)
+    with found.in_words_of_the_file():
+        filled = estimator.impute(X)
+    if found.table.stacked is not None and not json and output is not None and output.suffix == ".npy":
+        _files.write_array(filled, output)
+        return
+    columns = _files.as_columns(_by_row(found, filled), found.names)
+    if found.whole is not None and set(found.names) <= set(found.whole.names):
+        # as the file has them
+        columns = {name: columns.get(name, found.whole.columns[name]) for name in found.whole.names}
+    _give(_labelled(found) | columns, output, json)
+
+
+@reads_data
+def decode(
+    model: ModelFile,
+    data: Data,
+    output: Output = None,
+    series: Series = None,
+    json: Json = False,
+    *,
+    reading: Reading,
+) -> None:
+    """The most probable path of hidden states of each series, a state for each step."""
+    import numpy as np
+
+    from . import _files
+
+    _files.check_output(output)
+    estimator, found, X = _asked(model, "decode", data, reading, series=series)
+    with found.in_words_of_the_file():
+        path = _by_row(found, estimator.decode(X))
+    _give(_labelled(found) | {"state": np.asarray(path)}, output, json)
+
+
+@reads_data
+def forecast(
+    model: ModelFile,
+    data: Data,
+    steps: Steps = 1,
+    level: Level = None,
+    output: Output = None,
+    series: Series = None,
+    json: Json = False,
+    *,
+    reading: Reading,
+) -> None:
+    """What is expected after the end of each series: the mean and, where the model has it, an interval."""
+    import numpy as np
+
+    from . import _files
+
+    _files.check_output(output)
+    if level is not None and not 0 < level < 1:
+        raise ValueError(f"--level must be between 0 and 1. Got {level:g} instead.")
+    estimator, found, X = _asked(model, "forecast", data, reading, series=series)
+    known = inspect.signature(estimator.forecast).parameters
+    if level is not None and "level" not in known:
+        raise ValueError(f"--level is for models with intervals, which {type(estimator).__name__} has not.")
+    with found.in_words_of_the_file():
+        answer = estimator.forecast(X, steps, **({} if level is None else {"level": level}))
+    count = len(found.values) if found.is_series else 1
+    labels = {} if found.panel is None else {found.panel.title: found.panel.repeated(steps)}
+    columns = labels | {"step": np.tile(np.arange(1, steps + 1), count)}
+    parts = {part: getattr(answer, part, None) for part in ("mean", "low", "high")}
+    parts = {"mean": answer} if parts["mean"] is None or isinstance(answer, np.ndarray) else parts
+    rows = {
+        part: np.reshape(np.asarray(values, float), (count * steps, -1))
+        for part, values in parts.items()
+        if values is not None
+    }
+    width = rows["mean"].shape[1]
+    # where a model of symbols gives the probability of each, these have no names
+    names = found.names if width == len(found.names) else [f"p({state})" for state in range(width)]
+    for place, name in enumerate(names):
+        for part, values in rows.items():
+            columns[name if part == "mean" else f"{name} {part}"] = values[:, place]
+    _give(columns, output, json)
+
+
+def sample(
+    model: ModelFile,
+    n: Annotated[int, typer.Option("--number", "-n", min=1, help="How many rows, or series.")] = 1,
+    length: Annotated[
+        int | None, typer.Option("--length", min=1, help="Time steps, for models of series.")
+    ] = None,
+    output: Output = None,
+    seed: Seed = None,
+    json: Json = False,
+) -> None:
+    """New rows from a model."""
+    import numpy as np
+
+    from freeenergy.datasets._packed import check_size
+
+    from . import _files
+
+    _files.check_output(output)
+    estimator = _load(model, "sample")
+    options = {} if length is None else {"length": length}
+    if options and "length" not in inspect.signature(estimator.sample).parameters:
+        raise ValueError(f"--length is for models of series, which {type(estimator).__name__} is not.")
+    steps = length or getattr(estimator, "length_", 1)
+    # a row of numbers and the key that it is drawn with
+    check_size("The sample", 8 * n * steps * (estimator.n_features_in_ + 1))
+    drawn = estimator.sample(n, random_state=seed, **options)
+    if isinstance(drawn, np.ndarray) and output is not None and output.suffix == ".npy" and not json:
+        _files.write_array(drawn, output)
+        return
+    if isinstance(drawn, np.ndarray) and json:
+        _files.write_json({"columns": _names(estimator, drawn.shape[-1]), "rows": _files.finite(drawn)})
+        return
+    # in a table series stand one after another
+    columns = drawn.shape[-1]
+    _give(_files.as_columns(drawn, _names(estimator, columns)), output, json)
+
+
+def _names(estimator: Any, columns: int) -> list[str]:
+    names = getattr(estimator, "feature_names_in_", None)
+    return [f"x{j}" for j in range(columns)] if names is None else [str(name) for name in names]

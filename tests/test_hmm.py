@@ -190,7 +190,7 @@ def test_rank_one_transitions_are_a_mixture():
     mixture = models.Mixture(weights, members)
     rows = jnp.asarray(series[0])
     each = jax.vmap(mixture.log_prob)(rows)
-    np.testing.assert_allclose(chain.step_log_prob(one_series(rows)), each, rtol=1e-10)
+    np.testing.assert_allclose(chain.step_evidence(one_series(rows)), each, rtol=1e-10)
     r = jax.vmap(lambda row: mixture.posterior(row).probabilities)(rows)
     np.testing.assert_allclose(chain.smooth(one_series(rows)).marginals, r, atol=1e-10)
 

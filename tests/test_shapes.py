@@ -149,7 +149,7 @@ def by_em(model, series):
 
 def completed(model, series, inputs=True):
     model.sample(TIME, key=KEY, inputs=series.inputs if inputs else None)
-    model.step_log_prob(series, incomplete=True)
+    model.step_evidence(series, incomplete=True)
     return model.complete_mean(series), model.complete_sample(series, key=KEY)
 
 

@@ -134,7 +134,7 @@ def test_forms_agree_and_long_series_in_blocks():
     blocks = jax.jit(lambda s: (wide.log_prob(s, incomplete=False), wide.smooth(s).marginals.mean))(series)
     steps, mean = jax.jit(
         lambda s: (
-            jnp.sum(system(2, 5, square_root=True).step_log_prob(s)),
+            jnp.sum(system(2, 5, square_root=True).step_evidence(s)),
             system(2, 5, square_root=True).smooth(s).marginals.mean,
         )
     )(series)
@@ -159,7 +159,7 @@ def test_no_dynamics_is_factor_analysis():
         Diagonal(jnp.asarray(noise)),
     )
     each = jax.vmap(factors.log_prob)(jnp.asarray(X))
-    np.testing.assert_allclose(still.step_log_prob(one_series(jnp.asarray(X))), each, atol=1e-10)
+    np.testing.assert_allclose(still.step_evidence(one_series(jnp.asarray(X))), each, atol=1e-10)
 
 
 @pytest.mark.parametrize(
@@ -223,7 +223,7 @@ def test_packed_series_and_inputs():
     starts[[0, 15]] = True
     packed = Series(jnp.asarray(both), jnp.asarray(starts), jnp.ones(30, bool))
     filtered = model.filter(packed, packed=True)
-    apart = [model.step_log_prob(one_series(jnp.asarray(y))) for y in (SERIES[0], HOLES[1])]
+    apart = [model.step_evidence(one_series(jnp.asarray(y))) for y in (SERIES[0], HOLES[1])]
     np.testing.assert_allclose(filtered.log_evidence, np.concatenate(apart), atol=1e-10)
     # inputs shift the means: the same series with their effect taken away has the same density
     B, D = jnp.array([[1.0], [-2.0]]), jnp.array([[0.5], [3.0]])
@@ -462,7 +462,7 @@ def test_switching_system_is_exact_for_two_steps_and_close_later():
             total = np.logaddexp(total, weight + law.logpdf(y[:length, 0]))
         return total
 
-    evidence = np.cumsum(model.step_log_prob(one_series(jnp.asarray(y))))
+    evidence = np.cumsum(model.step_evidence(one_series(jnp.asarray(y))))
     # merging starts to matter with the third step
     assert evidence[1] == pytest.approx(enumerate_paths(2), abs=1e-10)
     assert evidence[3] == pytest.approx(enumerate_paths(4), abs=0.05)

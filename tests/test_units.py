@@ -128,7 +128,7 @@ def test_a_model_of_series_in_units(estimator):
     series = FAR[:24]
     fitted = estimator.fit(series)
     model, chain = fitted.model_in_units, one_series(jnp.asarray(series))
-    np.testing.assert_allclose(model.step_log_prob(chain), fitted.step_evidence(series), rtol=1e-8)
+    np.testing.assert_allclose(model.step_evidence(chain), fitted.step_evidence(series), rtol=1e-8)
     np.testing.assert_allclose(model.complete_mean(chain), fitted.impute(series), rtol=1e-8)
     key = jax.random.key(0)
     inner = np.asarray(fitted.model_.sample(6, key=key))
@@ -143,5 +143,5 @@ def test_a_model_of_series_with_inputs_in_units():
     inputs = np.linspace(100.0, 200.0, 24)[:, None]
     fitted = fe.LinearGaussianSSM(1, max_iter=3, random_state=0).fit(FAR[:24], inputs=inputs)
     chain = one_series(jnp.asarray(FAR[:24]), inputs=jnp.asarray(inputs))
-    found = fitted.model_in_units.step_log_prob(chain)
+    found = fitted.model_in_units.step_evidence(chain)
     np.testing.assert_allclose(found, fitted.step_evidence(FAR[:24], inputs=inputs), rtol=1e-8)

@@ -130,12 +130,12 @@ class HMM(AbstractExpectationMaximisation[HMMStatistics], AbstractSequenceModel,
             logs = jnp.where(other, -jnp.inf, logs)
         return logs
 
-    def step_log_prob(self, series: Series, *, incomplete: bool = True) -> Float[Array, " time"]:
+    def step_evidence(self, series: Series, *, incomplete: bool = True) -> Float[Array, " time"]:
         return self.filter(series, incomplete=incomplete).log_evidence
 
     def log_prob(self, series: Series) -> Float[Array, ""]:
         """log p(y), with the known states if there are any."""
-        return jnp.sum(self.step_log_prob(series))
+        return jnp.sum(self.step_evidence(series))
 
     def filter(self, series: Series, *, incomplete: bool = True) -> Filtered:
         """p(x_t | y_≤t), p(x_t | y_<t) and log p(y_t | y_<t): the forward recursion (Hamilton's filter)."""

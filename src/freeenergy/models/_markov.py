@@ -65,7 +65,7 @@ class MarkovChain(
 
         return jax.vmap(column, (0, 0, 1))(self.initial, self.transition, series.values)
 
-    def step_log_prob(self, series: Series, *, incomplete: bool = True) -> Float[Array, " time"]:
+    def step_evidence(self, series: Series, *, incomplete: bool = True) -> Float[Array, " time"]:
         def logs(beliefs: FiniteBeliefs, initial: Array, steps: FiniteStep) -> Array:
             return filter(beliefs, initial, steps, None, series.starts, series.real).log_evidence
 
@@ -73,7 +73,7 @@ class MarkovChain(
 
     def log_prob(self, series: Series) -> Float[Array, ""]:
         """log p(x) of what is observed."""
-        return jnp.sum(self.step_log_prob(series))
+        return jnp.sum(self.step_evidence(series))
 
     def symbols(self, series: Series) -> Float[Array, "time dim symbols"]:
         """p(x_td = c | what is observed) at [t, d, c]; NaN in a column that cannot occur."""

@@ -36,8 +36,8 @@ class AbstractSequenceModel(eqx.Module):
     """A model of series: what the estimators of sequences ask for."""
 
     @abc.abstractmethod
-    def step_log_prob(self, series: Series, *, incomplete: bool = True) -> Float[Array, " time"]:
-        """log p(y_t | y_{<t}) for each time step; zero for padding.
+    def step_evidence(self, series: Series, *, incomplete: bool = True) -> Float[Array, " time"]:
+        """log p(y_t | y_{<t}) for each time step, exactly or as the model estimates it; zero for padding.
 
         `incomplete` says whether the values may hold NaN, for models that are faster without.
         """

@@ -279,9 +279,9 @@ class LinearGaussianSSM(
         if blocks > 1:
             fixed, steps = self._steps(series, incomplete=incomplete, packed=False)
             return blocked_evidence(LinearGaussianBeliefs(fixed), self._initial(), steps, blocks=blocks)
-        return jnp.sum(self.step_log_prob(series, incomplete=incomplete))
+        return jnp.sum(self.step_evidence(series, incomplete=incomplete))
 
-    def step_log_prob(self, series: Series, *, incomplete: bool = True) -> Float[Array, " time"]:
+    def step_evidence(self, series: Series, *, incomplete: bool = True) -> Float[Array, " time"]:
         return self._filter(series, incomplete, False)[1].log_evidence
 
     def predicted(self, series: Series) -> GaussianBelief:
@@ -457,8 +457,8 @@ class AbstractLinearSystem(AbstractSequenceModel):
         """log p(y), with the convention of `LinearGaussianSSM.log_prob` for a diffuse start."""
         return self.system(series.inputs).log_prob(series)
 
-    def step_log_prob(self, series: Series, *, incomplete: bool = True) -> Float[Array, " time"]:
-        return self.system(series.inputs).step_log_prob(series, incomplete=incomplete)
+    def step_evidence(self, series: Series, *, incomplete: bool = True) -> Float[Array, " time"]:
+        return self.system(series.inputs).step_evidence(series, incomplete=incomplete)
 
     def complete_mean(self, series: Series) -> Float[Array, "time dim"]:
         return self.system(series.inputs).complete_mean(series)

@@ -508,8 +508,8 @@ class Columns(AbstractSequenceModel):
         """log p(y)."""
         return jnp.sum(self.each(lambda model, column: model.log_prob(column), series))
 
-    def step_log_prob(self, series: Series, *, incomplete: bool = True) -> Float[Array, " time"]:
-        return jnp.sum(self.each(lambda model, column: model.step_log_prob(column), series), axis=0)
+    def step_evidence(self, series: Series, *, incomplete: bool = True) -> Float[Array, " time"]:
+        return jnp.sum(self.each(lambda model, column: model.step_evidence(column), series), axis=0)
 
     def sample(
         self, length: int, *, key: Array, inputs: Float[Array, "time inputs"] | None = None

@@ -165,7 +165,7 @@ class SwitchingLinearSystem(AbstractSequenceModel):
         _, earlier = jax.lax.scan(body, last, (past, rest), reverse=True)
         return jax.tree.map(lambda a, b: jnp.concatenate([a, b[None]]), earlier, last)
 
-    def step_log_prob(self, series: Series, *, incomplete: bool = True) -> Float[Array, " time"]:
+    def step_evidence(self, series: Series, *, incomplete: bool = True) -> Float[Array, " time"]:
         logs = self.filter(series).log_evidence
         # after a step that cannot occur nothing is known, and no other one can
         impossible = jnp.cumsum(jnp.isneginf(logs)) > 0
@@ -173,7 +173,7 @@ class SwitchingLinearSystem(AbstractSequenceModel):
 
     def estimated_log_prob(self, series: Series) -> Float[Array, ""]:
         """log p(y) as Kim's filter has it: not exact."""
-        return jnp.sum(self.step_log_prob(series))
+        return jnp.sum(self.step_evidence(series))
 
     def sample(
         self, length: int, *, key: Array, inputs: Float[Array, "time inputs"] | None = None

@@ -117,8 +117,8 @@ class SeriesInUnits(AbstractSequenceModel):
     def _outside(self, values: Array) -> Array:
         return values * self.scale[None] + self.shift[None]
 
-    def step_log_prob(self, series: Series, *, incomplete: bool = True) -> Array:
-        steps = self.model.step_log_prob(self._inside(series), incomplete=incomplete)
+    def step_evidence(self, series: Series, *, incomplete: bool = True) -> Array:
+        steps = self.model.step_evidence(self._inside(series), incomplete=incomplete)
         volume = jnp.sum(_log_scales(series.values, self.scale[None]), axis=1)
         return steps - jnp.where(series.real, volume, 0)
 

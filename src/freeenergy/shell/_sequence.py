@@ -219,7 +219,7 @@ class AbstractSequenceDensity(ScoresSteps, Samples, Completes, Shell):
         )
 
     def _step_evidence(self, container: SeriesIntake) -> list[np.ndarray]:
-        parts = self._for_each(step_log_prob_of, container)
+        parts = self._for_each(step_evidence_of, container)
         parts = [part + self.scaling_.log_det(x) for part, x in zip(parts, container.series, strict=True)]
         self._check_answers("evidence", container, [bool((part < np.inf).all()) for part in parts])
         return parts
@@ -229,7 +229,7 @@ class AbstractSequenceDensity(ScoresSteps, Samples, Completes, Shell):
         if all(good):
             return
         number = good.index(False)
-        impossible = np.isneginf(self._for_each(step_log_prob_of, container.take([number]))[0])
+        impossible = np.isneginf(self._for_each(step_evidence_of, container.take([number]))[0])
         if impossible.any():
             reason = f"its step {impossible.argmax()} cannot occur. Check its values and units."
         else:
@@ -356,12 +356,12 @@ def state_names(part: np.ndarray) -> Any:
 
 def step_terms(series: Series, model: AbstractSequenceModel) -> Array:
     """log p of each step given those before it, whether or not something is missing."""
-    return model.step_log_prob(series)
+    return model.step_evidence(series)
 
 
-def step_log_prob_of(series: Series, model: AbstractSequenceModel, incomplete: bool) -> Array:
+def step_evidence_of(series: Series, model: AbstractSequenceModel, incomplete: bool) -> Array:
     """log p of each step given those before it."""
-    return model.step_log_prob(series, incomplete=incomplete)
+    return model.step_evidence(series, incomplete=incomplete)
 
 
 def sample_series_of(pair: tuple[Array, Array | None], model: AbstractSequenceModel, length: int) -> Array:

@@ -139,7 +139,7 @@ class AutoRegression(AbstractStateSpace):
 
 
 def _stationary_terms(series: models.Series, model: models.AutoRegression) -> Array:
-    return model.stationary().step_log_prob(series)
+    return model.stationary().step_evidence(series)
 
 
 def _parameters(

@@ -92,7 +92,7 @@ def _with_start(columns: Columns, data: Data, alone: bool) -> Columns:
 
 
 def _diffuse_terms(series: Series, model: Columns) -> Array:
-    return Columns(dataclasses.replace(model.models, begin=None, first=None)).step_log_prob(series)
+    return Columns(dataclasses.replace(model.models, begin=None, first=None)).step_evidence(series)
 
 
 def _variances(model: Columns, scale: Array, input_scale: Array) -> dict[str, Array]:

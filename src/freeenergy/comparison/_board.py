@@ -144,7 +144,8 @@ class Comparison:
         """Errors and coverage of forecasts, for each model, column and number of steps ahead.
 
         Empty unless `compare` was given a `horizon`; models come in the order of the table, and those that
-        do not forecast are left out.
+        do not forecast are left out.  Standard errors take forecasts for independent: those of several
+        steps ahead from neighbouring origins are not, and their standard errors are too small.
         """
         found, folds = [], self._common_folds()[0]
         for line in self.table():

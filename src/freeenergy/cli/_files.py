@@ -205,12 +205,15 @@ def read(
     kinds = declared_kinds(reading.schema or ())
     options: Any = {name: getattr(reading, name) for name in ("header", "decimal", "separator", "encoding")}
     options |= {"drop": reading.drop or (), "encode": reading.encode or (), "array": reading.array}
-    text = [name for name, kind in kinds.items() if kind in _AS_WRITTEN]
+    written = {name for name, kind in kinds.items() if kind in _AS_WRITTEN} | _labels_of(model)
+    named = getattr(model, "feature_names_in_", None)
+    # what a model does not know is passed through
+    needed = None if named is None else {str(name) for name in named}
     table = datasets.read_table(
         source,
         apart=apart,
         max_bytes=reading.max_bytes,
-        text=[*text, *_labels_of(model)],
+        text=lambda name: name in written or (needed is not None and name not in needed),
         strict=strict and model is None,
         **options,
     )
@@ -315,15 +318,15 @@ def _in_type_of(table: Any, name: str, kind: Any) -> Any:
     return [int(number) if number.is_integer() else number for number in numbers]
 
 
-def _labels_of(model: Any) -> list[str]:
+def _labels_of(model: Any) -> set[str]:
     """The columns that a fitted model knows as text."""
     schema = getattr(model, "schema_", None)
     fields = () if schema is None else schema.fields
-    return [
+    return {
         str(field.name)
         for field in fields
         if field.form.value == "label" and all(isinstance(label, str) for label in field.categories)
-    ]
+    }
 
 
 def _built_in(

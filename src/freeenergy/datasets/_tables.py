@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import IO, Any
 
 import numpy as np
@@ -90,7 +90,7 @@ def read_table(
     apart: Iterable[str] = (),
     drop: Iterable[str] = (),
     encode: Iterable[str] = (),
-    text: Iterable[str] = (),
+    text: Iterable[str] | Callable[[str], bool] = (),
     header: bool | None = None,
     decimal: str = ".",
     separator: str | None = None,
@@ -116,7 +116,8 @@ def read_table(
         apart: columns to hand out as they are: a target, groups.
         drop: columns to leave out.
         encode: columns of labels to replace by a column of 0 and 1 for each label.
-        text: columns to keep as they are written, such as codes that begin with zeros.
+        text: columns to keep as they are written, such as codes that begin with zeros, or a function that
+            says it of a name.
         header: whether the first line of a CSV has the names; found out if None (it has not when all
             of it are numbers, and where some are it must be said).
         decimal: the mark of decimals in a CSV, "." or ",".
@@ -133,10 +134,11 @@ def read_table(
     """
     writing = Writing(header, decimal, separator, encoding)
     name, content, room = content_of(source, max_bytes)
-    apart, drop, encode, text = tuple(apart), tuple(drop), tuple(encode), set(text)
+    apart, drop, encode = tuple(apart), tuple(drop), tuple(encode)
     found = read_file(name, content, room, writing, array)
     if isinstance(found, File):
-        return _sorted_out(found, apart, drop, encode, text, strict)
+        as_written = text if callable(text) else set(text).__contains__
+        return _sorted_out(found, apart, drop, encode, as_written, strict)
     names, values, notes = found
     _known(name, (*apart, *drop, *encode), ())
     rows = values.reshape(-1, len(names))
@@ -159,7 +161,7 @@ def _sorted_out(
     apart: tuple[str, ...],
     drop: tuple[str, ...],
     encode: tuple[str, ...],
-    text: set[str],
+    as_written: Callable[[str], bool],
     strict: bool,
 ) -> Table:
     """Columns as a table."""
@@ -175,8 +177,8 @@ def _sorted_out(
         if title in encode:
             found |= encoded(title, column)
             continue
-        found[title] = _typed(file, column, as_written=title in text)
-        problem = None if title in text else problem_of(file, title, found[title])
+        found[title] = _typed(file, column, as_written=as_written(title))
+        problem = None if as_written(title) else problem_of(file, title, found[title])
         if problem is not None and strict:
             raise ValueError(problem)
         if problem is not None:

@@ -635,6 +635,21 @@ def test_a_mixed_table_goes_through_the_commands_in_its_own_words(people, tmp_pa
         pl.read_csv(io.StringIO(capsys.readouterr().out))["prediction"].to_list()
         == truth.predict(frame).tolist()
     )
+    assert run(["outliers", model, str(path), "--level", "0.05", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["columns"] == ["p_value", "outlier", "column", "surprise"]
+    found, nats = truth.outliers(frame, 0.05), truth.surprise(frame)
+    assert [row[1] for row in told["rows"]] == found.mask.tolist()
+    names = truth.column_names
+    assert "id" not in names
+    assert [row[2] for row in told["rows"]] == [names[i] for i in np.nanargmax(nats, axis=1)]
+    np.testing.assert_allclose([row[3] for row in told["rows"]], np.nanmax(nats, axis=1), rtol=1e-6)
+    assert run(["summary", model, str(path)]) == 0
+    # the word for the family is the only difference
+    lines = capsys.readouterr().out.strip().splitlines()
+    assert lines[1:] == repr(truth.summary(frame)).splitlines()[1:]
+    assert run(["summary", model, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["aic"] == pytest.approx(truth.summary().aic)
     # what cannot be: one sentence each
     strange = tmp_path / "strange.csv"
     changed = frame.with_columns(

@@ -11,6 +11,7 @@ import statsmodels.api as sm
 
 import freeenergy as fe
 from freeenergy._core import CellError
+from freeenergy.shell import CodedRows, Column, Field
 from freeenergy.shell._codec import Decoder, Encoder
 
 RNG = np.random.default_rng(0)
@@ -324,3 +325,13 @@ def test_days_stay_days_and_seconds_seconds():
     assert found["t"].tolist() == [pd.Timestamp("2020-01-02"), pd.Timestamp("2020-01-02")]
     noon = fe.Schema.recognise(days.assign(t=days["t"] + pd.to_timedelta([0, 0.5, 0.25], "s")))
     assert (noon.decode(np.array([[0.6, 1.0]]))["t"] - days["t"][0]).dt.total_seconds().tolist() == [0.6]
+
+
+def test_rows_with_a_schema_know_what_their_columns_are():
+    frame = pl.DataFrame({"sex": ["f", "m", "f"], "x": [0.1, 0.25, 0.7]})
+    rows = fe.Schema.recognise(frame).rows(frame)
+    assert isinstance(rows, CodedRows)
+    assert (rows.shape, len(rows[:2]), rows[1:].x.tolist()) == ((3, 2), 2, [[1.0, 0.25], [0.0, 0.7]])
+    first = rows.schema["sex"]
+    assert isinstance(first, Field)
+    assert (first.kind, first.categories, first.modelled) == (Column.BINARY, ("f", "m"), True)

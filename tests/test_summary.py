@@ -265,3 +265,30 @@ def test_a_file_keeps_what_a_summary_needs(tmp_path):
     assert found.aic is None
     assert "The log-likelihood needs the rows of the fit: summary(X)." in found.notes
     assert model.summary(GROUPS).size == N
+
+
+def test_columns_of_several_kinds_are_named_with_their_labels():
+    rng = np.random.default_rng(0)
+    frame = pl.DataFrame(
+        {
+            "size": rng.normal(size=N),
+            "where": rng.choice(["here", "there", "nowhere"], N),
+            "yes": rng.random(N) < 0.3,
+            "visits": rng.poisson(3.0, N),
+        }
+    )
+    # one component without a prior worth the name: the textbook's numbers
+    found = fe.Mixture(1, family="by column").fit(frame).summary(frame)
+    told = dict(zip(found.names, zip(found.values, found.stderr, strict=True), strict=True))
+    share = (frame["where"] == "nowhere").mean()
+    for name, value, error in (
+        ("mean[0, size]", frame["size"].mean(), frame["size"].std(ddof=0) / np.sqrt(N)),
+        ("rate[0, visits]", frame["visits"].mean(), np.sqrt(frame["visits"].mean() / N)),
+        ("probabilities[0, where, nowhere]", share, np.sqrt(share * (1 - share) / N)),
+    ):
+        np.testing.assert_allclose(told[name], (value, error), rtol=0.03, err_msg=name)
+    assert {
+        "probabilities[0, where, here]",
+        "probabilities[0, where, there]",
+        "probability[0, yes]",
+    } < told.keys()

@@ -1,4 +1,4 @@
-"""The commands that ask a fitted model: score, predict, transform, impute, sample, forecast, decode."""
+"""The commands that ask a fitted model: score, predict, transform, impute, outliers, sample, forecast, …"""
 
 from __future__ import annotations
 
@@ -217,6 +217,80 @@ def transform(
     with found.in_words_of_the_file():
         hidden = np.asarray(estimator.transform(X))
     _give(dict(zip(map(str, estimator.get_feature_names_out()), hidden.T, strict=True)), output, json)
+
+
+@reads_data
+def outliers(
+    model: ModelFile,
+    data: Data,
+    level: Annotated[
+        float, typer.Option("--level", help="The share of its own rows that a model would call outliers.")
+    ] = 0.01,
+    seed: Seed = 0,
+    output: Output = None,
+    json: Json = False,
+    *,
+    reading: Reading,
+) -> None:
+    """How unlikely each row is beside draws of the model, and which of its columns makes it so."""
+    import numpy as np
+
+    from . import _files
+
+    _files.check_output(output)
+    estimator, found, X = _asked(model, "outliers", data, reading)
+    with found.in_words_of_the_file():
+        told = estimator.outliers(X, level, random_state=seed)
+        nats = np.asarray(estimator.surprise(X), float)
+    names = np.array(estimator.column_names)
+    # of a row of which nothing was observed nothing is surprising
+    seen = np.where(np.isnan(nats), -np.inf, nats)
+    most = seen.argmax(axis=1)
+    some = ~np.isnan(nats).all(axis=1)
+    _give(
+        {
+            "p_value": told.p_values,
+            "outlier": told.mask,
+            "column": np.where(some, names[most], ""),
+            "surprise": np.where(some, seen.max(axis=1), np.nan),
+        },
+        output,
+        json,
+    )
+    say(f"{int(told.mask.sum())} of {len(told.mask)} rows have a p-value of at most {level:g}.")
+
+
+@reads_data
+def summary(
+    model: ModelFile,
+    data: Annotated[
+        str | None, typer.Argument(metavar="[DATA]", help="What it was fitted to, for standard errors.")
+    ] = None,
+    robust: Annotated[
+        bool, typer.Option("--robust", help="Standard errors that hold where the model does not.")
+    ] = False,
+    series: Series = None,
+    json: Json = False,
+    *,
+    reading: Reading,
+) -> None:
+    """Likelihood, criteria and parameters of a fitted model, with standard errors given its data."""
+    import dataclasses
+
+    from . import _files
+
+    if data is None:
+        told = _load(model, "summary").summary(robust=robust)
+    else:
+        estimator, found, X = _asked(model, "summary", data, reading, series=series)
+        with found.in_words_of_the_file():
+            told = estimator.summary(X, robust=robust)
+    if not json:
+        typer.echo(repr(told))
+        return
+    kind = None if told.kind is None else told.kind.value
+    facts = dataclasses.asdict(told) | {"kind": kind, "aic": told.aic, "bic": told.bic}
+    _files.write_json({name: _files.finite(value) for name, value in facts.items()})
 
 
 @reads_data

@@ -33,9 +33,11 @@ for command in (
     _answers.predict,
     _answers.transform,
     _answers.impute,
+    _answers.outliers,
     _answers.sample,
     _answers.forecast,
     _answers.decode,
+    _answers.summary,
     _described.inspect,
     _described.models,
 ):

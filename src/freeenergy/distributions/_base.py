@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.core import Tracer
 from jax.flatten_util import ravel_pytree
 
 from .._core import AbstractSpace, CellError, Reals, refuse_outside
@@ -274,14 +275,19 @@ def rescaled(member: Any, shift: Any, scale: Any) -> Any:
     >>> rescaled(member, jnp.array([1.0]), jnp.array([4.0])).loc.tolist()
     [0.5]
     """
-    if np.any(np.asarray(shift) != 0) or np.any(np.asarray(scale) != 1):
+    if _differs(shift, 0) or _differs(scale, 1):
         raise ValueError(f"{type(member).__name__} is about values that have no other unit.")
     return member
 
 
+def _differs(units: Any, from_own: float) -> bool:
+    """Whether units are others than one's own; of those that are traced it is for the caller to know."""
+    return not isinstance(units, Tracer) and bool(np.any(np.asarray(units) != from_own))
+
+
 def refuse_shift(member: Any, shift: Any) -> None:
     """Refuses another origin than zero."""
-    if np.any(np.asarray(shift) != 0):
+    if _differs(shift, 0):
         raise ValueError(f"{type(member).__name__} is about values that have no other origin than zero.")
 
 

@@ -35,7 +35,7 @@ from .._core import (
 from ..learning import EM, LBFGS, ClosedForm, Gradient, fit
 from ..models import AbstractRegularised
 from ._capabilities import ColumnRoles, Scores, Shows
-from ._schema import Field, Schema
+from ._schema import Field, Schema, kinds_of
 from ._summary import Summary, Terms, named_parameters, summary_of
 from ._validation import check_instance, check_int, check_numbers, check_real, feature_names, random_key
 
@@ -217,8 +217,12 @@ class Shell(Shows, BaseEstimator, metaclass=abc.ABCMeta):
         """
         return named_parameters, ()
 
-    def _column_names(self) -> list[str]:
-        """Names of the columns, or their numbers."""
+    @property
+    def column_names(self) -> list[str]:
+        """Names of the columns that are modelled, or their numbers."""
+        schema = kinds_of(self)
+        if schema is not None:
+            return [str(field.name) for field in schema.modelled]
         columns = vars(self).get("n_features_in_", 0)
         names = feature_names(self)
         return [str(i) for i in range(columns)] if names is None else [str(name) for name in names]

@@ -18,8 +18,10 @@ from jax import Array
 from scipy.special import ndtri
 
 from .._core import Evidence, Kind, learnable, on_device, parameter_count, unconstrain, visible
+from ..distributions import Product
 from ..models import AbstractRescalable
 from ._information import Terms, errors_of
+from ._schema import schema_of
 
 # of more parameters than this there is no curvature, and no list
 _MOST_CURVED = 400
@@ -266,6 +268,40 @@ def _entries(name: str, value: np.ndarray, columns: list[str]) -> list[tuple[str
     return found
 
 
+def _part_entries(
+    name: str, value: np.ndarray, owner: Any, columns: list[str]
+) -> list[tuple[str, tuple[int, ...]]]:
+    """Each number of a part of a `Product` of columns by the column, and the label, that it is about.
+
+    Nothing for other parameters.
+    """
+    part = re.fullmatch(r"(?:.*\.)?parts\.(\d+)\.(.*)", name)
+    nodes = jax.tree.leaves(owner.model_, is_leaf=lambda node: isinstance(node, Product))
+    products = [node for node in nodes if isinstance(node, Product)]
+    if part is None or not products:
+        return []
+    # those of a prior are of the same columns
+    number, product = int(part[1]), products[0]
+    own = np.split(product.order, np.cumsum(product.sizes)[:-1])[number]
+    # members of a stack, then columns, then labels
+    stacked = value.ndim > 1 and value.shape[0] == getattr(owner, "n_components", 0)
+    axis = int(stacked)
+    if value.ndim <= axis or value.shape[axis] != len(own):
+        return []
+    schema = schema_of(owner)
+    labels = [() if schema is None else schema.modelled[column].categories for column in own]
+    found = []
+    for place in itertools.product(*(range(n) for n in value.shape)):
+        at, rest = place[axis], place[axis + 1 :]
+        # a column of few labels has no more of them than it has
+        if len(rest) == 1 and labels[at] and rest[0] >= len(labels[at]):
+            continue
+        words = [str(labels[at][i]) if labels[at] and len(rest) == 1 else str(i) for i in rest]
+        inside = ", ".join([*map(str, place[:axis]), columns[own[at]], *words])
+        found.append((f"{part[2]}[{inside}]", place))
+    return found
+
+
 def summary_of(owner: Any, X: Any, robust: bool, given: dict[str, Any]) -> Summary:
     """The summary of a fitted estimator; see `Shell.summary`."""
     notes = []
@@ -345,10 +381,11 @@ def _parameters(
             notes += edge + remarks
             if any((error == 0).any() for error in errors.values()):
                 notes.append("held: not fitted, or a probability at the edge of its range.")
-    columns = owner._column_names()
+    columns = owner.column_names
     names, values, own = [], [], []
     for name, value in found.items():
-        for label, place in _entries(name, value, columns):
+        of_part = _part_entries(name, value, owner, columns)
+        for label, place in of_part or _entries(name, value, columns):
             names.append(label)
             values.append(float(value[place]))
             own.append(math.nan if errors is None else float(errors[name][place]))

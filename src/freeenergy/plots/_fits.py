@@ -63,7 +63,7 @@ def comparison(board: Any, ax: Axes | None = None) -> Axes:
     scale = "; logarithmic scale" if crowded else ""
     left_out = len(everything) - len(lines)
     rest = (
-        f"\n{left_out} of {len(everything)} models, failed or infinite, are not shown" if left_out else ""
+        f"\n{left_out} of {len(everything)} models are not shown:\nfailed or infinite" if left_out else ""
     )
     ax.set_xlabel(f"bits per sample\nmore than the best\n(left is better{scale}){rest}")
     ax.spines["left"].set_visible(False)

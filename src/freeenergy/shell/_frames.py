@@ -7,6 +7,7 @@ pandas and Arrow have is found by what they have imported already: they are no p
 from __future__ import annotations
 
 import abc
+import collections
 import datetime
 import enum
 import sys
@@ -22,6 +23,14 @@ from .._core import CellError
 NO_TIME = np.iinfo(np.int64).min
 NOT_NUMBERS = "X must hold numbers, or NaN where nothing was observed"
 _TICKS_A_DAY = {"D": 1, "s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
+
+
+def refuse_same_names(names: Sequence[Any]) -> None:
+    """Refuses columns that cannot be told apart by their names."""
+    counts = collections.Counter(names)
+    name, times = max(counts.items(), key=lambda pair: pair[1], default=(None, 1))
+    if times > 1:
+        raise ValueError(f"The columns of X must have different names. Got {name!r} {times} times.")
 
 
 class Form(enum.Enum):

@@ -18,6 +18,7 @@ from ._frames import (
     Form,
     Values,
     read_column,
+    refuse_same_names,
     table_library,
 )
 from ._support import Column, Grid, Support, is_whole
@@ -411,11 +412,7 @@ def _dates(field: Field, read: Values, seen: np.ndarray) -> Field:
 
 def _read_all(library: AbstractLibrary, X: Any) -> tuple[list[Any], list[Values]]:
     names = library.names(X)
-    twice = [name for name in names if names.count(name) > 1]
-    if twice:
-        raise ValueError(
-            f"The columns of X must have different names. Got {twice[0]!r} {len(twice)} times."
-        )
+    refuse_same_names(names)
     return names, [read_column(library, X, place) for place in range(len(names))]
 
 

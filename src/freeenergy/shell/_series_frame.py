@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._core import check_size
+from ._frames import refuse_same_names
 from ._time import AbstractFrequency, as_times, frequency_of, in_words
 
 # with a time zone shorter steps are counted in UTC, others as clocks on walls have them
@@ -580,6 +581,7 @@ def series(
 
         frame = polars.DataFrame(frame)
     known = list(frame.columns)
+    refuse_same_names(known)
     beside = [inputs] if isinstance(inputs, str) else list(inputs or [])
     chosen = [columns] if isinstance(columns, str) else columns
     keys = [name for name in (time, series) if name is not None]
@@ -625,6 +627,7 @@ def _indexed(X: Any) -> PandasTable:
     """A frame, or one column, of pandas with what its index says."""
     single = np.ndim(X) == 1
     frame = X.to_frame() if single else X
+    refuse_same_names(frame.columns)
     index = frame.index
     if index.nlevels > 2:
         raise ValueError(

@@ -15,7 +15,7 @@ from sklearn.utils.validation import _check_sample_weight, _get_feature_names, v
 
 from .._core import CellError, check_size, has_nan, key_of, programs
 from ..distributions import AbstractCovariance, Gaussian, Tied
-from ._frames import NOT_NUMBERS, is_text
+from ._frames import NOT_NUMBERS, is_text, refuse_same_names
 
 # of the largest weight
 _MOST_EXPONENT = 100
@@ -129,12 +129,7 @@ def _refuse_dates(X: Any) -> None:
 
 
 def _refuse_cells(X: Any) -> None:
-    names = list(getattr(X, "columns", ()))
-    twice = [name for name in names if names.count(name) > 1]
-    if twice:
-        raise ValueError(
-            f"The columns of X must have different names. Got {twice[0]!r} {len(twice)} times."
-        )
+    refuse_same_names(getattr(X, "columns", ()))
     try:
         values = np.asarray(X)
     except ValueError:

@@ -308,16 +308,34 @@ def require(condition: Any, what: str) -> None:
         raise WrongError(what)
 
 
+# a number for each label and date that was met, so that tables of them can be compared
+_LABELS: dict[str, float] = {}
+
+
+def _number(entry: Any) -> float:
+    if isinstance(entry, (int, float, np.number)):
+        return float(entry)
+    if pd.isna(entry):
+        return np.nan
+    return _LABELS.setdefault(str(entry), float(len(_LABELS)))
+
+
 def numbers(answer: Any) -> np.ndarray | None:
-    """The numbers of a table of any kind, or None where there are none."""
+    """The numbers of a table of any kind, with one for each label, or None where there are none."""
     if sp.issparse(answer):
         return answer.toarray()
+    if isinstance(answer, pl.DataFrame):
+        answer = np.array(answer.rows(), dtype=object).reshape(answer.shape)
     if isinstance(answer, pd.DataFrame):
-        answer = answer.to_numpy(dtype=object, na_value=np.nan)
+        answer = answer.astype(object).to_numpy()
     try:
         return np.asarray(answer, dtype=float)
     except (TypeError, ValueError):
+        pass
+    table = np.asarray(answer, dtype=object)
+    if table.ndim not in (1, 2, 3) or any(np.ndim(entry) for entry in table.ravel()):
         return None
+    return np.vectorize(_number, otypes=[float])(table)
 
 
 def parts(answer: Any) -> list[Any]:
@@ -325,7 +343,7 @@ def parts(answer: Any) -> list[Any]:
     if (
         isinstance(answer, (list, tuple))
         and len(answer)
-        and isinstance(answer[0], np.ndarray | pd.DataFrame)
+        and isinstance(answer[0], np.ndarray | pd.DataFrame | pl.DataFrame)
     ):
         return list(answer)
     return [answer]

@@ -152,6 +152,7 @@ PAGES = [
     "docs/index.md",
     "docs/series.md",
     "docs/summary.md",
+    "docs/tables.md",
     "docs/families/gaussian.md",
     pytest.param("docs/families/mixture.md", marks=pytest.mark.slow),
     pytest.param("docs/families/factor.md", marks=pytest.mark.slow),

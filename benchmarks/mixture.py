@@ -38,9 +38,9 @@ def start(X: np.ndarray, centres: np.ndarray) -> dict[str, np.ndarray]:
     model = start_model(
         Gaussian(jnp.zeros(DIM), Full()),
         Data.of(z, rows.weight),
-        jnp.asarray(near.apply(scaling.apply(centres))),
-        *map(jnp.asarray, near),
-        jnp.asarray(0, jnp.int32),
+        near.apply(scaling.apply(centres)),
+        near,
+        0,
     )
     inner = [np.linalg.inv(model.component(k).covariance.matrix()) for k in range(COMPONENTS)]
     return {

@@ -335,3 +335,11 @@ def test_rows_with_a_schema_know_what_their_columns_are():
     first = rows.schema["sex"]
     assert isinstance(first, Field)
     assert (first.kind, first.categories, first.modelled) == (Column.BINARY, ("f", "m"), True)
+
+
+def test_rounded_numbers_stay_on_their_grid():
+    frame = pl.DataFrame({"x": [0.5, 1.5, 1.5, 3.0], "sex": ["f", "m", "f", "m"]})
+    assert fe.Schema.recognise(frame).decode(np.array([[0.8, 0.0], [2.2, 1.0]]))["x"].to_list() == [
+        1.0,
+        2.0,
+    ]

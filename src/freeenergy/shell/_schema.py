@@ -204,6 +204,9 @@ class Field:
         if not self.categories:
             # a model of continuous columns may draw a count below zero
             numbers = np.where(codes < 0, 0.0, codes) if self.kind is Column.COUNT else codes
+            if self.kind is Column.ROUNDED:
+                # what a model of continuous columns draws between two values of the grid cannot occur
+                numbers = Grid(self.origin, self.step).snap(numbers)
             return Values(self.form, numbers, self.dtype, **options)
         places = _places(codes, len(self.categories))
         if self.form is Form.LABEL:

@@ -605,9 +605,13 @@ class Schema:
             if field.kind in _LEFT_OUT:
                 continue
             codes = Z[:, number] if field.modelled else np.zeros(len(Z))
-            columns[field.name] = library.write(field.decode(codes))
+            columns[field.name] = library.write(field.decode(self._possible(field, codes)))
             number += field.modelled
         return columns
+
+    def _possible(self, field: Field, codes: np.ndarray) -> np.ndarray:
+        """Whole numbers where a column was found to hold them, and not only to have their type."""
+        return np.rint(codes) if field.kind is Column.INTEGER and not self.plain else codes
 
     def fill(self, X: Any, Z: np.ndarray) -> Any:
         """The table `X` with its missing entries from rows of numbers `Z`, and everything else as it is.
@@ -629,7 +633,7 @@ class Schema:
             if unchanged and not read.missing.any():
                 continue
             # the type is that of this table, which need not be that of the fit
-            filled = field.decode(codes)
+            filled = field.decode(self._possible(field, codes))
             if field.form is read.form:
                 filled = filled._replace(
                     dtype=read.dtype, whole=read.whole, zone=read.zone, ordered=read.ordered

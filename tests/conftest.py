@@ -1,6 +1,7 @@
 """Strict from the first day: warnings, dtype promotion and rank promotion are errors."""
 
 import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,14 @@ def _own_random_numbers(request):
 @pytest.fixture
 def key():
     return jax.random.key(0)
+
+
+@pytest.fixture
+def listening_to_ctrl_c():
+    """A shell in the background has Ctrl-C ignored, also by what it starts."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(scope="session")

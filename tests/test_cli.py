@@ -1083,6 +1083,7 @@ def test_closed_streams_are_no_crash():
         )
 
 
+@pytest.mark.usefixtures("listening_to_ctrl_c")
 def test_ctrl_c_exits_with_130_and_says_what_is_kept(tmp_path):
     resume = tmp_path / "kept"
     words = ["-m", "gaussian-density", "-m", "vae:max_iter=1000000,patience=1000000"]

@@ -412,15 +412,7 @@ class Dropping(AbstractProgress):
             Ending()
 
 
-@pytest.fixture
-def _listening_to_ctrl_c():
-    """A shell in the background has Ctrl-C ignored, also by what it starts."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-@pytest.mark.usefixtures("_listening_to_ctrl_c")
+@pytest.mark.usefixtures("listening_to_ctrl_c")
 def test_ctrl_c_is_not_lost_where_exceptions_are(key):
     outcome = run(descent(noise=0.3), 150, key, progress=lambda _: Dropping())
     assert outcome.interrupted

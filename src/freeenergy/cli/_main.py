@@ -120,5 +120,12 @@ def main() -> None:
             # names of columns are in any script, and what we write we read as UTF-8
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
     # whoever ends it by SIGTERM gets what Ctrl-C gives: files that are whole, no processes left behind
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    signal.signal(signal.SIGTERM, _end)
     sys.exit(run(sys.argv[1:]))
+
+
+def _end(*_: Any) -> None:
+    """What Ctrl-C does, also where a shell in the background has it ignored."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.raise_signal(signal.SIGINT)

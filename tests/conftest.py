@@ -1,5 +1,6 @@
 """Strict from the first day: warnings, dtype promotion and rank promotion are errors."""
 
+import gc
 import os
 import signal
 from pathlib import Path
@@ -25,6 +26,11 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 # small programs are kept on disk too: what a test calls outside of a program is hundreds of them, which the
 # other worker, or this one after it has dropped its programs, needs again
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+# where in the source an operation stands is written into every program, ten frames deep; nobody reads it here
+jax.config.update("jax_traceback_in_locations_limit", 0)
+# what was imported stays, and what tracing makes is many small objects: the collector has little to find
+gc.freeze()
+gc.set_threshold(50_000, 20, 50)
 
 
 # of the tests of one estimator these come first, the one that counts from nothing before all
@@ -51,9 +57,9 @@ _STATES: dict[Any, Any] = {}
 @pytest.fixture(autouse=True)
 def _few_programs_in_memory():
     """Programs are dropped between tests, since some tests count compilations."""
-    programs.most_maps = 30_000
+    programs.most_maps = 50_000
     yield
-    programs.most_maps = 12_000
+    programs.most_maps = 30_000
     programs.make_room()
 
 

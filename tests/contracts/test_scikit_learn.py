@@ -18,7 +18,7 @@ from freeenergy._core import count_compilations
 # small networks, so that some fifty fits of each are quick; otherwise the defaults
 SMALL = {
     "VAE": {"width": 8, "max_iter": 5, "importance_samples": 20},
-    "NormalizingFlow": {"layers": 2, "width": 8, "max_iter": 5},
+    "NormalizingFlow": {"layers": 1, "width": 4, "depth": 1, "max_iter": 5},
     # the tables of scikit-learn are real numbers, which a binary model takes only if it is told how
     "RBM": {"n_components": 4, "max_iter": 5, "threshold": 0.5},
     "SwitchingLinearSystem": {"max_iter": 5},

@@ -4,6 +4,7 @@
 #   make test       the fast tests                  make test ARGS="-k gaussian -x"
 #   make test-all   the slow ones too
 #   make bench      speed beside the peers
+#   make studies    quality beside the peers: imputation of ten tables, forecasts of twenty series
 #   make lint       ruff and pyright
 #   make docs       the documentation, in site/
 #   make pictures   the pictures of the documentation, drawn again
@@ -24,7 +25,7 @@ COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-h
 # compiled programs, and still levels the load at the end
 PYTEST  := $(PY) -m pytest -n $(WORKERS) --dist worksteal
 
-.PHONY: demo test test-all bench lint docs pictures pins clean
+.PHONY: demo test test-all bench studies lint docs pictures pins clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -52,6 +53,11 @@ test-all: $(VENV)/.installed-test
 bench: $(VENV)/.installed-bench
 	$(PY) -m benchmarks $(ARGS)
 
+# an environment of its own, since a peer needs other versions than the tests
+studies:
+	@$(MAKE) --no-print-directory VENV=.venv-studies .venv-studies/.installed-studies
+	.venv-studies/bin/python -m studies --write $(ARGS)
+
 lint: $(VENV)/.installed-test
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
@@ -66,14 +72,14 @@ pictures: $(VENV)/.installed-base
 	$(PY) examples/dictionary.py docs/families/atoms.png
 
 # One stamp for each extra; "base" is the package alone.  requirements/ has the hashes of all files of each
-# release, so that nothing else is installed; the peers of "bench" have none, since torch has many builds.
-LIST = requirements/$(if $(filter bench,$*),base,$*).txt
+# release, so that nothing else is installed; the peers of "bench" and "studies" have none.
+LIST = requirements/$(if $(filter bench studies,$*),base,$*).txt
 $(VENV)/.installed-%: pyproject.toml constraints.txt $(wildcard requirements/*.txt)
 	@$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "freeenergy needs Python 3.11 or later. Got %d.%d instead; choose another with make PYTHON=..." % sys.version_info[:2])'
 	@$(PY) -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv $(VENV)
 	@echo "Installing freeenergy ($*) into $(VENV) ..."
 	@$(INSTALL) --require-hashes -r $(LIST)
-	@$(INSTALL) $(if $(filter bench,$*),-c constraints.txt -e '.[bench]',--no-deps --no-build-isolation -e .)
+	@$(INSTALL) $(if $(filter bench studies,$*),$(if $(filter bench,$*),-c constraints.txt) -e '.[$*]',--no-deps --no-build-isolation -e .)
 	@touch $@
 
 pins:

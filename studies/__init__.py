@@ -1,0 +1,1 @@
+"""How well the models do beside others' on public data: `python -m studies imputation`, `… forecasts`."""

@@ -1,0 +1,286 @@
+"""Ten public tables with columns of several kinds: what is hidden in them, inferred by each method.
+
+A fifth of the cells is hidden at random.  Every method sees the table with the holes, as a data frame with
+its categories.  The error of a column is the root of the mean square (numbers) or the share of wrong labels,
+over what the mean or the most frequent label of the column would give; that of a table is the mean over its
+columns: one for mean and mode.  "Telling apart" is how often a forest, asked about rows that it has not seen,
+knows which rows were completed and which are the true ones: a half where it cannot.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn import datasets as public
+from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+from sklearn.experimental import enable_iterative_imputer  # noqa: F401
+from sklearn.impute import IterativeImputer
+from sklearn.model_selection import GroupKFold, cross_val_predict
+from statsmodels import datasets as packaged
+
+import freeenergy as fe
+
+HIDDEN = 0.2
+ROWS = 400
+
+# -- tables ----------------------------------------------------------------------------------------
+
+
+def _statsmodels(name: str, labels: tuple[str, ...], drop: tuple[str, ...] = ()) -> pd.DataFrame:
+    frame = getattr(packaged, name).load_pandas().data.drop(columns=list(drop))
+    return frame.assign(
+        **{label: frame[label].map(lambda v: f"{v:g}").astype("category") for label in labels}
+    )
+
+
+def _scikit_learn(bunch: Any, target: str | None, labels: tuple[str, ...] = ()) -> pd.DataFrame:
+    frame = bunch.data.copy()
+    if target is not None:
+        names = np.asarray(bunch.target_names)
+        frame[target] = pd.Categorical(names[bunch.target])
+    for label in labels:
+        frame[label] = pd.Categorical(np.where(frame[label] > 0, "a", "b"))
+    return frame
+
+
+TABLES: dict[str, Callable[[], pd.DataFrame]] = {
+    "anes96": lambda: _statsmodels("anes96", ("PID", "vote", "selfLR", "educ"), ("popul",)),
+    "ccard": lambda: _statsmodels("ccard", ("OWNRENT",), ("INCOMESQ",)),
+    "diabetes": lambda: _scikit_learn(public.load_diabetes(as_frame=True), None, ("sex",)),
+    "fair": lambda: _statsmodels("fair", ("occupation", "occupation_husb", "rate_marriage", "religious")),
+    "grunfeld": lambda: packaged.grunfeld.load_pandas().data.astype({"firm": "category"}),
+    "heart": lambda: _statsmodels("heart", ("censors",)),
+    "iris": lambda: _scikit_learn(public.load_iris(as_frame=True), "species"),
+    "modechoice": lambda: _statsmodels("modechoice", ("mode", "choice"), ("individual",)),
+    "randhie": lambda: _statsmodels("randhie", ("hlthg", "hlthf", "hlthp", "physlm", "idp")),
+    "wine": lambda: _scikit_learn(public.load_wine(as_frame=True), "grower"),
+}
+
+
+def table(name: str, rows: int) -> pd.DataFrame:
+    """A table with at most so many rows, taken at random."""
+    whole = TABLES[name]().reset_index(drop=True)
+    whole.columns = [str(column) for column in whole.columns]
+    chosen = np.random.default_rng(0).permutation(len(whole))[:rows]
+    return whole.iloc[np.sort(chosen)].reset_index(drop=True)
+
+
+def holes(frame: pd.DataFrame, seed: int) -> np.ndarray:
+    """Which cells are hidden; something of each row is left, and every label of a column somewhere."""
+    rng = np.random.default_rng(seed)
+    hidden = rng.random(frame.shape) < HIDDEN
+    hidden[np.arange(len(frame)), rng.integers(frame.shape[1], size=len(frame))] = False
+    for j, column in enumerate(frame):
+        _, first = np.unique(np.asarray(frame[column]).astype(str), return_index=True)
+        hidden[first, j] &= frame[column].dtype != "category"
+    return hidden
+
+
+# -- methods ---------------------------------------------------------------------------------------
+# each gives a table with the best guesses, and one with draws where it has such
+
+
+def _labels(frame: pd.DataFrame) -> list[str]:
+    return [name for name in frame if frame[name].dtype == "category"]
+
+
+def mean_or_mode(frame: pd.DataFrame, seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
+    labels = _labels(frame)
+    fill = {n: frame[n].mode()[0] if n in labels else frame[n].mean() for n in frame}
+    done = frame.fillna(fill)
+    return done, done
+
+
+def _one_hot(frame: pd.DataFrame) -> tuple[np.ndarray, list[slice]]:
+    parts, places, start = [], [], 0
+    for name in frame:
+        column = frame[name]
+        if column.dtype == "category":
+            part = np.eye(len(column.cat.categories))[column.cat.codes.clip(lower=0)]
+            part = np.where(column.isna().to_numpy()[:, None], np.nan, part)
+        else:
+            part = column.to_numpy(float)[:, None]
+        parts.append(part)
+        places.append(slice(start, start + part.shape[1]))
+        start += part.shape[1]
+    return np.concatenate(parts, axis=1), places
+
+
+def _iterative(frame: pd.DataFrame, imputer: Any) -> pd.DataFrame:
+    matrix, places = _one_hot(frame)
+    mean, scale = np.nanmean(matrix, axis=0), np.nanstd(matrix, axis=0) + 1e-12
+    full = imputer.fit_transform((matrix - mean) / scale) * scale + mean
+    done = frame.copy()
+    for name, place in zip(frame, places, strict=True):
+        gone = frame[name].isna()
+        if frame[name].dtype == "category":
+            found = pd.Series(frame[name].cat.categories[full[:, place].argmax(axis=1)], frame.index)
+            done.loc[gone, name] = found[gone]
+        else:
+            done[name] = frame[name].astype(float).where(~gone, full[:, place.start])
+    return done
+
+
+def iterative_linear(frame: pd.DataFrame, seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
+    best = _iterative(frame, IterativeImputer(random_state=seed, max_iter=20))
+    return best, _iterative(frame, IterativeImputer(random_state=seed, max_iter=20, sample_posterior=True))
+
+
+def iterative_forest(frame: pd.DataFrame, seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
+    forest = RandomForestRegressor(n_estimators=50, random_state=seed)
+    done = _iterative(frame, IterativeImputer(forest, random_state=seed, max_iter=5))
+    return done, done
+
+
+def mice_forest(frame: pd.DataFrame, seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
+    import miceforest
+
+    kernel = miceforest.ImputationKernel(frame, num_datasets=5, random_state=seed)
+    kernel.mice(3, num_threads=1)
+    tables = [kernel.complete_data(i) for i in range(5)]
+    best = tables[0].copy()
+    for name in frame:
+        # the mean of its draws, or the label that most of them have
+        several = pd.concat([done[name].reset_index(drop=True) for done in tables], axis=1)
+        if frame[name].dtype == "category":
+            best[name] = pd.Categorical(
+                several.astype(str).mode(axis=1)[0], frame[name].cat.categories.astype(str)
+            )
+        else:
+            best[name] = several.mean(axis=1)
+    return best, tables[0]
+
+
+def candidates() -> dict[str, Any]:
+    """The densities of the library that take such tables."""
+    by_column = [fe.Mixture(k, family="by column", n_init=2) for k in (3, 6)]
+    return {
+        **{f"Mixture({model.n_components}, 'by column')": model for model in by_column},
+        "GaussianCopula()": fe.GaussianCopula(),
+        "MixedFactorAnalysis(2)": fe.MixedFactorAnalysis(2),
+        "KernelDensity()": fe.KernelDensity(),
+    }
+
+
+def chosen_by_bits(frame: pd.DataFrame, seed: int) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, Any]]:
+    """The density with the fewest held-out bits, and what all of them have."""
+    board = fe.compare(candidates(), frame, cv=3, random_state=seed)
+    lines = {line.model: [line.bits, line.bits_stderr] for line in board.table() if line.error is None}
+    best: Any = board.best_estimator
+    failed = {line.model: line.error for line in board.table() if line.error is not None}
+    told = {"bits": lines, "chosen": board.table()[0].model, "failed": failed}
+    return best.impute(frame), best.sample(1, random_state=seed, given=frame), told
+
+
+OTHERS: dict[str, Callable[[pd.DataFrame, int], tuple[pd.DataFrame, pd.DataFrame]]] = {
+    "mean or mode": mean_or_mode,
+    "IterativeImputer, linear": iterative_linear,
+    "IterativeImputer, forests": iterative_forest,
+    "miceforest": mice_forest,
+}
+
+# -- measures --------------------------------------------------------------------------------------
+
+
+def error(true: pd.DataFrame, done: pd.DataFrame, base: pd.DataFrame, hidden: np.ndarray) -> float:
+    """The mean over columns of the error over that of mean or mode."""
+    found = []
+    for j, name in enumerate(true):
+        at = hidden[:, j]
+        if true[name].dtype == "category":
+            own, plain = (
+                np.mean(other[name][at].astype(str).to_numpy() != true[name][at].astype(str).to_numpy())
+                for other in (done, base)
+            )
+        else:
+            truth = true[name][at].to_numpy(float)
+            own, plain = (
+                np.sqrt(np.mean((other[name][at].to_numpy(float) - truth) ** 2)) for other in (done, base)
+            )
+        if plain > 0:
+            found.append(own / plain)
+    return float(np.mean(found))
+
+
+def telling_apart(true: pd.DataFrame, drawn: pd.DataFrame, hidden: np.ndarray) -> float:
+    """How often a forest knows completed rows from true ones; both of a row are in one fold."""
+    some = hidden.any(axis=1)
+    drawn = drawn.astype({name: true[name].dtype for name in _labels(true)})
+    pair = [_one_hot(frame[some].reset_index(drop=True))[0] for frame in (true, drawn)]
+    X, y = np.concatenate(pair), np.repeat([0, 1], some.sum())
+    forest = RandomForestClassifier(200, min_samples_leaf=5, random_state=0)
+    groups = np.tile(np.arange(some.sum()), 2)
+    found = cross_val_predict(forest, X, y, groups=groups, cv=GroupKFold(5))
+    return float(np.mean(found == y))
+
+
+def study(name: str, *, quick: bool) -> dict[str, Any]:
+    """All methods on one table: errors, telling apart, held-out bits."""
+    true, seed = table(name, 60 if quick else ROWS), 1
+    hidden = holes(true, seed)
+    frame = true.mask(hidden)
+    base, _ = mean_or_mode(frame, seed)
+    rows: dict[str, Any] = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        *tables, told = chosen_by_bits(frame, seed)
+        rows["freeenergy, by held-out bits"] = tables
+        for method, run in OTHERS.items():
+            try:
+                rows[method] = run(frame, seed)
+            except Exception as problem:
+                rows[method] = f"{type(problem).__name__}: {problem}".splitlines()[0][:120]
+        found = {
+            method: done
+            if isinstance(done, str)
+            else [error(true, done[0], base, hidden), telling_apart(true, done[1], hidden)]
+            for method, done in rows.items()
+        }
+    return {
+        "rows": len(true),
+        "columns": true.shape[1],
+        "labels": len(_labels(true)),
+        "methods": found,
+        **told,
+    }
+
+
+def report(results: dict[str, dict[str, Any]]) -> list[str]:
+    """The page, from what was found of each table."""
+    methods = list(dict.fromkeys(m for result in results.values() for m in result["methods"]))
+    lines = ["| table | rows × columns (labels) | " + " | ".join(methods) + " | chosen |"]
+    lines += ["|---" * (len(methods) + 3) + "|"]
+    errors: dict[str, list[float]] = {method: [] for method in methods}
+    apart: dict[str, list[float]] = {method: [] for method in methods}
+    for name, result in results.items():
+        cells = []
+        numbers = {m: v[0] for m, v in result["methods"].items() if not isinstance(v, str)}
+        for method in methods:
+            value = result["methods"].get(method)
+            if isinstance(value, list):
+                errors[method].append(value[0])
+                apart[method].append(value[1])
+                text = f"{value[0]:.3f}"
+                cells.append(f"**{text}**" if value[0] == min(numbers.values()) else text)
+            else:
+                cells.append("failed")
+        size = f"{result['rows']} × {result['columns']} ({result['labels']})"
+        lines.append(f"| {name} | {size} | " + " | ".join(cells) + f" | `{result['chosen']}` |")
+    medians = [f"{np.median(errors[m]):.3f}" for m in methods]
+    told = [f"{np.median(apart[m]):.3f}" for m in methods]
+    lines.append("| **median error** | | " + " | ".join(medians) + " | |")
+    lines.append("| **median telling apart** | | " + " | ".join(told) + " | |")
+    lines += ["", "Held-out bits per row of the tables with holes, fewer are better:", ""]
+    models = list(dict.fromkeys(m for result in results.values() for m in result["bits"]))
+    lines += ["| table | " + " | ".join(f"`{m}`" for m in models) + " |", "|---" * (len(models) + 1) + "|"]
+    for name, result in results.items():
+        cells = [
+            f"{result['bits'][m][0]:.2f} ± {result['bits'][m][1]:.2f}" if m in result["bits"] else "–"
+            for m in models
+        ]
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return lines

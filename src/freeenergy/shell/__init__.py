@@ -38,6 +38,7 @@ from ._forecast import (
     MassTables,
     NormalMixtures,
 )
+from ._increments import LearnsInParts
 from ._intake import AbstractIntake, Arrays, LabelledTable, Table, with_history
 from ._networks import adam, cast, split_rows
 from ._rows import Rows, Scaling
@@ -70,6 +71,7 @@ __all__ = [
     "Forecasts",
     "ForecastsSeries",
     "LabelledTable",
+    "LearnsInParts",
     "MassTables",
     "NormalMixtures",
     "Outliers",

@@ -6,6 +6,7 @@ from ._factor import PPCA, FactorAnalysis
 from ._flow import NormalizingFlow
 from ._gaussian import GaussianDensity
 from ._ica import ICA
+from ._imputer import Imputer
 from ._kernel import KernelDensity
 from ._kmeans import KMeans
 from ._mixture import GaussianMixture, Mixture
@@ -29,6 +30,7 @@ __all__ = [
     "FactorAnalysis",
     "GaussianDensity",
     "GaussianMixture",
+    "Imputer",
     "KMeans",
     "KernelDensity",
     "Mixture",

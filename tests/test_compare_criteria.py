@@ -113,13 +113,12 @@ def test_the_mass_of_a_cell_is_the_integral_of_the_law_of_a_step():
 
 def test_a_hidden_chain_has_masses_too():
     model = fe.HMM(2, random_state=0).fit(COUNTS)
-    belief = [model.initial_]
-    logs = []
+    belief, logs, transition = [model.initial_], [], model.transition_
+    laws = stats.norm(model.means_[:, 0], np.sqrt(model.covariances_[:, 0, 0]))
     for x in COUNTS[:, 0]:
-        laws = stats.norm(model.means_[:, 0], np.sqrt(model.covariances_[:, 0, 0]))
         logs.append(np.log(belief[-1] @ (laws.cdf(x + 0.5) - laws.cdf(x - 0.5))))
         now = belief[-1] * laws.pdf(x)
-        belief.append(now / now.sum() @ model.transition_)
+        belief.append(now / now.sum() @ transition)
     np.testing.assert_allclose(model.cell_evidence(COUNTS), logs, rtol=1e-8)
     with pytest.raises(
         ValueError, match=r"HMM\.cell_evidence has no answer: it needs series of one column"

@@ -642,15 +642,7 @@ class Schema:
             if unchanged and not read.missing.any():
                 continue
             # the type is that of this table, which need not be that of the fit
-            filled = field.decode(self.possible(field, codes))
-            if field.form is read.form:
-                filled = filled._replace(
-                    dtype=read.dtype, whole=read.whole, zone=read.zone, ordered=read.ordered
-                )
-                if field.form is Form.LABEL and read.declared:
-                    filled = _in_labels(filled, read)
-                if field.form is Form.TIME:
-                    filled = filled.with_tick(read.tick)
+            filled = like(field.decode(self.possible(field, codes)), read)
             columns[names[place]] = library.write(filled)
         if library.name == "numpy":
             return library.frame(columns, None)
@@ -698,6 +690,16 @@ class Schema:
 
         rows = "".join(line(row, "td") for row in body)
         return f"<table><thead>{line(head, 'th')}</thead><tbody>{rows}</tbody></table>"
+
+
+def like(filled: Values, read: Values) -> Values:
+    """Entries in the type of those that were read, where both are of one form."""
+    if filled.form is not read.form:
+        return filled
+    filled = filled._replace(dtype=read.dtype, whole=read.whole, zone=read.zone, ordered=read.ordered)
+    if read.form is Form.LABEL and read.declared:
+        filled = _in_labels(filled, read)
+    return filled.with_tick(read.tick) if read.form is Form.TIME else filled
 
 
 def _in_labels(filled: Values, read: Values) -> Values:

@@ -31,7 +31,7 @@ from ..models import Series
 from ._frames import library_of
 from ._intake import AbstractIntake, remember, with_history
 from ._rows import Rows, Scaling, unit_free_hashes
-from ._schema import Schema, kinds_of, of_steps
+from ._schema import Schema, kinds_of, like, of_steps
 from ._series_frame import AbstractContainer, Framed, Plain, SeriesFrame, frame_of, only
 from ._time import AbstractFrequency, in_words
 from ._validation import check_observed, check_rows, feature_names, moderate
@@ -193,9 +193,11 @@ def _in_kinds(
     library: Any = library_of(frame)
     names = library.names(frame)
     columns = {name: library.column(frame, place) for place, name in enumerate(names)}
-    for field, name in zip(schema.fields, container.table.columns, strict=True):
-        codes = np.asarray(columns[name], float)
-        columns[name] = library.write(field.decode(schema.possible(field, codes)))
+    passed = container.table.selected(container.table.columns)
+    for place, (field, name) in enumerate(zip(schema.fields, container.table.columns, strict=True)):
+        values = field.decode(schema.possible(field, np.asarray(columns[name], float)))
+        # the type is that of this table, which need not be that of the fit
+        columns[name] = library.write(like(values, library.read(passed, place)))
     found = library.frame(columns, library.index(frame))
     return found.iloc[:, 0].rename(made.name) if single else found
 

@@ -7,6 +7,7 @@ parameters.  A part is learned together with that table, in units of both.
 from __future__ import annotations
 
 import abc
+import warnings
 from typing import Any, Self
 
 import numpy as np
@@ -36,7 +37,7 @@ class LearnsInParts(AbstractRowEstimator):
 
         Gaussian models without a hidden component are those of a fit to all rows together, whatever the
         parts; missing entries are integrated out as in `fit`.  A part may have other values than those
-        before, but not other columns or labels.
+        before, but not other columns or labels.  After `fit` it begins anew.
 
         Args:
             X: a row per sample; NaN means not observed.
@@ -50,14 +51,13 @@ class LearnsInParts(AbstractRowEstimator):
         return self._learn_part(X, x, check_weight(x, sample_weight), None)
 
     def _take_part(self, X: Any) -> np.ndarray:
-        """The rows of a call, checked as those of the first one; refuses a fit that was not in parts."""
+        """The rows of a call, checked as those of the first one; says so where nothing goes on."""
         programs.check_process()
         self._check_parameters()
         first, name = "kept_" not in vars(self), type(self).__name__
         if first and "model_" in vars(self):
-            raise ValueError(
-                f"{name}.partial_fit goes on from other calls of it, and {name}.fit keeps no rows to go on "
-                "from. Begin with partial_fit, in a clone of the estimator."
+            warnings.warn(
+                f"{name}.fit keeps no rows to go on from: partial_fit begins anew.", UserWarning, stacklevel=4
             )
         return self.intake.validated(self, X, reset=first)
 

@@ -19,7 +19,7 @@ from ._capabilities import Completes, Samples, ScoresSteps
 from ._rows import Scaling
 from ._schema import kinds_of
 from ._series import SeriesIntake, check_inputs, check_series_weight, draw_series, map_series, pack
-from ._series_frame import AbstractContainer
+from ._series_frame import AbstractContainer, Framed
 from ._summary import Terms, reported, weighted
 from ._validation import check_count, random_key
 
@@ -301,9 +301,12 @@ class AbstractSequenceDensity(ScoresSteps, Samples, Completes, Shell):
         draws = self._answered("sample", container, [np.stack(filled[i::many]) for i in range(many)])
         if n == 1:
             return container.rows([part[0] for part in draws])
-        if kinds_of(self) is None:
+        schema = kinds_of(self)
+        if schema is None:
             return container.wrap(draws)
-        return [container.rows([part[number] for part in draws]) for number in range(n)]
+        if isinstance(container.container, Framed):
+            return [container.rows([part[number] for part in draws]) for number in range(n)]
+        return container.wrap([np.stack([schema.decode(one) for one in part]) for part in draws])
 
     def _draw(self, n: int, key: Array, length: int | None, inputs: Any) -> Any:
         shape = np.shape(inputs)

@@ -29,7 +29,7 @@ from ._factor import principal
 _NO_NOISE = 1e-9
 
 
-class PCA(LearnsInParts, Transforms, Completes):
+class PCA(Transforms, Completes, LearnsInParts):
     """The plane of `n_components` dimensions that is nearest to the rows.
 
     It is the limit σ → 0 of probabilistic PCA, x = V t + μ + σ ε, where the posterior of t is a point:

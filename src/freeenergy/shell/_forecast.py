@@ -9,7 +9,6 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
-from jax import Array
 from scipy import special
 
 from .._core import key_of, split_key_data
@@ -248,6 +247,39 @@ class MassTables(AbstractPredictive):
 
 
 @dataclasses.dataclass(frozen=True)
+class ColumnLaws(AbstractPredictive):
+    """Laws of different kinds for the columns: normal ones for some, and masses for the others.
+
+    Attributes:
+        numbers: the columns with a normal law, in order.
+        normals: their laws, if there are any.
+        tables: the masses of all columns; those of `numbers` are not looked at.
+    """
+
+    numbers: np.ndarray
+    normals: NormalMixtures | None
+    tables: MassTables
+
+    @property
+    def mass(self) -> np.ndarray:
+        """The probabilities of 0, 1, 2, … for each value that has some."""
+        return self.tables.mass
+
+    def _joined(self, of_tables: np.ndarray, of_normals: np.ndarray | None) -> np.ndarray:
+        if of_normals is not None:
+            of_tables[:, self.numbers] = of_normals
+        return of_tables
+
+    def mean(self) -> np.ndarray:
+        return self._joined(self.tables.mean(), None if self.normals is None else self.normals.mean())
+
+    def quantile(self, p: float) -> np.ndarray:
+        return self._joined(
+            self.tables.quantile(p), None if self.normals is None else self.normals.quantile(p)
+        )
+
+
+@dataclasses.dataclass(frozen=True)
 class Drawn(AbstractPredictive):
     """Draws of each value, (draws, steps, features), with the mean, which is known without them."""
 
@@ -320,10 +352,12 @@ class ForecastsSeries(Forecasts, AbstractSequenceDensity):
             )
         labels = self.column_roles(self.n_features_in_).labels
         shares = (
-            [law.mass[:, labels] for law in laws if isinstance(law, MassTables)] if labels.any() else []
+            [law.mass[:, labels] for law in laws if isinstance(law, MassTables | ColumnLaws)]
+            if labels.any()
+            else []
         )
         for mean, law in zip(parts[0], laws, strict=True):
-            if labels.any() and isinstance(law, MassTables):
+            if labels.any() and isinstance(law, MassTables | ColumnLaws):
                 mean[:, labels] = law.mass[:, labels].argmax(axis=2)
             elif labels.any() and isinstance(law, Drawn):
                 mean[:, labels] = _most_frequent(law.draws[..., labels])
@@ -331,7 +365,8 @@ class ForecastsSeries(Forecasts, AbstractSequenceDensity):
             self._answered("forecast", taken, part)
         paths = None
         if draws:
-            paths = taken.wrap(self._paths(taken, steps, future, draws, random_key(random_state)))
+            keys = split_key_data(random_key(random_state), draws * len(taken.series))
+            paths = taken.wrap(self._paths(taken, steps, future, keys))
         container = taken.container
         index = container.index_ahead(steps)
         schema = kinds_of(self)
@@ -394,12 +429,12 @@ class ForecastsSeries(Forecasts, AbstractSequenceDensity):
         return container.with_series([np.concatenate([x, unknown]) for x in container.series], inputs)
 
     def _paths(
-        self, container: SeriesIntake, steps: int, future: np.ndarray | None, draws: int, key: Array
+        self, container: SeriesIntake, steps: int, future: np.ndarray | None, keys: np.ndarray
     ) -> list[np.ndarray]:
-        """Joint draws of what comes after each series, (draws, steps, features)."""
+        """Joint draws of what comes after each series, (draws, steps, features), a key for each draw."""
         many = len(container.series)
-        longer = self._longer(container, steps, future).take(list(range(many)) * draws)
-        drawn = self._for_each(complete_series_sample_of, longer, extra=split_key_data(key, many * draws))
+        longer = self._longer(container, steps, future).take(list(range(many)) * (len(keys) // many))
+        drawn = self._for_each(complete_series_sample_of, longer, extra=keys)
         paths = [self.scaling_.invert(path[-steps:]) for path in drawn]
         return self._answered("forecast", container, [np.stack(paths[i::many]) for i in range(many)])
 
@@ -407,7 +442,9 @@ class ForecastsSeries(Forecasts, AbstractSequenceDensity):
         self, container: SeriesIntake, steps: int, future: np.ndarray | None, means: list[np.ndarray]
     ) -> list[AbstractPredictive]:
         """Laws from draws, always the same ones, where no formula is known; `means` are rescaled."""
-        paths = self._paths(container, steps, future, _DRAWS, key_of(int(np.ravel(self.seed_)[0])))
+        # the same for each series, whatever the others are
+        keys = split_key_data(key_of(int(np.ravel(self.seed_)[0])), _DRAWS)
+        paths = self._paths(container, steps, future, np.repeat(keys, len(container.series), axis=0))
         scaled = [self.scaling_.apply(path) for path in paths]
         return [Drawn(path, mean) for path, mean in zip(scaled, means, strict=True)]
 

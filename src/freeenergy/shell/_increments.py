@@ -57,7 +57,9 @@ class LearnsInParts(AbstractRowEstimator):
         first, name = "kept_" not in vars(self), type(self).__name__
         if first and "model_" in vars(self):
             warnings.warn(
-                f"{name}.fit keeps no rows to go on from: partial_fit begins anew.", UserWarning, stacklevel=4
+                f"{name}.fit keeps no rows to go on from: partial_fit begins anew.",
+                UserWarning,
+                stacklevel=4,
             )
         return self.intake.validated(self, X, reset=first)
 

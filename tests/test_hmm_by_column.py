@@ -122,6 +122,15 @@ def test_steps_to_come_are_in_their_kinds(model):
     long = ahead.to_frame()
     assert set(long["mean"][long["column"] == "sky"]) <= set(LABELS)
     assert len(long) == 12
+    # the laws of each column: a mixture of those of the states, by their probability
+    belief = np.asarray(model.filter(weather(pd)))[-1] @ model.transition_
+    parts = {type(part): part for part in model.model_.emissions.members.parts}
+    share = belief @ np.asarray(parts[Categorical].probabilities)[:, 0]
+    assert np.shape(ahead.probabilities)[:2] == (3, 1)
+    np.testing.assert_allclose(np.asarray(ahead.probabilities)[0, 0, :3], share, rtol=1e-9)
+    np.testing.assert_allclose(ahead.mean["wind"].iloc[0], belief @ model.means_[:, 0], rtol=1e-9)
+    calls = belief @ stats.poisson(np.asarray(parts[Poisson].rate)[:, :1]).cdf(np.arange(40))
+    assert ahead.high["calls"].iloc[0] == np.argmax(calls >= 0.95)
     # numbers are in the units of the data: the chain ends in the calm state
     assert abs(ahead.mean["wind"].iloc[0] - 2) < 3
 

@@ -32,6 +32,7 @@ from ._density import (
 from ._documents import Corpus, Documents
 from ._forecast import (
     AbstractPredictive,
+    ColumnLaws,
     Drawn,
     Forecast,
     ForecastsSeries,
@@ -60,6 +61,7 @@ __all__ = [
     "Chunks",
     "CodedRows",
     "Column",
+    "ColumnLaws",
     "ColumnRoles",
     "Completes",
     "CompletesRows",

@@ -28,6 +28,7 @@ from ...distributions import (
     AbstractShaped,
     DirichletPrior,
     Gaussian,
+    Product,
     rescaled_stack,
 )
 from ...inference._chain_finite import nan_if_impossible
@@ -45,6 +46,7 @@ from ...models import (
 from ...models._regressions import clusterwise_regressions
 from ...shell import (
     AbstractPredictive,
+    ColumnLaws,
     ColumnRoles,
     Field,
     ForecastsSeries,
@@ -128,6 +130,23 @@ def _ahead_of_each(series: Series, model: models.HMM, incomplete: bool) -> Any:
 def _state_log_probs(row: Array, model: models.HMM) -> Array:
     emissions = model.emissions
     return emissions.log_probs(emissions.prepare(), row[None], True, None)[0]
+
+
+def _normal_columns(emissions: Any, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+    """Means and variances of these columns in each state, of members that are normal there; or None."""
+    if not isinstance(emissions, FamilyEmissions) or not isinstance(emissions.members, Product):
+        return None
+    members, found = emissions.members, {}
+    places = np.split(members.order, np.cumsum(members.sizes)[:-1])
+    for part, own in zip(members.parts, places, strict=True):
+        if isinstance(part, Gaussian) and part.covariance.separable:
+            law = np.asarray(part.mean), np.asarray(part.covariance.variances())
+            found |= {int(column): [a[:, i] for a in law] for i, column in enumerate(own)}
+    wanted = np.flatnonzero(columns)
+    if any(int(column) not in found for column in wanted):
+        return None
+    means, variances = zip(*(found[int(column)] for column in wanted), strict=True)
+    return np.stack(means, axis=1), np.stack(variances, axis=1)
 
 
 def _sample_states(pair: tuple[Series, Array], model: models.HMM, incomplete: bool) -> Array:
@@ -579,10 +598,21 @@ class HMM(Predicts, PredictsProbabilities, ForecastsSeries):
                 )
                 for beliefs, _, (weights, locations, variances) in parts
             ]
-        if not self.column_roles(self.n_features_in_).mass.all():
+        own = self.column_roles(self.n_features_in_).mass
+        laws = None if own.all() else _normal_columns(self.model_.emissions, ~own)
+        if not own.all() and laws is None:
             return self._drawn(container, steps, future, [means for _, means, _ in parts])
-        masses = self._masses(np.concatenate([beliefs for beliefs, _, _ in parts]))
-        return [MassTables(np.einsum("tk,dvk->tdv", beliefs, masses), means) for beliefs, means, _ in parts]
+        masses = self._masses(np.concatenate([beliefs for beliefs, _, _ in parts]), own)
+        tables = [
+            MassTables(np.einsum("tk,dvk->tdv", beliefs, masses), np.array(means))
+            for beliefs, means, _ in parts
+        ]
+        if laws is None:
+            return list(tables)
+        normals = [
+            NormalMixtures(beliefs, *(np.tile(a, (steps, 1, 1)) for a in laws)) for beliefs, _, _ in parts
+        ]
+        return [ColumnLaws(np.flatnonzero(~own), *pair) for pair in zip(normals, tables, strict=True)]
 
     def gives_cells(self, n_features: int, *, from_start: bool) -> bool:
         family = self.family if isinstance(self.family, type) else type(self.family)
@@ -591,17 +621,21 @@ class HMM(Predicts, PredictsProbabilities, ForecastsSeries):
     def _step_laws(self, container: SeriesIntake) -> list[NormalMixtures]:
         return [NormalMixtures(*part) for part in self._for_each(_ahead_of_each, container)]
 
-    def _masses(self, beliefs: np.ndarray) -> np.ndarray:
-        """p(value of a column | state) at [column, value, state], of all values that have some."""
+    def _masses(self, beliefs: np.ndarray, own: np.ndarray) -> np.ndarray:
+        """p(value of a column | state) at [column, value, state], of all values that have some.
+
+        For the columns with a mass, as a mask of them says; zero for the others.
+        """
         columns, size = self.n_features_in_, _FIRST_VALUES
         while True:
             rows = np.full((columns, size, columns), np.nan)
             for column in range(columns):
-                rows[column, :, column] = np.arange(size)
+                rows[column, :, column] = np.arange(size) if own[column] else np.nan
             flat = rows.reshape(-1, columns)
             found = np.exp(map_rows(_state_log_probs, flat, self.model_)).reshape(columns, size, -1)
-            left = 1 - np.einsum("tk,dvk->td", beliefs, found)
-            if left.max() < _LITTLE or size >= _MOST_VALUES:
+            found[~own] = 0.0
+            left = 1 - np.einsum("tk,dvk->td", beliefs, found)[:, own]
+            if left.max(initial=0.0) < _LITTLE or size >= _MOST_VALUES:
                 return found
             size *= 4
 

@@ -7,7 +7,7 @@ from scipy import stats
 from statsmodels.multivariate.factor import Factor
 
 import freeenergy as fe
-from freeenergy.estimators.tables._factor import FactorTest
+from freeenergy.estimators import FactorTest
 
 # ability.cov of R: six tests of 112 people (Bartholomew and Knott, 1990)
 NAMES = ["general", "picture", "blocks", "maze", "reading", "vocab"]

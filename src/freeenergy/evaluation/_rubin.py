@@ -169,7 +169,7 @@ def pool(
     shapes = {(q.shape, u.shape) for q, u, *_ in found}
     if len(shapes) > 1:
         raise ValueError(f"The results of {owner} must have one shape. Got {sorted(shapes)} instead.")
-    estimates, variances = (np.stack([part[i] for part in found]) for i in (0, 1))
+    estimates, variances = np.stack([q for q, *_ in found]), np.stack([u for _, u, *_ in found])
     own_names, own_df = found[0][2], found[0][3]
     whole = own_df if complete_df is None else complete_df
     if whole is not None and not whole > 0:

@@ -228,7 +228,7 @@ class NormalMixtures(AbstractPredictive):
         with np.errstate(divide="ignore"):
             each = most + np.log1p(-np.exp(special.log_ndtr(first) - most))
             weights = np.log(self.weights)[..., None]
-        return special.logsumexp(each + weights, axis=1)
+        return np.asarray(special.logsumexp(each + weights, axis=1))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -254,6 +254,11 @@ class ColumnLaws(AbstractPredictive):
         numbers: the columns with a normal law, in order.
         normals: their laws, if there are any.
         tables: the masses of all columns; those of `numbers` are not looked at.
+
+    >>> normal = NormalMixtures(np.ones((1, 1)), np.full((1, 1, 1), 2.5), np.ones((1, 1, 1)))
+    >>> both = ColumnLaws(np.array([0]), normal, MassTables(np.array([[[1.0, 0.0], [0.2, 0.8]]])))
+    >>> both.mean().tolist()
+    [[2.5, 0.8]]
     """
 
     numbers: np.ndarray

@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 
 from .._core import programs, row_hashes
-from ..distributions import AbstractExponentialFamily, Gaussian
+from ..distributions import Gaussian
 from ._density import AbstractRowEstimator
 from ._rows import Rows, points_of
 from ._validation import check_weight
@@ -69,9 +69,9 @@ class LearnsInParts(AbstractRowEstimator):
         """Learns rows, with their weights and what else is known of them, together with those before."""
         rows = Rows(x, np.ones(len(x)) if weight is None else weight, known)
         if "kept_" in vars(self):
-            rows = Rows(
-                *(None if new is None else np.concatenate([old, new]) for old, new in zip(self.kept_, rows))
-            )
+            pairs: Any = zip(self.kept_, rows, strict=True)
+            joined: Any = (None if new is None else np.concatenate([old, new]) for old, new in pairs)
+            rows = Rows(*joined)
         extra = None if rows.known is None else lambda _: rows.known
         taken = self.intake._fitting(self, passed, rows.x, rows.weight, extra)
         self._learn_from(taken)
@@ -79,7 +79,7 @@ class LearnsInParts(AbstractRowEstimator):
         return self
 
 
-def reduced_rows(family: AbstractExponentialFamily, rows: Rows) -> Rows:
+def reduced_rows(family: Any, rows: Rows) -> Rows:
     """Fewer rows with the same sums of statistics of a family, for each value of what is known of them.
 
     Gaussians need the moments, of each set of columns that are observed together.  Where columns are

@@ -121,7 +121,8 @@ def _ahead_of_each(series: Series, model: models.HMM, incomplete: bool) -> Any:
     length = len(series.real)
     each: Any = jnp.zeros((length, 0)) if series.inputs is None else series.inputs
     driven = series.inputs is not None
-    weights, means, variances = jax.vmap(lambda u: model.emissions.normals(u if driven else None))(each)
+    laws: Any = jax.vmap(lambda u: model.emissions.normals(u if driven else None))(each)
+    weights, means, variances = laws
     belief = model.filter(series, incomplete=incomplete).predicted
     shares = (belief[:, :, None] * weights).reshape(length, -1)
     return shares, *(a.reshape(length, -1, a.shape[-1]) for a in (means, variances))

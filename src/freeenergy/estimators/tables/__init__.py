@@ -2,7 +2,7 @@
 
 from ._bayesian_mixture import BayesianMixture
 from ._dequantised import Dequantised
-from ._factor import PPCA, FactorAnalysis
+from ._factor import PPCA, FactorAnalysis, FactorTest
 from ._flow import NormalizingFlow
 from ._gaussian import GaussianDensity
 from ._ica import ICA
@@ -28,6 +28,7 @@ __all__ = [
     "BayesianMixture",
     "Dequantised",
     "FactorAnalysis",
+    "FactorTest",
     "GaussianDensity",
     "GaussianMixture",
     "Imputer",

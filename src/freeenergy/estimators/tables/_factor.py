@@ -124,7 +124,7 @@ class AbstractFactorModel(LearnsInParts, TransformsRows, AbstractDensity):
                 f"The 'covariance' of {where} must be symmetric, with variances that are positive and no "
                 "combination of columns that has a negative one."
             )
-        made = cls(**parameters)
+        made: Any = cls(**parameters)
         check_count(made, "from_covariance", "n_obs", n_obs, each=0, least=2)
         centre = np.zeros(len(S)) if mean is None else np.asarray(mean, float)
         if centre.shape != spread.shape:
@@ -316,7 +316,8 @@ class FactorAnalysis(AbstractFactorModel):
         why = self._untested()
         if why:
             raise ValueError(f"FactorAnalysis.factor_test has no answer: {why}.")
-        return FactorTest.of(self.discrepancy_ or 0.0, self.fitted_size_, self._width, self.n_components_)
+        rows: Any = self.fitted_size_
+        return FactorTest.of(self.discrepancy_ or 0.0, rows, self._width, self.n_components_)
 
     def _untested(self) -> str:
         """Why there is no χ² test; nothing where there is one."""

@@ -131,14 +131,16 @@ class Imputer(OneToOneFeatureMixin, Transforms, AbstractRowEstimator):
         self.density_ = density.fit(known, sample_weight=rows.weight)
         vars(self).pop("densities_", None)
         if self.draws is not None:
-            self.densities_ = [
-                clone(density).fit(known, sample_weight=_bootstrapped(rows.weight, rng))
-                if self.proper
-                else density
-                for _ in range(self.draws)
-            ]
+            self.densities_ = [self._of_its_own(known, rows.weight, rng) for _ in range(self.draws)]
         status = Status.CONVERGED if density.converged_ else Status.LIMIT
         return Fit(density.model_, density.history_, density.n_iter_, status)
+
+    def _of_its_own(self, known: Any, weight: np.ndarray, rng: np.random.Generator) -> Any:
+        """The density of one completed table."""
+        if not self.proper:
+            return self.density_
+        density: Any = clone(self.density_)
+        return density.fit(known, sample_weight=_bootstrapped(weight, rng))
 
     def _coded(self, x: np.ndarray) -> Any:
         """Rows as the density is given them: with what the columns hold, where that is known."""

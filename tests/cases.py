@@ -61,6 +61,9 @@ CASES = {
     "GaussianMixture-diagonal": Case(fe.GaussianMixture(2, d.Diagonal()), slow=True),
     "GaussianMixture-spherical": Case(fe.GaussianMixture(2, d.Spherical()), slow=True),
     "GaussianMixture-tied": Case(fe.GaussianMixture(2, d.Tied(d.Full())), slow=True),
+    "GaussianMixture-shared": Case(
+        fe.GaussianMixture(2, d.Shared(shape=True, orientation=True)), slow=True
+    ),
     "GaussianMixture-low-rank": Case(fe.GaussianMixture(2, d.LowRank(rank=1)), slow=True),
     "Mixture": Case(fe.Mixture(2), slow=True),
     "Mixture-bernoulli": Case(fe.Mixture(2, family=d.Bernoulli), points=_BINARY),
@@ -86,6 +89,7 @@ CASES = {
         fe.NormalizingFlow(architecture=autoregressive_flow, **_FLOW), slow=True
     ),
     "Dequantised": Case(fe.Dequantised(importance_samples=200), points=_CELLS),
+    "Imputer": Case(fe.Imputer(), density=False),
     "NaiveBayes": Case(fe.NaiveBayes(), density=False),
     "DiscriminantAnalysis": Case(fe.DiscriminantAnalysis(), density=False),
     "DiscriminantAnalysis-own": Case(fe.DiscriminantAnalysis(d.Full()), density=False, slow=True),
@@ -98,6 +102,7 @@ CASES = {
     "SoftmaxRegression": Case(fe.SoftmaxRegression(), density=False),
     "HMM": Case(fe.HMM(2), sequence=True),
     "HMM-mixtures": Case(fe.HMM(2, n_components=2), sequence=True, slow=True),
+    "HMM-by-column": Case(fe.HMM(2, "by column"), sequence=True, slow=True),
     "HMM-categorical": Case(fe.HMM(2, d.Categorical), sequence=True, symbols=3, slow=True),
     "LinearGaussianSSM": Case(fe.LinearGaussianSSM(1, max_iter=50), sequence=True),
     "AutoRegression": Case(fe.AutoRegression(1), sequence=True),

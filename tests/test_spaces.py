@@ -33,6 +33,7 @@ CONTINUOUS = {
     "one part": (d.Simplex((2, 1)), (ALL, slice(-1))),
     "many parts": (d.Simplex((7,)), slice(-1)),
     "positive definite": (d.PositiveDefinite((2, 3, 3)), (ALL, *LOWER)),
+    "rotations": (d.Rotations((2, 3, 3)), (ALL, *np.tril_indices(3, -1))),
     "triangular": (PositiveTriangular((2, 3, 3)), (ALL, *LOWER)),
 }
 EACH = pytest.mark.parametrize("name", CONTINUOUS)
@@ -216,6 +217,7 @@ SPACES = [
     d.UnitInterval((2, 2)),
     d.Simplex((2, 3)),
     d.PositiveDefinite((2, 2)),
+    d.Rotations((3, 3)),
     d.Binary((4,)),
     d.Counts((4,)),
     d.Categories(3),

@@ -141,6 +141,9 @@ from .estimators import (
     GaussianMixture as GaussianMixture,
 )
 from .estimators import (
+    Imputer as Imputer,
+)
+from .estimators import (
     KernelDensity as KernelDensity,
 )
 from .estimators import (

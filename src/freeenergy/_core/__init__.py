@@ -86,12 +86,15 @@ from ._spaces import (
     Positive,
     PositiveDefinite,
     Reals,
+    Rotations,
     Simplex,
     UnitInterval,
+    as_rotation,
     pack_triangle,
     positive,
     positive_definite,
     real,
+    rotations,
     simplex,
     triangle_diagonal,
     triangle_order,
@@ -101,7 +104,7 @@ from ._spaces import (
 from ._stream import Stream, streaming
 from ._sums import sum_over_blocks
 from ._unknowns import count_states, enumerate_states, free_size, from_free, start, state_at, to_free
-from ._words import visible
+from ._words import aligned, html_table, visible
 
 __all__ = [
     "LARGEST_HEADER",
@@ -135,11 +138,14 @@ __all__ = [
     "Positive",
     "PositiveDefinite",
     "Reals",
+    "Rotations",
     "Simplex",
     "Status",
     "Stream",
     "UnitInterval",
     "Visit",
+    "aligned",
+    "as_rotation",
     "boltzmann",
     "broken_constraints",
     "bucket",
@@ -162,6 +168,7 @@ __all__ = [
     "generator",
     "has_nan",
     "held_at_zero",
+    "html_table",
     "in_blocks",
     "inadmissible",
     "iterate",
@@ -191,6 +198,7 @@ __all__ = [
     "read_sealed",
     "real",
     "refuse_outside",
+    "rotations",
     "row_hashes",
     "sealed",
     "shuffled",

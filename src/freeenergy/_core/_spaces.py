@@ -502,6 +502,96 @@ class PositiveDefinite(AbstractContinuous):
         return jnp.sum(logs @ times) + math.prod(free.shape[:-1]) * n * math.log(2)
 
 
+@dataclasses.dataclass(frozen=True)
+class Rotations(AbstractContinuous):
+    """Rotations Q of n dimensions: orthogonal matrices with determinant one, none by half a turn.
+
+    The n (n − 1) / 2 free coordinates are the entries below the diagonal of the skew matrix S of Cayley's
+    map Q = (I − S)(I + S)⁻¹.  An orthogonal matrix whose columns may have either sign is such a rotation
+    with some of these signs (`as_rotation`).
+
+    >>> Rotations().from_free(jnp.array([1.0])).tolist()
+    [[0.0, 1.0], [-1.0, 0.0]]
+    >>> Rotations().free_shape((5, 3, 3))
+    (5, 3)
+    """
+
+    phrase = "rotation matrices"
+    name = "a rotation matrix"
+    shape: Shape | None = None
+
+    def _close(self, x: np.ndarray, slack: float) -> np.ndarray:
+        """Whether each matrix is a rotation, but for rounding."""
+        known = np.where(np.isfinite(x), x, 0.0)
+        gap = known @ np.swapaxes(known, -1, -2) - np.eye(x.shape[-1])
+        return (np.abs(gap).max(axis=(-2, -1), initial=0) <= slack) & (np.linalg.det(known) > 0)
+
+    def contains(self, x: np.ndarray) -> np.ndarray:
+        # a matrix of which a part is missing is not looked at
+        x = np.asarray(x)
+        gone = np.isnan(x).any(axis=(-2, -1))
+        return np.broadcast_to((gone | self._close(x, _ROUNDING))[..., None, None], x.shape)
+
+    def closure(self, value: np.ndarray) -> bool:
+        square = value.ndim > 1 and value.shape[-1] == value.shape[-2]
+        return bool(square and self._close(value, 1e-6).all())
+
+    def problem(self, value: np.ndarray, *, closed: bool) -> str | None:
+        if value.ndim < 2 or value.shape[-1] != value.shape[-2]:
+            return f"{self.name}. Got an array of shape {value.shape} instead."
+        if self._close(value, _ROUNDING_32).all():
+            return None
+        return f"{self.name}. Got one whose columns are not orthonormal, or that reflects, instead."
+
+    def free_shape(self, shape: Shape) -> Shape:
+        return (*shape[:-2], shape[-1] * (shape[-1] - 1) // 2)
+
+    def to_free(self, value: Array) -> Array:
+        eye = jnp.broadcast_to(jnp.eye(value.shape[-1], dtype=value.dtype), value.shape)
+        skew = jnp.linalg.solve(eye + value, eye - value)
+        return skew[..., *np.tril_indices(value.shape[-1], -1)]
+
+    def from_free(self, free: Array) -> Array:
+        # n (n − 1) / 2 numbers
+        n = (1 + math.isqrt(1 + 8 * free.shape[-1])) // 2
+        rows, columns = np.tril_indices(n, -1)
+        half = jnp.zeros((*free.shape[:-1], n, n), free.dtype).at[..., rows, columns].set(free)
+        skew = half - jnp.swapaxes(half, -1, -2)
+        eye = jnp.broadcast_to(jnp.eye(n, dtype=free.dtype), skew.shape)
+        return jnp.linalg.solve(eye + skew, eye - skew)
+
+    def log_det(self, free: Array) -> Array:
+        def below(own: Array) -> Array:
+            made = self.from_free(own)
+            return made[np.tril_indices(made.shape[-1], -1)]
+
+        if not free.size:
+            return jnp.zeros((), free.dtype)
+        slopes = jax.vmap(jax.jacfwd(below))(free.reshape(-1, free.shape[-1]))
+        return jnp.sum(jnp.linalg.slogdet(slopes)[1])
+
+
+def as_rotation(matrix: Array) -> Array:
+    """An orthogonal matrix with the signs of its columns chosen such that it is inside `Rotations`.
+
+    Gaussian elimination of I + Q takes for each column the sign with which the pivot is one or more.
+
+    >>> as_rotation(jnp.array([[-1.0, 0.0], [0.0, 1.0]])).tolist()
+    [[1.0, -0.0], [-0.0, 1.0]]
+    """
+    n = matrix.shape[-1]
+    place = np.arange(n)
+
+    def column(j: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
+        left, signs = carry
+        sign = jnp.where(left[j, j] < 0, -1.0, 1.0).astype(matrix.dtype)
+        lower = jnp.where(place > j, sign * left[:, j], 0) / (1 + sign * left[j, j])
+        return left - lower[:, None] * left[j][None, :], signs.at[j].set(sign)
+
+    signs = jax.lax.fori_loop(0, n, column, (matrix, jnp.ones(n, matrix.dtype)))[1]
+    return matrix * signs[None, :]
+
+
 class AbstractFinite(AbstractHomogeneous):
     """A space in which every entry of an unknown has one of a few values: its states can be numbered."""
 
@@ -694,3 +784,4 @@ positive = Positive()
 unit_interval = UnitInterval()
 simplex = Simplex()
 positive_definite = PositiveDefinite()
+rotations = Rotations()

@@ -48,6 +48,9 @@ def compare(
     resume: Annotated[
         Path | None, typer.Option("--resume", help="A folder that keeps what is done, to go on from.")
     ] = None,
+    criteria: Annotated[
+        bool, typer.Option("--criteria", help="AIC and BIC of the fits to all rows, where there are such.")
+    ] = False,
     seed: Seed = None,
     jobs: Annotated[int, typer.Option("--jobs", "-j", help="Processes; -1 for one per core.")] = 1,
     json: Json = False,
@@ -93,6 +96,7 @@ def compare(
             final_size=final_size,
             groups=found.groups,
             support=declared,
+            criteria=criteria,
             random_state=seed,
             n_jobs=jobs,
             resume=resume,

@@ -36,6 +36,7 @@ class Comparison:
         notes: what a reader should know.
         finished: False after Ctrl-C.
         final: the best model on the rows that `final_size` kept apart.
+        criteria: label → AIC and BIC of the fit to all rows, where there are such and they were asked for.
     """
 
     results: list[FoldResult]
@@ -54,6 +55,7 @@ class Comparison:
     _problem: AbstractProblem
     _data: tuple[Any, Any]
     _best: Any = None
+    criteria: dict[str, tuple[float, float]] | None = None
 
     def table(self) -> list[Standing]:
         """A line for each model: the best first, failures last."""
@@ -138,6 +140,7 @@ class Comparison:
             None,
             gap,
             gap_error,
+            *(self.criteria or {}).get(label, (None, None)),
         )
 
     def forecasts(self) -> list[ForecastStanding]:
@@ -189,9 +192,13 @@ class Comparison:
             best = self.table()[0]
             if best.error is not None:
                 raise ValueError(f"No model could be fitted. {best.model}: {best.error}")
-            seed = derived_seed(self.settings["seed"], best.model, FINAL)
-            self._best = self._problem.fit_all(seeded(self.models[best.model], seed), *self._data)
+            self._best = self.fit_all(best.model)
         return self._best
+
+    def fit_all(self, label: str) -> Any:
+        """The model with that label, fitted to all of X."""
+        seed = derived_seed(self.settings["seed"], label, FINAL)
+        return self._problem.fit_all(seeded(self.models[label], seed), *self._data)
 
     def to_frame(self) -> Any:
         """The table as a data frame of pandas, or of polars where there is no pandas."""
@@ -262,6 +269,7 @@ class Comparison:
         bounded = any(line.kind is Kind.LOWER for line in lines)
         names = ["model", "bits/sample", "bits/dim", "to the best", "order real", "kind"]
         names += ["gap", "fit", "parameters"] if bounded else ["fit", "parameters"]
+        names += [] if self.criteria is None else ["AIC", "BIC"]
         for name in names:
             table.add_column(name, justify="left" if name in ("model", "kind") else "right")
         for line in lines:
@@ -280,6 +288,7 @@ class Comparison:
                 *([gap_text(line)] if bounded else []),
                 f"{line.seconds:.2g} s" if line.seconds < 10 else f"{line.seconds:.0f} s",
                 f"{line.parameters:,}" if line.parameters else "",
+                *([] if self.criteria is None else map(_criterion, (line.aic, line.bic))),
             )
         out = io.StringIO()
         Console(file=out, width=160, color_system=None).print(table)
@@ -336,6 +345,10 @@ def gap_text(line: Standing) -> str:
     if line.kind is not Kind.LOWER:
         return ""
     return with_error(line.gap, line.gap_stderr) if math.isfinite(line.gap) else "unknown"
+
+
+def _criterion(value: float | None) -> str:
+    return "" if value is None else f"{value:,.1f}"
 
 
 def _percent(chance: float) -> str:

@@ -8,6 +8,7 @@ import numbers
 import os
 import platform
 import time
+import warnings
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from sklearn.utils.validation import check_consistent_length
 
 from .._core import Evidence
 from ..estimators import Schema, Support
+from ..shell import Shell
 from ..shell._summary import expression
 from ._board import SIGNS, Comparison, with_error
 from ._problems import AbstractProblem, AbstractSeries, problem_of
@@ -62,6 +64,7 @@ def compare(
     support: Support | Schema | None = None,
     horizon: int | None = None,
     level: float = 0.9,
+    criteria: bool = False,
     n_jobs: int | None = 1,
     random_state: Any = None,
     resume: str | os.PathLike[str] | None = None,
@@ -84,6 +87,8 @@ def compare(
         horizon: for series, so many steps from some of the held-out ones on are forecast, too: their errors
             and the coverage of their intervals stand in `forecasts`.
         level: the probability of these intervals.
+        criteria: whether each model is fitted to all rows, too, for AIC and BIC: of those whose likelihood
+            is exact and was maximised.
         n_jobs: processes of joblib, or whatever backend it was given.
         random_state: seed of splits, and of models that have none.  With `resume`, None means 0.
         resume: a folder that keeps every finished fold and the state of running fits.  The same call goes
@@ -153,8 +158,34 @@ def compare(
     )
     if final_units is not None and finished:
         board.final, board.finished = _score_final(board, problem, store, units, final_units, n_jobs)
+    if criteria and finished:
+        board.criteria = {}
+        board.finished = board.finished and _add_criteria(board)
     board.notes += _remarks(board, len(tasks))
     return board
+
+
+def _add_criteria(board: Comparison) -> bool:
+    """AIC and BIC of every model that was scored, of its fit to all rows; False after Ctrl-C."""
+    assert board.criteria is not None
+    lines = [line for line in board.table() if line.error is None]
+    try:
+        for line in lines:
+            with warnings.catch_warnings():
+                # what there is to warn of was told of the folds
+                warnings.simplefilter("ignore")
+                fitted = board.fit_all(line.model)
+            if line is lines[0]:
+                board._best = fitted
+            found = fitted.criteria(board._data[0]) if isinstance(fitted, Shell) else None
+            if found is not None:
+                board.criteria[line.model] = found
+    except KeyboardInterrupt:
+        return False
+    board.notes.append(
+        "AIC and BIC are of the fit to all rows, of models whose likelihood is exact and was maximised."
+    )
+    return True
 
 
 def _check_horizon(problem: AbstractProblem, horizon: int | None, level: float) -> None:

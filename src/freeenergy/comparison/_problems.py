@@ -535,6 +535,11 @@ class AbstractSeries(AbstractProblem):
                 f"{_name(self.feature_names, found.integer[kept])}: the whole numbers are taken as "
                 "continuous, since no model gives them a probability mass."
             )
+        elif any(self._cells(model) for model in models if isinstance(model, ScoresSteps)):
+            self.notes.append(
+                "Bits are of the probability mass of whole numbers; models of continuous series give that "
+                "of the cell of width one about each, given the steps before it."
+            )
 
     def admit(self, estimator: Any) -> Any:
         name = type(estimator).__name__
@@ -543,10 +548,16 @@ class AbstractSeries(AbstractProblem):
         steps: Any = estimator if isinstance(estimator, ScoresSteps) else None
         if steps is None:
             raise ValueError(f"{name} is no density of series or rows: it gives no probability of X.")
-        if (steps.column_roles(self.dimension).mass != self.support.integer).any():
+        apart = (steps.column_roles(self.dimension).mass != self.support.integer).any()
+        if apart and not self._cells(steps):
             raise ValueError(
                 f"{name} gives a density where other models give whole numbers a probability mass, or "
                 "the reverse; the two have no common unit."
+            )
+        if steps.needs_kinds:
+            raise ValueError(
+                f"{name} by column gives a mass or a density as the kinds of columns say, which compare "
+                "knows of tables alone."
             )
         needed = steps.least_steps(self.dimension)
         if needed > self.most_needed:
@@ -555,6 +566,20 @@ class AbstractSeries(AbstractProblem):
                 f"is more than half of the series. Got {len(self.series[0])}."
             )
         return estimator
+
+    def _cells(self, steps: Any) -> bool:
+        """Whether a model of real numbers is asked for the masses of whole ones."""
+        real = not steps.column_roles(self.dimension).mass.any()
+        return bool(
+            real
+            and self.support.integer.all()
+            and steps.gives_cells(self.dimension, from_start=not self._units_are_rows)
+        )
+
+    def _step_evidence(self, estimator: Any, series: Any) -> np.ndarray:
+        """log p of each step given those before it: of its cell, for a density of whole numbers."""
+        cells = self._cells(estimator)
+        return estimator.cell_evidence(series) if cells else estimator.step_evidence(series)
 
     def fit_all(self, estimator: Any, X: Any, y: Any) -> Any:
         if isinstance(estimator, ScoresRows):
@@ -639,8 +664,12 @@ class SeveralSeries(AbstractSeries):
 
     def evidence(self, estimator: Any, test: np.ndarray) -> Evidence:
         chosen = [self.series[i] for i in test]
-        if isinstance(estimator, ScoresSteps):
+        if isinstance(estimator, ScoresSteps) and not self._cells(estimator):
             return estimator.evidence(chosen)
+        if isinstance(estimator, ScoresSteps):
+            parts = np.split(self._step_evidence(estimator, chosen), np.cumsum([*map(len, chosen)])[:-1])
+            nats = np.array([part.sum() for part in parts])
+            return Evidence(nats, np.zeros_like(nats), estimator.evidence_kind)
         steps = estimator.evidence(np.concatenate(chosen))
         lengths = np.array([len(x) for x in chosen])
         starts = np.cumsum(lengths) - lengths
@@ -693,7 +722,7 @@ class OneSeries(AbstractSeries):
     def evidence(self, estimator: Any, test: np.ndarray) -> Evidence:
         if isinstance(estimator, ScoresRows):
             return estimator.evidence(self.series[0][test])
-        nats = estimator.step_evidence(self.series[0][: test[-1] + 1])[test]
+        nats = self._step_evidence(estimator, self.series[0][: test[-1] + 1])[test]
         return Evidence(nats, np.zeros_like(nats), estimator.evidence_kind)
 
     def _past(self, train: np.ndarray) -> list[np.ndarray]:
@@ -735,6 +764,8 @@ class OneSeries(AbstractSeries):
 
 class _Owner(BaseEstimator):
     """Names `compare` in the sentences of scikit-learn about wrong data."""
+
+    needs_kinds = False
 
 
 def problem_of(models: dict[str, Any], X: Any, y: Any, support: Any, groups: Any) -> AbstractProblem:

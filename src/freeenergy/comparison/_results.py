@@ -90,6 +90,8 @@ class Standing:
         error: why there are no numbers.
         gap, gap_stderr: by how many bits per sample a bound is estimated to miss the truth, and the error
             of that; zero where the bits are exact, NaN or infinite where it cannot be said.
+        aic, bic: Akaike's and Schwarz's criteria of the fit to all rows; None unless they were asked for,
+            and where the likelihood is not exact or was not maximised.
     """
 
     model: str
@@ -106,6 +108,8 @@ class Standing:
     error: str | None
     gap: float = 0.0
     gap_stderr: float = 0.0
+    aic: float | None = None
+    bic: float | None = None
 
 
 @dataclasses.dataclass(frozen=True)

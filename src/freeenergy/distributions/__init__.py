@@ -14,6 +14,7 @@ from .._core import (
     Positive,
     PositiveDefinite,
     Reals,
+    Rotations,
     Simplex,
     UnitInterval,
 )
@@ -60,7 +61,16 @@ from ._continuous import (
     Logistic,
     StudentT,
 )
-from ._covariance import AbstractCovariance, Diagonal, Full, LowRank, Spherical, Tied
+from ._covariance import (
+    AbstractCovariance,
+    AbstractSharing,
+    Diagonal,
+    Full,
+    LowRank,
+    Shared,
+    Spherical,
+    Tied,
+)
 from ._discrete import Bernoulli, Binomial, Categorical, Multinomial, Poisson
 from ._divergence import entropy, kl_divergence, monte_carlo_entropy, monte_carlo_kl
 from ._gaussian import Gaussian, GaussianLocation
@@ -86,6 +96,7 @@ __all__ = [
     "AbstractRate",
     "AbstractRay",
     "AbstractShaped",
+    "AbstractSharing",
     "AbstractSpace",
     "Bernoulli",
     "Beta",
@@ -128,6 +139,8 @@ __all__ = [
     "Product",
     "ProductPrior",
     "Reals",
+    "Rotations",
+    "Shared",
     "Simplex",
     "Spherical",
     "StudentT",

@@ -9,16 +9,16 @@ import jax
 from jax import Array
 
 from ._base import rescaled
-from ._covariance import Tied
+from ._covariance import AbstractSharing
 
 
 def component_axes(stack: Any) -> Any:
     """The `in_axes` with which `jax.vmap` runs over the members of `stack`.
 
-    Arrays have axis 0; what the members share (inside `Tied`, scalars) has None.
+    Arrays have axis 0; what the members share (inside `Tied`, parts of `Shared`, scalars) has None.
 
     >>> import jax.numpy as jnp
-    >>> from freeenergy.distributions import Diagonal, Gaussian
+    >>> from freeenergy.distributions import Diagonal, Gaussian, Tied
     >>> stack = Gaussian(jnp.zeros((3, 2)), Tied(Diagonal(jnp.ones(2))))
     >>> x = jnp.zeros(2)
     >>> jax.vmap(lambda member: member.log_prob(x), (component_axes(stack),))(stack).shape
@@ -26,18 +26,18 @@ def component_axes(stack: Any) -> Any:
     """
 
     def axes(node: Any) -> Any:
-        if isinstance(node, Tied):
-            return jax.tree.map(lambda _: None, node)
+        if isinstance(node, AbstractSharing):
+            return node.component_axes()
         return 0 if _is_stacked(node) else None
 
-    return jax.tree.map(axes, stack, is_leaf=lambda node: isinstance(node, Tied))
+    return jax.tree.map(axes, stack, is_leaf=lambda node: isinstance(node, AbstractSharing))
 
 
 def rescaled_stack(stack: Any, shift: Any, scale: Any) -> Any:
     """`rescaled` of every member of `stack`; what the members share is rescaled once.
 
     >>> import jax.numpy as jnp
-    >>> from freeenergy.distributions import Diagonal, Gaussian
+    >>> from freeenergy.distributions import Diagonal, Gaussian, Tied
     >>> stack = Gaussian(jnp.ones((3, 2)), Tied(Diagonal(jnp.ones(2))))
     >>> rescaled_stack(stack, jnp.zeros(2), jnp.full(2, 2.0)).mean[0].tolist()
     [0.5, 0.5]
@@ -63,7 +63,7 @@ def stack_size(stack: Any) -> int:
     >>> stack_size(Poisson(jnp.ones((3, 2))))
     3
     """
-    nodes = jax.tree.leaves(stack, is_leaf=lambda node: isinstance(node, Tied))
+    nodes = jax.tree.leaves(stack, is_leaf=lambda node: isinstance(node, AbstractSharing))
     sizes = {len(node) for node in nodes if _is_stacked(node)}
     if len(sizes) != 1:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Evaluation: arrays in, numbers out: intervals, splits, calibration, two-sample tests, forecasts."""
+"""Evaluation: arrays in, numbers out: intervals, splits, calibration, tests, forecasts, Rubin's rules."""
 
 from ._calibration import Reliability, TestResult, pit_ranks, reliability, two_sample_test, uniformity
 from ._forecasts import Measure, coverage, mase, naive_scale, rmse
@@ -16,6 +16,7 @@ from ._intervals import (
     wald_interval,
     wilson_interval,
 )
+from ._rubin import Pooled, pool
 from ._separable import likelihood_is_unbounded
 from ._splits import Split, out_of_bag, three_way_split
 
@@ -23,6 +24,7 @@ __all__ = [
     "Interval",
     "Measure",
     "PairedDifference",
+    "Pooled",
     "Reliability",
     "Retraining",
     "Split",
@@ -38,6 +40,7 @@ __all__ = [
     "out_of_bag",
     "paired_difference",
     "pit_ranks",
+    "pool",
     "reliability",
     "retraining_interval",
     "rmse",

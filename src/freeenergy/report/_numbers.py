@@ -97,14 +97,15 @@ _HEADS = (
     ("time to fit", "seconds"),
     ("size", "parameters"),
 )
+_CRITERIA = (("AIC", "of the fit to all rows"), ("BIC", "of the fit to all rows"))
 
 
-def _standing(place: int, line: Any) -> list[Cell]:
+def _standing(place: int, line: Any, heads: int, criteria: bool) -> list[Cell]:
     name = Cell(breakable(line.model), line.model)
     if line.error is not None:
         return [
             name,
-            Cell(f"<span>failed: {escape(line.error)}</span>", css="reason", span=len(_HEADS) - 1),
+            Cell(f"<span>failed: {escape(line.error)}</span>", css="reason", span=heads - 1),
         ]
     sign = SIGN[line.kind]
     gap = NOTHING
@@ -126,13 +127,20 @@ def _standing(place: int, line: Any) -> list[Cell]:
         gap,
         value_cell(line.seconds, digits=1),
         value_cell(line.parameters, digits=0) if line.parameters else NOTHING,
+        *(
+            NOTHING if value is None else value_cell(value, digits=1)
+            for value in ((line.aic, line.bic) if criteria else ())
+        ),
     ]
 
 
 def table_html(board: Any) -> str:
     """The table of a `Comparison` as HTML: a line for each model, failures with their reason."""
-    rows = [_standing(place, line) for place, line in enumerate(board.table())]
-    return table_of("Held-out code length, fewer bits are better", _HEADS, rows, sortable=True, best=True)
+    lines = board.table()
+    criteria = any(line.aic is not None for line in lines)
+    heads = (*_HEADS, *(_CRITERIA if criteria else ()))
+    rows = [_standing(place, line, len(heads), criteria) for place, line in enumerate(lines)]
+    return table_of("Held-out code length, fewer bits are better", heads, rows, sortable=True, best=True)
 
 
 def differences(view: View) -> str:

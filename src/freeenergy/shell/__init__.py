@@ -32,12 +32,14 @@ from ._density import (
 from ._documents import Corpus, Documents
 from ._forecast import (
     AbstractPredictive,
+    ColumnLaws,
     Drawn,
     Forecast,
     ForecastsSeries,
     MassTables,
     NormalMixtures,
 )
+from ._increments import LearnsInParts
 from ._intake import AbstractIntake, Arrays, LabelledTable, Table, with_history
 from ._networks import adam, cast, split_rows
 from ._rows import Rows, Scaling
@@ -59,6 +61,7 @@ __all__ = [
     "Chunks",
     "CodedRows",
     "Column",
+    "ColumnLaws",
     "ColumnRoles",
     "Completes",
     "CompletesRows",
@@ -70,6 +73,7 @@ __all__ = [
     "Forecasts",
     "ForecastsSeries",
     "LabelledTable",
+    "LearnsInParts",
     "MassTables",
     "NormalMixtures",
     "Outliers",

@@ -36,7 +36,7 @@ from ..learning import EM, LBFGS, ClosedForm, Gradient, fit
 from ..models import AbstractRegularised
 from ._capabilities import ColumnRoles, Scores, Shows
 from ._schema import Field, Schema, kinds_of
-from ._summary import Summary, Terms, named_parameters, summary_of
+from ._summary import Summary, Terms, criteria_of, named_parameters, summary_of
 from ._validation import check_instance, check_int, check_numbers, check_real, feature_names, random_key
 
 
@@ -76,7 +76,12 @@ class Shell(Shows, BaseEstimator, metaclass=abc.ABCMeta):
         # parameters that are arrays start JAX
         programs.check_process()
         self._check_parameters()
-        taken = self.intake.fitting(self, X, **given)
+        # what earlier parts left, for estimators that take such
+        vars(self).pop("kept_", None)
+        return self._learn_from(self.intake.fitting(self, X, **given))
+
+    def _learn_from(self, taken: Any) -> Any:
+        """Learns what an intake has taken, and returns it."""
         key = self._random_key()
         self.seed_ = np.asarray(key_bits(key), np.uint32)
         with taken.naming_cells():
@@ -194,6 +199,18 @@ class Shell(Shows, BaseEstimator, metaclass=abc.ABCMeta):
         check_is_fitted(self, "model_")
         return summary_of(self, X, robust, given)
 
+    def criteria(self, X: Any) -> tuple[float, float] | None:
+        """AIC and BIC of the fit to X; None where the likelihood is not exact, or was not maximised.
+
+        >>> import freeenergy as fe
+        >>> X = [[0.0], [1.0], [2.0], [3.0]]
+        >>> aic, bic = fe.GaussianDensity().fit(X).criteria(X)
+        >>> round(aic, 4), round(bic, 4)
+        (16.2441, 15.0167)
+        """
+        check_is_fitted(self, "model_")
+        return criteria_of(self, X)
+
     @property
     def _knows_evidence(self) -> bool:
         """Whether log p of all that is fitted is known exactly, by the model alone."""
@@ -216,6 +233,10 @@ class Shell(Shows, BaseEstimator, metaclass=abc.ABCMeta):
         carried; by default what is learnable in the model, by the names of its fields.
         """
         return named_parameters, ()
+
+    def _remarks(self) -> list[str]:
+        """What else a summary says of the fit, in sentences."""
+        return []
 
     @property
     def column_names(self) -> list[str]:
@@ -325,7 +346,7 @@ class Shell(Shows, BaseEstimator, metaclass=abc.ABCMeta):
             raise KeyboardInterrupt(fit.reason)
         failed = fit.status is Status.NON_FINITE
         if failed or (self._must_converge and not fit.converged):
-            warnings.warn(f"{type(self).__name__}: {fit.reason}.", ConvergenceWarning, stacklevel=4)
+            warnings.warn(f"{type(self).__name__}: {fit.reason}.", ConvergenceWarning, stacklevel=5)
 
 
 @eqx.filter_jit

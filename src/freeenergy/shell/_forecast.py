@@ -9,14 +9,15 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
-from jax import Array
 from scipy import special
 
 from .._core import key_of, split_key_data
 from ._capabilities import Forecasts
+from ._schema import kinds_of
 from ._sequence import AbstractSequenceDensity, complete_series_sample_of
 from ._series import SeriesIntake
 from ._series_frame import AbstractContainer, Framed, PandasTable, frame_of
+from ._support import Column
 from ._time import in_words
 from ._validation import check_count, random_key
 
@@ -105,7 +106,9 @@ class Forecast:
                 pass
             else:
                 return pandas.DataFrame(columns).set_index(time)
-        return import_module("polars").DataFrame(columns)
+        return import_module("polars").DataFrame(
+            {name: _of_one_type(values) for name, values in columns.items()}
+        )
 
     def plot(self, X: Any, ax: Any = None, *, series: int = 0, **options: Any) -> Any:
         """The end of a series and what is expected after it: `freeenergy.plots.forecast`.
@@ -145,6 +148,12 @@ def _word(value: Any) -> str:
     if isinstance(value, (float, np.floating)):
         return f"{value:.4g}"
     return str(value).removesuffix(" 00:00:00")
+
+
+def _of_one_type(values: Any) -> Any:
+    """Text, where a list holds things of several types."""
+    mixed = isinstance(values, list) and len({type(v) for v in values if v is not None}) > 1
+    return [None if v is None else _word(v) for v in values] if mixed else values
 
 
 def _plain(values: Any) -> Any:
@@ -201,6 +210,26 @@ class NormalMixtures(AbstractPredictive):
             low, high = np.where(enough, low, middle), np.where(enough, middle, high)
         return high
 
+    def log_mass(self, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+        """log P(low < value < high) of each value, (steps, features).
+
+        >>> law = NormalMixtures(np.ones((1, 1)), np.zeros((1, 1, 1)), np.ones((1, 1, 1)))
+        >>> law.log_mass(np.array([[-0.5]]), np.array([[0.5]])).round(4).tolist()
+        [[-0.9599]]
+        >>> law.log_mass(np.array([[40.0]]), np.array([[41.0]])).round(2).tolist()
+        [[-804.61]]
+        """
+        spread = np.sqrt(self.variances)
+        ends = [(end[:, None] - self.means) / spread for end in (low, high)]
+        # the probabilities of the lower tail, which do not cancel, on whichever side both ends are
+        above = ends[0] > 0
+        first, last = np.where(above, -ends[1], ends[0]), np.where(above, -ends[0], ends[1])
+        most = special.log_ndtr(last)
+        with np.errstate(divide="ignore"):
+            each = most + np.log1p(-np.exp(special.log_ndtr(first) - most))
+            weights = np.log(self.weights)[..., None]
+        return np.asarray(special.logsumexp(each + weights, axis=1))
+
 
 @dataclasses.dataclass(frozen=True)
 class MassTables(AbstractPredictive):
@@ -215,6 +244,44 @@ class MassTables(AbstractPredictive):
     def quantile(self, p: float) -> np.ndarray:
         # sums of probabilities have rounding
         return np.argmax(np.cumsum(self.mass, axis=2) >= p * (1 - 1e-12), axis=2).astype(float)
+
+
+@dataclasses.dataclass(frozen=True)
+class ColumnLaws(AbstractPredictive):
+    """Laws of different kinds for the columns: normal ones for some, and masses for the others.
+
+    Attributes:
+        numbers: the columns with a normal law, in order.
+        normals: their laws, if there are any.
+        tables: the masses of all columns; those of `numbers` are not looked at.
+
+    >>> normal = NormalMixtures(np.ones((1, 1)), np.full((1, 1, 1), 2.5), np.ones((1, 1, 1)))
+    >>> both = ColumnLaws(np.array([0]), normal, MassTables(np.array([[[1.0, 0.0], [0.2, 0.8]]])))
+    >>> both.mean().tolist()
+    [[2.5, 0.8]]
+    """
+
+    numbers: np.ndarray
+    normals: NormalMixtures | None
+    tables: MassTables
+
+    @property
+    def mass(self) -> np.ndarray:
+        """The probabilities of 0, 1, 2, … for each value that has some."""
+        return self.tables.mass
+
+    def _joined(self, of_tables: np.ndarray, of_normals: np.ndarray | None) -> np.ndarray:
+        if of_normals is not None:
+            of_tables[:, self.numbers] = of_normals
+        return of_tables
+
+    def mean(self) -> np.ndarray:
+        return self._joined(self.tables.mean(), None if self.normals is None else self.normals.mean())
+
+    def quantile(self, p: float) -> np.ndarray:
+        return self._joined(
+            self.tables.quantile(p), None if self.normals is None else self.normals.quantile(p)
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -290,10 +357,12 @@ class ForecastsSeries(Forecasts, AbstractSequenceDensity):
             )
         labels = self.column_roles(self.n_features_in_).labels
         shares = (
-            [law.mass[:, labels] for law in laws if isinstance(law, MassTables)] if labels.any() else []
+            [law.mass[:, labels] for law in laws if isinstance(law, MassTables | ColumnLaws)]
+            if labels.any()
+            else []
         )
         for mean, law in zip(parts[0], laws, strict=True):
-            if labels.any() and isinstance(law, MassTables):
+            if labels.any() and isinstance(law, MassTables | ColumnLaws):
                 mean[:, labels] = law.mass[:, labels].argmax(axis=2)
             elif labels.any() and isinstance(law, Drawn):
                 mean[:, labels] = _most_frequent(law.draws[..., labels])
@@ -301,19 +370,60 @@ class ForecastsSeries(Forecasts, AbstractSequenceDensity):
             self._answered("forecast", taken, part)
         paths = None
         if draws:
-            paths = taken.wrap(self._paths(taken, steps, future, draws, random_key(random_state)))
+            keys = split_key_data(random_key(random_state), draws * len(taken.series))
+            paths = taken.wrap(self._paths(taken, steps, future, keys))
         container = taken.container
         index = container.index_ahead(steps)
+        schema = kinds_of(self)
+        words = parts
+        if schema is not None:
+            # labels without an order have no interval
+            plain = np.array([field.kind is Column.CATEGORY for field in schema.fields])
+            for ends in (*parts[1], *parts[2]):
+                ends[:, plain] = np.nan
+            words = tuple([schema.words(part) for part in own] for own in parts)
         return Forecast(
-            *(container.ahead(part) for part in parts),
+            *(taken.ahead(part) for part in parts),
             level=level,
             draws=paths,
             probabilities=taken.wrap(shares) if shares else None,
             index=None if index is None else container.wrap(index),
             names=container.names,
-            _parts=parts,
+            _parts=words,
             _container=container,
         )
+
+    def _step_laws(self, container: SeriesIntake) -> list[NormalMixtures]:
+        """For each series the law of each value given the steps before it, in the units of the model."""
+        raise NotImplementedError(f"{type(self).__name__} gives no cells.")
+
+    def cell_evidence(self, X: Any, *, inputs: Any = None) -> np.ndarray:
+        """log P(x_t − ½ < y_t < x_t + ½ | x_<t) of each step, series one after another.
+
+        A density of real numbers as a probability mass on whole ones: for each step the masses of all
+        whole numbers have the sum one, so that it is on one scale with models of counts.  For one column
+        whose law given the past is normal, or a mixture of normal laws; NaN is marginalised.
+
+        >>> import freeenergy as fe
+        >>> x = np.random.default_rng(0).poisson(20, size=(60, 1)).astype(float)
+        >>> model = fe.AutoRegression(1).fit(x)
+        >>> law = model.cell_evidence(x)[-1:]
+        >>> bool(np.allclose(law, model.step_evidence(x)[-1:], atol=0.02))  # wide laws are flat in a cell
+        True
+        """
+        taken = self._read(X, inputs)
+        if not self.gives_cells(self.n_features_in_, from_start=False):
+            raise ValueError(
+                f"{type(self).__name__}.cell_evidence has no answer: it needs series of one column, whose "
+                "law given the past is normal."
+            )
+        found = []
+        for x, law in zip(taken.series, self._step_laws(taken), strict=True):
+            ends = [self.scaling_.apply(x + half) for half in (-0.5, 0.5)]
+            nats = law.log_mass(*ends)[:, 0]
+            found.append(np.where(np.isnan(x[:, 0]), 0.0, nats))
+        self._check_answers("cell_evidence", taken, [not np.isnan(part).any() for part in found])
+        return np.concatenate(found)
 
     def _longer(self, container: SeriesIntake, steps: int, future: np.ndarray | None) -> SeriesIntake:
         """The series with missing values after their end."""
@@ -324,12 +434,12 @@ class ForecastsSeries(Forecasts, AbstractSequenceDensity):
         return container.with_series([np.concatenate([x, unknown]) for x in container.series], inputs)
 
     def _paths(
-        self, container: SeriesIntake, steps: int, future: np.ndarray | None, draws: int, key: Array
+        self, container: SeriesIntake, steps: int, future: np.ndarray | None, keys: np.ndarray
     ) -> list[np.ndarray]:
-        """Joint draws of what comes after each series, (draws, steps, features)."""
+        """Joint draws of what comes after each series, (draws, steps, features), a key for each draw."""
         many = len(container.series)
-        longer = self._longer(container, steps, future).take(list(range(many)) * draws)
-        drawn = self._for_each(complete_series_sample_of, longer, extra=split_key_data(key, many * draws))
+        longer = self._longer(container, steps, future).take(list(range(many)) * (len(keys) // many))
+        drawn = self._for_each(complete_series_sample_of, longer, extra=keys)
         paths = [self.scaling_.invert(path[-steps:]) for path in drawn]
         return self._answered("forecast", container, [np.stack(paths[i::many]) for i in range(many)])
 
@@ -337,7 +447,9 @@ class ForecastsSeries(Forecasts, AbstractSequenceDensity):
         self, container: SeriesIntake, steps: int, future: np.ndarray | None, means: list[np.ndarray]
     ) -> list[AbstractPredictive]:
         """Laws from draws, always the same ones, where no formula is known; `means` are rescaled."""
-        paths = self._paths(container, steps, future, _DRAWS, key_of(int(np.ravel(self.seed_)[0])))
+        # the same for each series, whatever the others are
+        keys = split_key_data(key_of(int(np.ravel(self.seed_)[0])), _DRAWS)
+        paths = self._paths(container, steps, future, np.repeat(keys, len(container.series), axis=0))
         scaled = [self.scaling_.apply(path) for path in paths]
         return [Drawn(path, mean) for path, mean in zip(scaled, means, strict=True)]
 

@@ -10,6 +10,7 @@ import abc
 import collections
 import datetime
 import enum
+import importlib
 import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -490,3 +491,43 @@ def read_column(library: AbstractLibrary, X: Any, column: int) -> Values:
         names = None if library.name == "numpy" else library.names(X)
         found = CellError(error.problem, error.value, column).placed(error.row, X, names=names)
         raise found from None
+
+
+# how libraries call the types that anything can be given in
+_TYPES = {
+    "pandas": dict(zip(Form, ("float64", "bool", "object", "datetime64[us]"))),
+    "polars": dict(zip(Form, ("Float64", "Boolean", "String", "Datetime"))),
+}
+_WHOLE = {"pandas": "int64", "polars": "Int64"}
+_DECLARED = {"pandas": "category", "polars": "Enum"}
+
+
+def in_library(X: Any, name: str) -> Any:
+    """A table as a frame of "pandas" or "polars": as it is, if it is one, or an array of numbers.
+
+    >>> import polars as pl
+    >>> in_library(pl.DataFrame({"a": [1, 2], "b": ["x", None]}), "pandas").to_numpy().tolist()
+    [[1, 'x'], [2, None]]
+    """
+    own = table_library(X)
+    numbers = isinstance(X, np.ndarray) and X.dtype.kind != "O"
+    if own is None or own.name == name or numbers:
+        return X
+    library, columns = LIBRARIES[name], {}
+    # what makes a frame is there where one is asked for
+    importlib.import_module(name)
+    for place, column in enumerate(own.names(X)):
+        read = read_column(own, X, place)
+        kind = _TYPES[name][read.form]
+        if read.form is Form.NUMBER and read.whole and not read.missing.any():
+            kind = _WHOLE[name]
+        if read.form is Form.FLAG and read.missing.any():
+            kind = _TYPES[name][Form.NUMBER]
+        if read.declared:
+            kind = _DECLARED[name]
+        if read.form is Form.TIME:
+            read = read.with_tick("us")
+            zoned = name == "pandas" and read.zone is not None
+            kind = f"datetime64[us, {read.zone}]" if zoned else kind
+        columns[column] = library.write(read._replace(dtype=kind))
+    return library.frame(columns, None)

@@ -66,7 +66,7 @@ def _plain(owner: Any, X: Any, x: np.ndarray) -> np.ndarray:
     return x
 
 
-def _kept(owner: Any, schema: Schema, x: np.ndarray) -> np.ndarray:
+def remember(owner: Any, schema: Schema, x: np.ndarray) -> np.ndarray:
     """Remembers a schema, refuses columns that the estimator has no model of, and says what is left out."""
     name = type(owner).__name__
     if not len(x):
@@ -163,7 +163,7 @@ class Table(AbstractIntake):
             return (
                 _plain(owner, X, check_rows(owner, X, reset=True))
                 if found is None
-                else _kept(owner, *found)
+                else remember(owner, *found)
             )
         schema = schema_of(owner)
         if schema is None or schema.plain:
@@ -311,7 +311,7 @@ class LabelledTable(Table):
             _plain(owner, X, x)
         else:
             y = validate_data(owner, X="no_validation", y=y)
-            x = _kept(owner, *found)
+            x = remember(owner, *found)
             check_consistent_length(x, y)
         check_classification_targets(y)
         encoder = LabelEncoder().fit(y)

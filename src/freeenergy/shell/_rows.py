@@ -74,6 +74,21 @@ def canonical_rows(
     return Rows(X, merged)
 
 
+def points_of(covariance: np.ndarray, weight: float) -> Rows:
+    """Two rows for each column about zero, of that weight together, whose covariance is the given one.
+
+    They are ±√dim L eᵢ with L Lᵀ = Σ.  A Gaussian model knows rows by their weight, mean and covariance.
+
+    >>> rows = points_of(np.array([[4.0, 1.0], [1.0, 2.0]]), 10.0)
+    >>> (rows.x.T * rows.weight @ rows.x / 10).round(6).tolist()
+    [[4.0, 1.0], [1.0, 2.0]]
+    """
+    dim = len(covariance)
+    values, vectors = np.linalg.eigh(covariance)
+    half = np.sqrt(dim * np.maximum(values, 0.0))[:, None] * vectors.T
+    return Rows(np.concatenate([half, -half]), np.full(2 * dim, weight / (2 * dim)))
+
+
 def unit_free_hashes(X: np.ndarray, scaling: Scaling) -> np.ndarray:
     """A 64-bit number for each row that is the same in whichever units the row is given."""
     hashes = np.empty(len(X), np.uint64)

@@ -17,6 +17,7 @@ from ._frames import (
     AbstractLibrary,
     Form,
     Values,
+    library_of,
     read_column,
     refuse_same_names,
     table_library,
@@ -605,11 +606,19 @@ class Schema:
             if field.kind in _LEFT_OUT:
                 continue
             codes = Z[:, number] if field.modelled else np.zeros(len(Z))
-            columns[field.name] = library.write(field.decode(self._possible(field, codes)))
+            columns[field.name] = library.write(field.decode(self.possible(field, codes)))
             number += field.modelled
         return columns
 
-    def _possible(self, field: Field, codes: np.ndarray) -> np.ndarray:
+    def words(self, Z: np.ndarray) -> np.ndarray:
+        """Rows of numbers as an array of objects: what they stand for, None where a label is missing."""
+        found = np.empty(Z.shape, object)
+        for place, field in enumerate(self.modelled):
+            values = field.decode(self.possible(field, Z[:, place]))
+            found[:, place] = LIBRARIES["numpy"].write(values)
+        return found
+
+    def possible(self, field: Field, codes: np.ndarray) -> np.ndarray:
         """Whole numbers where a column was found to hold them, and not only to have their type."""
         return np.rint(codes) if field.kind is Column.INTEGER and not self.plain else codes
 
@@ -633,18 +642,22 @@ class Schema:
             if unchanged and not read.missing.any():
                 continue
             # the type is that of this table, which need not be that of the fit
-            filled = field.decode(self._possible(field, codes))
-            if field.form is read.form:
-                filled = filled._replace(
-                    dtype=read.dtype, whole=read.whole, zone=read.zone, ordered=read.ordered
-                )
-                if field.form is Form.LABEL and read.declared:
-                    filled = _in_labels(filled, read)
-                if field.form is Form.TIME:
-                    filled = filled.with_tick(read.tick)
+            filled = like(field.decode(self.possible(field, codes)), read)
             columns[names[place]] = library.write(filled)
         if library.name == "numpy":
             return library.frame(columns, None)
+        return library.frame(columns, library.index(X))
+
+    def in_order(self, X: Any) -> Any:
+        """The columns of the schema that a frame has, in its order; anything else as it is."""
+        library = library_of(X)
+        if library is None:
+            return X
+        names = library.names(X)
+        wanted = [name for name in self.names if name in names]
+        if names == wanted:
+            return X
+        columns = {name: library.column(X, names.index(name)) for name in wanted}
         return library.frame(columns, library.index(X))
 
     def __repr__(self) -> str:
@@ -677,6 +690,16 @@ class Schema:
 
         rows = "".join(line(row, "td") for row in body)
         return f"<table><thead>{line(head, 'th')}</thead><tbody>{rows}</tbody></table>"
+
+
+def like(filled: Values, read: Values) -> Values:
+    """Entries in the type of those that were read, where both are of one form."""
+    if filled.form is not read.form:
+        return filled
+    filled = filled._replace(dtype=read.dtype, whole=read.whole, zone=read.zone, ordered=read.ordered)
+    if read.form is Form.LABEL and read.declared:
+        filled = _in_labels(filled, read)
+    return filled.with_tick(read.tick) if read.form is Form.TIME else filled
 
 
 def _in_labels(filled: Values, read: Values) -> Values:
@@ -746,6 +769,16 @@ def recognised(
     schema = Schema(tuple(fields), library.name)
     kept = [place for place, field in enumerate(fields) if field.kind not in _LEFT_OUT]
     return schema, schema._encoded([read[place] for place in kept], library, X, kept)
+
+
+def of_steps(schema: Schema, name: str) -> Schema:
+    """The schema of the steps of series, all columns of which are modelled; refused where one cannot be."""
+    fields = tuple(map(_as_number, schema.fields))
+    left = [field for field in fields if not field.modelled]
+    if left:
+        what = "has one value" if left[0].kind is Column.CONSTANT else f"looks like {left[0].kind.value}"
+        raise ValueError(f"{name} has no model of column {left[0].name!r}, which {what}. Leave it out.")
+    return dataclasses.replace(schema, fields=fields)
 
 
 def kinds_of(owner: Any) -> Schema | None:

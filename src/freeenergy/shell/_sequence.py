@@ -17,8 +17,9 @@ from ..models import AbstractSequenceModel, Series, series_in_units
 from ._base import Shell
 from ._capabilities import Completes, Samples, ScoresSteps
 from ._rows import Scaling
+from ._schema import kinds_of
 from ._series import SeriesIntake, check_inputs, check_series_weight, draw_series, map_series, pack
-from ._series_frame import AbstractContainer
+from ._series_frame import AbstractContainer, Framed
 from ._summary import Terms, reported, weighted
 from ._validation import check_count, random_key
 
@@ -49,8 +50,17 @@ class AbstractSequenceDensity(ScoresSteps, Samples, Completes, Shell):
     _takes_inputs: ClassVar[bool] = True
     _size_unit = "time steps"
 
+    @property
+    def needs_kinds(self) -> bool:
+        """Whether columns have to be told apart: counts, truth values, labels, …"""
+        return False
+
     def _scaling(self, X: np.ndarray, weight: np.ndarray) -> Scaling:
         return Scaling.standardise(X, weight)
+
+    def gives_cells(self, n_features: int, *, from_start: bool) -> bool:
+        """Whether `cell_evidence` has an answer for such series; `from_start` for their first steps too."""
+        return False
 
     def _input_scaling(self, inputs: np.ndarray, weight: np.ndarray) -> Scaling:
         return Scaling.standardise(inputs, weight)
@@ -276,6 +286,7 @@ class AbstractSequenceDensity(ScoresSteps, Samples, Completes, Shell):
         A model with inputs takes `inputs` of shape (length, inputs), the same for all series, or
         (n, length, inputs).  With `given`, series with NaN, the missing part is drawn given the observed
         part, `n` times: the result is like `given`, each series with a leading axis of n unless n is 1.
+        After a fit to a frame of several kinds of columns draws are frames, one or a list of n.
         """
         check_is_fitted(self, "model_")
         key = random_key(random_state)
@@ -288,17 +299,28 @@ class AbstractSequenceDensity(ScoresSteps, Samples, Completes, Shell):
         drawn = self._for_each(complete_series_sample_of, repeated, extra=split_key_data(key, many * n))
         filled = [self._fill(x, z) for x, z in zip(repeated.series, drawn, strict=True)]
         draws = self._answered("sample", container, [np.stack(filled[i::many]) for i in range(many)])
-        return container.rows([part[0] for part in draws]) if n == 1 else container.wrap(draws)
+        if n == 1:
+            return container.rows([part[0] for part in draws])
+        schema = kinds_of(self)
+        if schema is None:
+            return container.wrap(draws)
+        if isinstance(container.container, Framed):
+            return [container.rows([part[number] for part in draws]) for number in range(n)]
+        return container.wrap([np.stack([schema.decode(one) for one in part]) for part in draws])
 
-    def _draw(self, n: int, key: Array, length: int | None, inputs: Any) -> np.ndarray:
+    def _draw(self, n: int, key: Array, length: int | None, inputs: Any) -> Any:
         shape = np.shape(inputs)
         usual = shape[-2] if len(shape) > 1 else self.length_
         columns = self.n_features_in_
         steps = check_count(self, "sample", "length", usual if length is None else length, each=columns)
         n = check_count(self, "sample", "n", n, each=steps * columns + 1)
         parts = self._check_inputs(inputs, [steps] * (n if len(shape) == 3 else 1))
-        drawn = draw_series(sample_series_of, self.model_, n, steps, key, parts)
-        return self.scaling_.invert(drawn)
+        drawn = self.scaling_.invert(draw_series(sample_series_of, self.model_, n, steps, key, parts))
+        schema = kinds_of(self)
+        if schema is None:
+            return drawn
+        made = [schema.decode(part) for part in drawn]
+        return np.stack(made) if schema.library == "numpy" else made[0] if n == 1 else made
 
     def _shares(
         self,

@@ -28,8 +28,10 @@ from .._core import (
     split_key_data,
 )
 from ..models import Series
-from ._intake import AbstractIntake, with_history
+from ._frames import library_of
+from ._intake import AbstractIntake, remember, with_history
 from ._rows import Rows, Scaling, unit_free_hashes
+from ._schema import Schema, kinds_of, like, of_steps
 from ._series_frame import AbstractContainer, Framed, Plain, SeriesFrame, frame_of, only
 from ._time import AbstractFrequency, in_words
 from ._validation import check_observed, check_rows, feature_names, moderate
@@ -137,12 +139,12 @@ def check_series(owner: Any, X: Any, *, reset: bool) -> tuple[list[np.ndarray], 
     source = frame_of(X)
     if source is not None:
         table = source.table
-        rows = check_rows(owner, table.selected(table.columns), reset=reset)
+        rows = _numbers_of(owner, table.selected(table.columns), reset)
         container = Framed(source, source.grid(None if reset else vars(owner).get("frequency_")))
         return container.laid(rows), container
     several = _several("X", X)
     if several is None:
-        return [check_rows(owner, X, reset=reset)], Plain(X, only)
+        return [_numbers_of(owner, X, reset)], Plain(X, only)
     parts, wrap = several
     for number, part in enumerate(parts):
         if part.shape[1] != parts[0].shape[1] or not len(part):
@@ -151,10 +153,53 @@ def check_series(owner: Any, X: Any, *, reset: bool) -> tuple[list[np.ndarray], 
                 f"time step. Got {part.shape} for series {number}."
             )
     try:
-        rows = check_rows(owner, np.concatenate(parts), reset=reset)
+        rows = _numbers_of(owner, np.concatenate(parts), reset)
     except CellError as error:
         raise error.placed(error.position or 0, parts) from None
     return np.split(rows, np.cumsum([len(part) for part in parts])[:-1]), Plain(X, wrap)
+
+
+def _numbers_of(owner: Any, X: Any, reset: bool) -> np.ndarray:
+    """The steps of a table as numbers; codes, where the estimator has to know what the columns hold."""
+    if reset:
+        vars(owner).pop("schema_", None)
+    if not owner.needs_kinds:
+        return check_rows(owner, X, reset=reset)
+    library = library_of(X)
+    if library is None or library.plain(X):
+        rows = check_rows(owner, X, reset=reset)
+        X = X if library is not None else rows
+    if not reset:
+        names = None if library is None else library.names(X)
+        if names is not None and owner.schema_.library != "numpy" and names != owner.schema_.names:
+            raise ValueError(f"X must have the columns of the fit in their order. Got {names} instead.")
+        return owner.schema_.encode(X)
+    schema = of_steps(Schema.recognise(X), type(owner).__name__)
+    return remember(owner, schema, schema.encode(X))
+
+
+def _in_kinds(
+    schema: Schema | None, container: AbstractContainer, put: Callable[..., Any], parts: list[np.ndarray]
+) -> Any:
+    """Numbers for the columns of X, put into the container, as the user has these columns."""
+    if schema is None:
+        return put(parts)
+    if not isinstance(container, Framed):
+        return put([schema.decode(part) for part in parts])
+    made = put(parts)
+    # a column of pandas comes back as one
+    single = library_of(made) is None
+    frame = made.to_frame() if single else made
+    library: Any = library_of(frame)
+    names = library.names(frame)
+    columns = {name: library.column(frame, place) for place, name in enumerate(names)}
+    passed = container.table.selected(container.table.columns)
+    for place, (field, name) in enumerate(zip(schema.fields, container.table.columns, strict=True)):
+        values = field.decode(schema.possible(field, np.asarray(columns[name], float)))
+        # the type is that of this table, which need not be that of the fit
+        columns[name] = library.write(like(values, library.read(passed, place)))
+    found = library.frame(columns, library.index(frame))
+    return found.iloc[:, 0].rename(made.name) if single else found
 
 
 def check_inputs(
@@ -549,9 +594,15 @@ class SeriesIntake(AbstractIntake):
     def rows(self, parts: list[np.ndarray], names: Any = None) -> Any:
         """Arrays with a row, or a number, for each step of each series: frames where frames came.
 
-        `names` are of the columns, by default those of X.
+        `names` are of the columns, by default those of X, which then are of the kinds of these.
         """
-        return self.container.rows(parts, names)
+        if names is not None:
+            return self.container.rows(parts, names)
+        return _in_kinds(kinds_of(self.owner), self.container, self.container.rows, parts)
+
+    def ahead(self, parts: list[np.ndarray]) -> Any:
+        """The same for the columns of X at steps after the end of each series."""
+        return _in_kinds(kinds_of(self.owner), self.container, self.container.ahead, parts)
 
     def naming_cells(self) -> contextlib.AbstractContextManager[None]:
         passed, rows = self.container.cells(self.series)

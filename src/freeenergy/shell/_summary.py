@@ -17,7 +17,17 @@ import numpy as np
 from jax import Array
 from scipy.special import ndtri
 
-from .._core import Evidence, Kind, learnable, on_device, parameter_count, unconstrain, visible
+from .._core import (
+    Evidence,
+    Kind,
+    aligned,
+    html_table,
+    learnable,
+    on_device,
+    parameter_count,
+    unconstrain,
+    visible,
+)
 from ..distributions import Product
 from ..models import AbstractRescalable
 from ._information import Terms, errors_of
@@ -92,6 +102,16 @@ def _answers(
 _free = eqx.filter_jit(unconstrain)
 
 
+def akaike(parameters: int, nats: float) -> float:
+    """2k − 2 log p."""
+    return 2 * parameters - 2 * nats
+
+
+def schwarz(parameters: int, nats: float, size: float) -> float:
+    """k log n − 2 log p."""
+    return parameters * math.log(size) - 2 * nats
+
+
 @dataclasses.dataclass(frozen=True, repr=False)
 class Summary:
     """What a fit found; print it.
@@ -140,14 +160,14 @@ class Summary:
         """2k − 2 log p (Akaike), where log p is exact and was maximised; else None."""
         if self.log_likelihood is None or not self.maximised:
             return None
-        return 2 * self.n_parameters - 2 * self.log_likelihood
+        return akaike(self.n_parameters, self.log_likelihood)
 
     @property
     def bic(self) -> float | None:
         """k log n − 2 log p (Schwarz), where log p is exact and was maximised; else None."""
         if self.log_likelihood is None or not self.maximised or not self.size:
             return None
-        return self.n_parameters * math.log(self.size) - 2 * self.log_likelihood
+        return schwarz(self.n_parameters, self.log_likelihood, self.size)
 
     def interval(self, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
         """Both ends of the interval of each parameter, value ∓ z · error; NaN where there is none."""
@@ -209,11 +229,7 @@ class Summary:
         out = [visible(self.model), *(f"  {name:<{width}}  {value}" for name, value in facts)]
         head, lines, left = self._lines()
         if lines:
-            widths = [max(len(row[i]) for row in (head, *lines)) for i in range(len(head))]
-            out.append("")
-            for row in (head, *lines):
-                first, rest = row[0].ljust(widths[0]), zip(row[1:], widths[1:], strict=True)
-                out.append("  ".join([f"  {first}", *(cell.rjust(w) for cell, w in rest)]).rstrip())
+            out += ["", *(f"  {line}" for line in aligned([head, *lines]))]
         notes = self._all_notes(left)
         return "\n".join([*out, *([""] if notes else []), *(f"  {note}" for note in notes)])
 
@@ -225,22 +241,7 @@ class Summary:
             for name, value in self._facts()
         )
         head, lines, left = self._lines()
-        table = ""
-        if lines:
-            top = "".join(
-                f"<th {right_side if i else left_side}>{html.escape(cell)}</th>"
-                for i, cell in enumerate(head)
-            )
-            body = "".join(
-                "<tr>"
-                + "".join(
-                    f"<td {right_side if i else left_side}>{html.escape(cell)}</td>"
-                    for i, cell in enumerate(line)
-                )
-                + "</tr>"
-                for line in lines
-            )
-            table = f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
+        table = html_table(head, lines) if lines else ""
         notes = "".join(f"<p>{html.escape(note)}</p>" for note in self._all_notes(left))
         title = f"<p><code>{html.escape(visible(self.model))}</code></p>"
         return f"<div>{title}<table>{facts}</table>{table}{notes}</div>"
@@ -302,6 +303,21 @@ def _part_entries(
     return found
 
 
+def criteria_of(owner: Any, X: Any) -> tuple[float, float] | None:
+    """AIC and BIC of a fitted estimator; see `Shell.criteria`."""
+    if not owner._maximises_likelihood:
+        return None
+    likelihood = owner._likelihood(None, {})
+    if isinstance(likelihood, str):
+        likelihood = owner._likelihood(X, {})
+    if isinstance(likelihood, str) or likelihood[0].kind is not Kind.EXACT:
+        return None
+    evidence, size = likelihood
+    size = vars(owner).get("fitted_size_") if size is None else size
+    nats, count = float(evidence.nats.sum()), owner._count_parameters()
+    return None if not size else (akaike(count, nats), schwarz(count, nats, size))
+
+
 def summary_of(owner: Any, X: Any, robust: bool, given: dict[str, Any]) -> Summary:
     """The summary of a fitted estimator; see `Shell.summary`."""
     notes = []
@@ -346,7 +362,7 @@ def summary_of(owner: Any, X: Any, robust: bool, given: dict[str, Any]) -> Summa
         names,
         values,
         errors,
-        notes + more,
+        notes + more + owner._remarks(),
         robust,
         kind is Kind.EXACT and owner._maximises_likelihood,
     )

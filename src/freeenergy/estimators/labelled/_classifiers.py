@@ -13,6 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from sklearn.base import ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_consistent_length, validate_data
 
 from ..._core import CellError, Data, Evidence, Fit, Kind, on_device, sum_over_blocks
 from ...distributions import (
@@ -20,6 +22,7 @@ from ...distributions import (
     AbstractCovariance,
     AbstractExponentialFamily,
     AbstractShaped,
+    AbstractSharing,
     Diagonal,
     DirichletPrior,
     Full,
@@ -46,8 +49,9 @@ from ...shell import (
     check_numbers,
 )
 from ...shell._answers import by_completeness
+from ...shell._increments import LearnsInParts, reduced_rows
 from ...shell._schema import kinds_of
-from ...shell._validation import check_covariances
+from ...shell._validation import check_covariances, check_weight
 from .._by_column import (
     by_column,
     member_by_column,
@@ -81,7 +85,7 @@ def _start(
 
 
 class AbstractGenerativeClassifier(
-    ClassifierMixin, Predicts, PredictsProbabilities, ScoresLabels, AbstractDensity
+    ClassifierMixin, Predicts, PredictsProbabilities, ScoresLabels, LearnsInParts, AbstractDensity
 ):
     """p(y | x) ∝ π_y p(x; θ_y), with the class in the place of the hidden cause of a mixture."""
 
@@ -112,6 +116,39 @@ class AbstractGenerativeClassifier(
         """
         self._fit(X, y=y, sample_weight=sample_weight)
         return self
+
+    def partial_fit(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None
+    ) -> Self:
+        """Goes on with more rows, those of earlier calls being kept as a small table of their likelihood.
+
+        What is fitted is that of a `fit` to all rows together, whatever the parts.
+
+        Args:
+            X: a row per sample; NaN means not observed.
+            y: the class of each row.
+            classes: which labels may occur, as scikit-learn passes them; none is needed, and a class takes
+                part from its first row on.
+            sample_weight: a non-negative number per row; a weight of two counts as two rows.
+        """
+        x = self._take_part(X)
+        y = np.asarray(validate_data(self, X="no_validation", y=y))
+        check_consistent_length(x, y)
+        check_classification_targets(y)
+        strange = [] if classes is None else y[~np.isin(y, classes)].tolist()
+        if strange:
+            raise ValueError(f"The labels 'y' must be among the 'classes'. Got {strange[0]!r} instead.")
+        weight, labels = check_weight(x, sample_weight), np.unique(y)
+        if "kept_" in vars(self):
+            before, labels = self.classes_, np.unique(np.concatenate([self.classes_, labels]))
+            assert self.kept_.known is not None
+            numbers = np.searchsorted(labels, before)[self.kept_.known.astype(int)]
+            self.kept_ = self.kept_._replace(known=numbers.astype(float))
+        self.classes_ = labels
+        return self._learn_part(X, x, weight, np.searchsorted(labels, y)[:, None].astype(float))
+
+    def _reduced(self, rows: Rows) -> Rows:
+        return reduced_rows(self._prototype(rows.x), rows)
 
     def _scaling(self, X: np.ndarray, weight: np.ndarray | None) -> Scaling:
         prototype: Any = self._prototype(X)
@@ -308,7 +345,7 @@ class DiscriminantAnalysis(AbstractGenerativeClassifier):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         check_instance(self, "covariance", AbstractCovariance, optional=True)
-        if self.component_prior is not None and isinstance(self._structure(), Tied):
+        if self.component_prior is not None and isinstance(self._structure(), AbstractSharing):
             raise ValueError(
                 "The 'component_prior' parameter of DiscriminantAnalysis must be None where the classes "
                 f"share a covariance. Got {self.component_prior!r} instead."

@@ -28,6 +28,7 @@ from ...distributions import (
     AbstractShaped,
     DirichletPrior,
     Gaussian,
+    Product,
     rescaled_stack,
 )
 from ...inference._chain_finite import nan_if_impossible
@@ -45,7 +46,9 @@ from ...models import (
 from ...models._regressions import clusterwise_regressions
 from ...shell import (
     AbstractPredictive,
+    ColumnLaws,
     ColumnRoles,
+    Field,
     ForecastsSeries,
     MassTables,
     NormalMixtures,
@@ -64,8 +67,17 @@ from ...shell._answers import answers
 from ...shell._density import likeliest
 from ...shell._information import Terms
 from ...shell._rows import canonical_rows
+from ...shell._schema import kinds_of
 from ...shell._summary import named_parameters
 from ...shell._validation import random_key
+from .._by_column import (
+    by_column,
+    member_by_column,
+    prior_by_column,
+    roles_by_column,
+    scaling_by_column,
+    takes_by_family,
+)
 from ..tables._starts import LLOYD_STEPS, AbstractStart, PlusPlus, at_known, start_model
 from ._markov import concentration
 
@@ -104,9 +116,38 @@ def _forecast(pair: tuple[Series, Array], model: models.HMM, incomplete: bool) -
     return beliefs, means, jax.vmap(model.emissions.normals)(inputs)
 
 
+def _ahead_of_each(series: Series, model: models.HMM, incomplete: bool) -> Any:
+    """Weights, means and variances of the normal laws of each step given those before it."""
+    length = len(series.real)
+    each: Any = jnp.zeros((length, 0)) if series.inputs is None else series.inputs
+    driven = series.inputs is not None
+    laws: Any = jax.vmap(lambda u: model.emissions.normals(u if driven else None))(each)
+    weights, means, variances = laws
+    belief = model.filter(series, incomplete=incomplete).predicted
+    shares = (belief[:, :, None] * weights).reshape(length, -1)
+    return shares, *(a.reshape(length, -1, a.shape[-1]) for a in (means, variances))
+
+
 def _state_log_probs(row: Array, model: models.HMM) -> Array:
     emissions = model.emissions
     return emissions.log_probs(emissions.prepare(), row[None], True, None)[0]
+
+
+def _normal_columns(emissions: Any, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+    """Means and variances of these columns in each state, of members that are normal there; or None."""
+    if not isinstance(emissions, FamilyEmissions) or not isinstance(emissions.members, Product):
+        return None
+    members, found = emissions.members, {}
+    places = np.split(members.order, np.cumsum(members.sizes)[:-1])
+    for part, own in zip(members.parts, places, strict=True):
+        if isinstance(part, Gaussian) and part.covariance.separable:
+            law = np.asarray(part.mean), np.asarray(part.covariance.variances())
+            found |= {int(column): [a[:, i] for a in law] for i, column in enumerate(own)}
+    wanted = np.flatnonzero(columns)
+    if any(int(column) not in found for column in wanted):
+        return None
+    means, variances = zip(*(found[int(column)] for column in wanted), strict=True)
+    return np.stack(means, axis=1), np.stack(variances, axis=1)
 
 
 def _sample_states(pair: tuple[Series, Array], model: models.HMM, incomplete: bool) -> Array:
@@ -135,8 +176,10 @@ class HMM(Predicts, PredictsProbabilities, ForecastsSeries):
     Args:
         n_states: how many hidden states.
         family: of the emissions: a class of `freeenergy.distributions` such as `Poisson`, or an instance
-            whose shape and fixed parts are used, such as `Gaussian(jnp.zeros(2), Diagonal())`; or
-            `RegressionEmissions()`, Gaussians whose means are linear in the inputs.
+            whose shape and fixed parts are used, such as `Gaussian(jnp.zeros(2), Diagonal())`; for series
+            with columns of different kinds `"by column"`, which is short for `ByColumn()`: each column has
+            the family of its kind (`schema_`), with a weak prior; or `RegressionEmissions()`, Gaussians
+            whose means are linear in the inputs.
         n_components: members of the family in each state; above one its emissions are mixtures.
         n_init: starts; the best end counts.
         init: a start such as `PlusPlus()` or `RandomRows()`, or an array of centres.
@@ -231,10 +274,11 @@ class HMM(Predicts, PredictsProbabilities, ForecastsSeries):
         check_instance(self, "initial_prior", DirichletPrior, optional=True)
         check_instance(self, "emission_prior", AbstractConjugatePrior, optional=True)
         shaped = isinstance(self.family, type) and issubclass(self.family, AbstractShaped)
-        if not shaped and not isinstance(self.family, AbstractExponentialFamily | RegressionEmissions):
+        member = isinstance(self.family, AbstractExponentialFamily | RegressionEmissions)
+        if not shaped and not member and by_column(self.family) is None:
             raise ValueError(
                 "The 'family' parameter of HMM must be an exponential family of "
-                "freeenergy.distributions, such as Poisson, or a member of one. "
+                "freeenergy.distributions, such as Poisson, a member of one, or 'by column'. "
                 f"Got {self.family!r} instead."
             )
         if isinstance(self.family, RegressionEmissions):
@@ -268,18 +312,32 @@ class HMM(Predicts, PredictsProbabilities, ForecastsSeries):
         """Whether transitions depend on inputs."""
         return isinstance(self.transition, AbstractTransition) and self.transition.varies
 
+    @property
+    def needs_kinds(self) -> bool:
+        return by_column(self.family) is not None
+
+    def takes(self, field: Field) -> bool:
+        return takes_by_family(self.family, field)
+
     def _scaling(self, X: np.ndarray, weight: np.ndarray) -> Scaling:
+        family = by_column(self.family)
+        if family is not None:
+            return scaling_by_column(member_by_column(family, self), X, weight)
         if not self.family.unit_free_columns(X.shape[1]).all():
             return Scaling.identity(X.shape[1])
         common = not isinstance(self.family, type) and self.family.common_unit
         return Scaling.standardise(X, weight, common=common)
 
     def column_roles(self, n_features: int) -> ColumnRoles:
-        return ColumnRoles.of(self.family, n_features)
+        if by_column(self.family) is None:
+            return ColumnRoles.of(self.family, n_features)
+        schema = kinds_of(self)
+        return ColumnRoles.continuous(n_features) if schema is None else roles_by_column(schema)
 
     def _likeliest(self, container: SeriesIntake, columns: np.ndarray) -> list[np.ndarray]:
-        # families with labels are never rescaled
-        rows, shares = np.concatenate(container.series), np.concatenate(self._for_each(_smooth, container))
+        # columns of labels are never rescaled, those beside them may be
+        rows = self.scaling_.apply(np.concatenate(container.series))
+        shares = np.concatenate(self._for_each(_smooth, container))
         found = rows[:, columns]
         for place, column in enumerate(columns):
             missing = np.isnan(rows[:, column])
@@ -371,16 +429,21 @@ class HMM(Predicts, PredictsProbabilities, ForecastsSeries):
         )
         flat = Data.of(rows.x, rows.weight)
         near = Scaling.standardise(rows.x, rows.weight)
-        prototype = self.family.prototype(rows.x) if isinstance(self.family, type) else self.family
+        kinds, prior = by_column(self.family), self.emission_prior
+        if kinds is not None:
+            prototype = member_by_column(kinds, self)
+            prior = prior_by_column(kinds, prototype, rows, self.n_states) if prior is None else prior
+        else:
+            prototype = self.family.prototype(rows.x) if isinstance(self.family, type) else self.family
         # centres that the user gives are where the fit begins
         lloyd = 0 if isinstance(self.init, np.ndarray) else LLOYD_STEPS
         for restart in split_key(key, self.n_init):
             start_key, fit_key = split_key(restart)
             centres = self._centres(rows, near, data, start_key)
             mixture = start_model(prototype, flat, centres, near, lloyd)
-            emissions: AbstractEmissions = FamilyEmissions(mixture.components, self.emission_prior)
+            emissions: AbstractEmissions = FamilyEmissions(mixture.components, prior)
             if self.n_components > 1:
-                emissions = self._mixtures(mixture, prototype, rows, near, start_key)
+                emissions = self._mixtures(mixture, prototype, prior, rows, near, start_key)
             yield fit_key, self._chain(mixture.weights, emissions, sequences)
 
     def _starts_of_regressions(
@@ -448,6 +511,7 @@ class HMM(Predicts, PredictsProbabilities, ForecastsSeries):
         self,
         mixture: models.Mixture,
         prototype: AbstractExponentialFamily,
+        prior: AbstractConjugatePrior | None,
         rows: Rows,
         near: Scaling,
         key: Array,
@@ -463,9 +527,7 @@ class HMM(Predicts, PredictsProbabilities, ForecastsSeries):
         stacked = jax.tree.map(
             lambda *leaves: on_device(np.stack(leaves)) if np.ndim(leaves[0]) else leaves[0], *parts
         )
-        return MixtureEmissions(
-            models.Mixture(stacked.weights, stacked.components, None, self.emission_prior)
-        )
+        return MixtureEmissions(models.Mixture(stacked.weights, stacked.components, None, prior))
 
     def filter(self, X: Any, *, inputs: Any = None) -> Any:
         """p(state | what was observed until then) for each time step."""
@@ -537,22 +599,44 @@ class HMM(Predicts, PredictsProbabilities, ForecastsSeries):
                 )
                 for beliefs, _, (weights, locations, variances) in parts
             ]
-        if not self.column_roles(self.n_features_in_).mass.all():
+        own = self.column_roles(self.n_features_in_).mass
+        laws = None if own.all() else _normal_columns(self.model_.emissions, ~own)
+        if not own.all() and laws is None:
             return self._drawn(container, steps, future, [means for _, means, _ in parts])
-        masses = self._masses(np.concatenate([beliefs for beliefs, _, _ in parts]))
-        return [MassTables(np.einsum("tk,dvk->tdv", beliefs, masses), means) for beliefs, means, _ in parts]
+        masses = self._masses(np.concatenate([beliefs for beliefs, _, _ in parts]), own)
+        tables = [
+            MassTables(np.einsum("tk,dvk->tdv", beliefs, masses), np.array(means))
+            for beliefs, means, _ in parts
+        ]
+        if laws is None:
+            return list(tables)
+        normals = [
+            NormalMixtures(beliefs, *(np.tile(a, (steps, 1, 1)) for a in laws)) for beliefs, _, _ in parts
+        ]
+        return [ColumnLaws(np.flatnonzero(~own), *pair) for pair in zip(normals, tables, strict=True)]
 
-    def _masses(self, beliefs: np.ndarray) -> np.ndarray:
-        """p(value of a column | state) at [column, value, state], of all values that have some."""
+    def gives_cells(self, n_features: int, *, from_start: bool) -> bool:
+        family = self.family if isinstance(self.family, type) else type(self.family)
+        return n_features == 1 and issubclass(family, Gaussian)
+
+    def _step_laws(self, container: SeriesIntake) -> list[NormalMixtures]:
+        return [NormalMixtures(*part) for part in self._for_each(_ahead_of_each, container)]
+
+    def _masses(self, beliefs: np.ndarray, own: np.ndarray) -> np.ndarray:
+        """p(value of a column | state) at [column, value, state], of all values that have some.
+
+        For the columns with a mass, as a mask of them says; zero for the others.
+        """
         columns, size = self.n_features_in_, _FIRST_VALUES
         while True:
             rows = np.full((columns, size, columns), np.nan)
             for column in range(columns):
-                rows[column, :, column] = np.arange(size)
+                rows[column, :, column] = np.arange(size) if own[column] else np.nan
             flat = rows.reshape(-1, columns)
             found = np.exp(map_rows(_state_log_probs, flat, self.model_)).reshape(columns, size, -1)
-            left = 1 - np.einsum("tk,dvk->td", beliefs, found)
-            if left.max() < _LITTLE or size >= _MOST_VALUES:
+            found[~own] = 0.0
+            left = 1 - np.einsum("tk,dvk->td", beliefs, found)[:, own]
+            if left.max(initial=0.0) < _LITTLE or size >= _MOST_VALUES:
                 return found
             size *= 4
 

@@ -81,6 +81,12 @@ class AbstractStateSpace(ForecastsSeries):
 
     _predictions: ClassVar[Any] = staticmethod(_predicted)
 
+    def _step_laws(self, container: SeriesIntake) -> list[NormalMixtures]:
+        return [NormalMixtures(*own) for own in self._for_each(self._predictions, container)]
+
+    def gives_cells(self, n_features: int, *, from_start: bool) -> bool:
+        return n_features == 1
+
     def _by_em(self, start: Any, sequences: Sequences, key: Array) -> Fit:
         """Fits by EM, or by the learner of the user."""
         learner = EM(tol=sequences.per_row(self.tol)) if self.learner is None else self.learner

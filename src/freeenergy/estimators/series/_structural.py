@@ -277,6 +277,10 @@ class StructuralTimeSeries(AbstractStateSpace):
 
     _predictions: ClassVar[Any] = staticmethod(_predicted_columns)
 
+    def gives_cells(self, n_features: int, *, from_start: bool) -> bool:
+        # a diffuse start has no law
+        return n_features == 1 and not from_start
+
     def decompose(self, X: Any, *, inputs: Any = None) -> dict[str, Component]:
         """What each part adds at each step, given the whole series, by the name of its class.
 

@@ -2,10 +2,11 @@
 
 from ._bayesian_mixture import BayesianMixture
 from ._dequantised import Dequantised
-from ._factor import PPCA, FactorAnalysis
+from ._factor import PPCA, FactorAnalysis, FactorTest
 from ._flow import NormalizingFlow
 from ._gaussian import GaussianDensity
 from ._ica import ICA
+from ._imputer import Imputer
 from ._kernel import KernelDensity
 from ._kmeans import KMeans
 from ._mixture import GaussianMixture, Mixture
@@ -27,8 +28,10 @@ __all__ = [
     "BayesianMixture",
     "Dequantised",
     "FactorAnalysis",
+    "FactorTest",
     "GaussianDensity",
     "GaussianMixture",
+    "Imputer",
     "KMeans",
     "KernelDensity",
     "Mixture",

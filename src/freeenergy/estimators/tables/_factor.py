@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple, Self
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from scipy import stats
 from sklearn.utils.validation import check_is_fitted
 
 from ..._core import AbstractAlgorithm, Data, Fit, check_size, on_device, parameter_count
-from ...distributions import AbstractCovariance, Diagonal, Spherical
+from ...distributions import AbstractCovariance, Diagonal, Gaussian, Spherical
 from ...learning import EM
 from ...models import LinearGaussian, ppca_closed_form
 from ...shell import (
@@ -21,25 +22,21 @@ from ...shell import (
     Rows,
     Scaling,
     TransformsRows,
+    check_count,
     check_int,
     final_objective,
 )
 from ...shell._capabilities import loadings_to_show
+from ...shell._increments import LearnsInParts, reduced_rows
+from ...shell._rows import points_of
 from ._rotation import AbstractRotation, Rotated, Varimax
 
 
 def _compressed(rows: Rows) -> Data:
-    """A few rows with the same weight, mean and second moments as all of them.
-
-    The likelihood of a Gaussian model depends on complete rows only through these, so that EM may run
-    on 2·dim rows ±√dim·L eᵢ with L Lᵀ the scatter about zero (rows are centred).
-    """
+    """A few rows with the same weight, mean (rows are centred) and covariance as all of them."""
     x, w = rows.x, rows.weight
-    dim = x.shape[1]
-    scatter = (x * w[:, None]).T @ x / w.sum()
-    values, vectors = np.linalg.eigh(scatter)
-    half = np.sqrt(dim * np.maximum(values, 0.0))[:, None] * vectors.T
-    return Data.of(np.concatenate([half, -half]), np.full(2 * dim, w.sum() / (2 * dim)))
+    few = points_of((x * w[:, None]).T @ x / w.sum(), w.sum())
+    return Data.of(few.x, few.weight)
 
 
 @eqx.filter_jit
@@ -53,7 +50,7 @@ def principal(scatter: np.ndarray, k: int, width: int | None = None) -> tuple[Ar
     return _principal(on_device(scatter), np.int32(k), k if width is None else width)
 
 
-class AbstractFactorModel(TransformsRows, AbstractDensity):
+class AbstractFactorModel(LearnsInParts, TransformsRows, AbstractDensity):
     """x = W z + μ + ε with z ~ N(0, I): what factor analysis and PPCA share."""
 
     _sums_rows = True
@@ -94,6 +91,53 @@ class AbstractFactorModel(TransformsRows, AbstractDensity):
         self.random_state = random_state
         self.verbose = verbose
         self.checkpoint = checkpoint
+
+    @classmethod
+    def from_covariance(cls, covariance: Any, n_obs: int, *, mean: Any = None, **parameters: Any) -> Self:
+        """An estimator fitted to a covariance matrix, where the rows themselves are not at hand.
+
+        It is the one that a fit to `n_obs` complete rows with this mean and covariance gives.
+
+        Args:
+            covariance: S = Σ (x − x̄)(x − x̄)ᵀ / n, or a matrix of correlations; a data frame has names too.
+                Of one that was divided by n − 1 pass (n − 1) / n times it.
+            n_obs: how many rows it is of.
+            mean: x̄; zeros by default.
+            parameters: of the estimator.
+
+        >>> import numpy as np
+        >>> R = np.full((4, 4), 0.49) + 0.51 * np.eye(4)
+        >>> model = FactorAnalysis.from_covariance(R, 100, n_components=1)
+        >>> np.abs(model.components_).round(2).tolist()
+        [[0.7, 0.7, 0.7, 0.7]]
+        """
+        S, where = np.array(covariance, float), f"{cls.__name__}.from_covariance"
+        if S.ndim != 2 or S.shape[0] != S.shape[1] or not S.size:
+            raise ValueError(
+                f"The 'covariance' of {where} must have as many rows as columns. Got the shape {S.shape}."
+            )
+        spread = np.sqrt(np.maximum(np.diagonal(S), 0.0))
+        size = np.outer(spread, spread)
+        good = np.isfinite(S).all() and (spread > 0).all() and np.allclose(S / size, S.T / size)
+        if not good or np.linalg.eigvalsh(S / size)[0] < -1e-8:
+            raise ValueError(
+                f"The 'covariance' of {where} must be symmetric, with variances that are positive and no "
+                "combination of columns that has a negative one."
+            )
+        made: Any = cls(**parameters)
+        check_count(made, "from_covariance", "n_obs", n_obs, each=0, least=2)
+        centre = np.zeros(len(S)) if mean is None else np.asarray(mean, float)
+        if centre.shape != spread.shape:
+            raise ValueError(
+                f"The 'mean' of {where} must have the {len(S)} columns of 'covariance'. "
+                f"Got the shape {centre.shape} instead."
+            )
+        few = points_of(S / size, float(n_obs))
+        made.fit(centre + few.x * spread, sample_weight=few.weight)
+        names = getattr(covariance, "columns", None)
+        if names is not None:
+            made.feature_names_in_ = np.array(list(names), object)
+        return made
 
     @abc.abstractmethod
     def _noise(self, variance: Array, dim: int) -> AbstractCovariance:
@@ -159,6 +203,9 @@ class AbstractFactorModel(TransformsRows, AbstractDensity):
         learner = EM(tol=self.tol) if self.learner is None else self.learner
         return self._run(start, learner, data, rows, key, part=part, what=f"{k} factors")
 
+    def _reduced(self, rows: Rows) -> Rows:
+        return reduced_rows(Gaussian(self.model_.mean, self.model_.noise), rows)
+
     def _count_parameters(self) -> int:
         return _free_parameters(self.model_)
 
@@ -186,11 +233,38 @@ def _free_parameters(model: LinearGaussian) -> int:
     return parameter_count(model) - k * (k - 1) // 2
 
 
+class FactorTest(NamedTuple):
+    """Whether so many factors are enough: Bartlett's χ² test, against a covariance of any kind.
+
+    Attributes:
+        statistic: (n − 1 − (2p + 5)/6 − 2k/3) F of p columns, k factors and n rows, with the discrepancy
+            F = log |Σ| − log |S| + tr Σ⁻¹S − p.
+        df: ((p − k)² − p − k) / 2.
+        p_value: the chance of a larger statistic, if k factors are enough.
+
+    >>> round(FactorTest.of(0.05, 112, 6, 2).statistic, 2)
+    5.34
+    """
+
+    statistic: float
+    df: int
+    p_value: float
+
+    @staticmethod
+    def of(discrepancy: float, rows: float, columns: int, factors: int) -> FactorTest:
+        """The test of a fit with this discrepancy F."""
+        size = rows - 1 - (2 * columns + 5) / 6 - 2 * factors / 3
+        df = ((columns - factors) ** 2 - columns - factors) // 2
+        return FactorTest(size * discrepancy, df, float(stats.chi2.sf(size * discrepancy, df)))
+
+
 class FactorAnalysis(AbstractFactorModel):
     """x = W z + μ + ε, z ~ N(0, I), ε ~ N(0, Ψ) with Ψ diagonal, learned by EM.
 
     The factors are identified up to rotation.  Missing entries are integrated out exactly; complete
     data are reduced to their mean and covariance first, so that iterations cost nothing per row.
+    `summary()` has the χ² test of whether the factors are enough (`factor_test`), and `from_covariance`
+    fits a covariance matrix.
 
     Args:
         n_components: how many factors; None chooses by approximate evidence (`log_evidence_`).
@@ -213,6 +287,59 @@ class FactorAnalysis(AbstractFactorModel):
     def _most_components(self, dim: int) -> int:
         # Ledermann's bound: ((dim − k)² − dim − k) / 2 ≥ 0
         return max((k for k in range(dim) if (dim - k) ** 2 >= dim + k), default=0)
+
+    def _learn(self, rows: Rows, key: Array) -> Fit:
+        result = super()._learn(rows, key)
+        # log p of a covariance of any kind less that of the fit, where the former is known in closed form
+        x, w = rows.x, rows.weight
+        S = (x * w[:, None]).T @ x / w.sum()
+        sign, log_det = np.linalg.slogdet(S) if np.isfinite(S).all() else (0.0, np.nan)
+        self.discrepancy_ = None
+        if sign > 0:
+            fitted = result.model
+            loading = np.asarray(fitted.loading)
+            Sigma = loading @ loading.T + np.diag(np.asarray(fitted.noise.variance))
+            gap = np.linalg.slogdet(Sigma)[1] - log_det + np.trace(np.linalg.solve(Sigma, S)) - len(S)
+            # rounding may go below the least there is
+            self.discrepancy_ = float(max(gap, 0.0))
+        return result
+
+    def factor_test(self) -> FactorTest:
+        """Whether the factors are enough: Bartlett's corrected χ² test, of a fit to complete rows.
+
+        >>> import numpy as np
+        >>> R = np.full((4, 4), 0.49) + 0.51 * np.eye(4)
+        >>> FactorAnalysis.from_covariance(R, 100, n_components=1).factor_test().df
+        2
+        """
+        check_is_fitted(self, "model_")
+        why = self._untested()
+        if why:
+            raise ValueError(f"FactorAnalysis.factor_test has no answer: {why}.")
+        rows: Any = self.fitted_size_
+        return FactorTest.of(self.discrepancy_ or 0.0, rows, self._width, self.n_components_)
+
+    def _untested(self) -> str:
+        """Why there is no χ² test; nothing where there is one."""
+        p, k = self._width, self.n_components_
+        rows, known = vars(self).get("fitted_size_"), vars(self).get("discrepancy_")
+        if rows is None or known is None:
+            return "it needs a fit to complete rows, more of them than there are columns"
+        if (p - k) ** 2 - p - k <= 0:
+            return f"{k} factors of {p} columns leave no degrees of freedom"
+        if rows - 1 - (2 * p + 5) / 6 - 2 * k / 3 <= 0:
+            return f"{rows:g} rows are too few for {p} columns"
+        return ""
+
+    def _remarks(self) -> list[str]:
+        if self._untested():
+            return []
+        found = self.factor_test()
+        many = "1 factor is" if self.n_components_ == 1 else f"{self.n_components_} factors are"
+        return [
+            f"χ² test that {many} enough (Bartlett): {found.statistic:.2f} on {found.df} degrees of "
+            f"freedom, p = {found.p_value:.3g}."
+        ]
 
     @property
     def noise_variance_(self) -> np.ndarray:

@@ -15,6 +15,7 @@ from ...distributions import AbstractConjugatePrior, AbstractCovariance, Full, G
 from ...learning import EM, ClosedForm
 from ...models import Density
 from ...shell import AbstractDensity, Rows, Scaling, check_instance
+from ...shell._increments import LearnsInParts, reduced_rows
 from ...shell._validation import check_covariances, check_gaussian
 
 
@@ -28,7 +29,7 @@ def _start(family: Gaussian, data: Data) -> Gaussian:
     return Gaussian(family.mean, family.covariance.from_moments(weight, family.mean, second))
 
 
-class GaussianDensity(AbstractDensity):
+class GaussianDensity(LearnsInParts, AbstractDensity):
     """One Gaussian: N(x; μ, Σ), with a covariance of any structure.
 
     Complete rows are fitted in closed form, incomplete ones by EM; missing entries are integrated out.
@@ -98,6 +99,9 @@ class GaussianDensity(AbstractDensity):
         needs_em = not family.closed_form or (data.incomplete and not family.masks_missing)
         learner = self.learner or (EM(tol=self.tol) if needs_em else ClosedForm())
         return self._run(start, learner, data, rows, key)
+
+    def _reduced(self, rows: Rows) -> Rows:
+        return reduced_rows(self.model_.family, rows)
 
     @property
     def mean_(self) -> np.ndarray:

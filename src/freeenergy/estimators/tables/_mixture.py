@@ -55,6 +55,7 @@ from ...shell import (
     check_numbers,
 )
 from ...shell._answers import by_completeness, log_prob_of, log_probs
+from ...shell._increments import LearnsInParts, reduced_rows
 from ...shell._information import Terms, standard_errors
 from ...shell._schema import kinds_of
 from ...shell._summary import weighted
@@ -157,6 +158,8 @@ class AbstractMixture(Predicts, PredictsProbabilities, AbstractDensity):
     weight_prior: DirichletPrior | None
     component_prior: AbstractConjugatePrior | None
     learner: AbstractAlgorithm | None
+    # model and units from which a part goes on, while it is learned
+    _begun: tuple[MixtureModel, Scaling] | None = None
 
     @abc.abstractmethod
     def _prototype(self, rows: Rows) -> AbstractExponentialFamily:
@@ -244,9 +247,12 @@ class AbstractMixture(Predicts, PredictsProbabilities, AbstractDensity):
         learner = EM(tol=self.tol) if self.learner is None else self.learner
         prior = self._prior_of_components(prototype, rows)
         results = []
-        for number, restart in enumerate(split_key(key, self.n_init)):
+        given = self._begun is not None or isinstance(self.init, MixtureModel)
+        for number, restart in enumerate(split_key(key, 1 if self._begun else self.n_init)):
             start_key, fit_key = split_key(restart)
-            if isinstance(self.init, MixtureModel):
+            if self._begun is not None:
+                start = self._carried_over(*self._begun, prototype)
+            elif isinstance(self.init, MixtureModel):
                 start = self._in_units_of_the_fit(self.init, prototype, rows.x.shape[1])
             else:
                 centres = self._centres(rows, near, start_key)
@@ -261,8 +267,8 @@ class AbstractMixture(Predicts, PredictsProbabilities, AbstractDensity):
                 if rows.known is not None:
                     # few rows are all there is of it, if they are known to be of it
                     broken &= ~(rows.known > 0).any(axis=0)
-                few = len(rows.x) < 2 * self.n_components or isinstance(self.init, MixtureModel)
-                if result.interrupted or not broken.any() or few:
+                few = len(rows.x) < 2 * self.n_components
+                if result.interrupted or not broken.any() or few or given:
                     break
                 start = self._repaired(result.model, prototype, rows, data, broken)
             results.append(result)
@@ -290,6 +296,19 @@ class AbstractMixture(Predicts, PredictsProbabilities, AbstractDensity):
         shift, scale = map(on_device, self.scaling_)
         rescaled = rescaled_stack(members, shift, scale[0] if prototype.common_unit else scale)
         return MixtureModel(model.weights, rescaled)
+
+    def _carried_over(
+        self, model: MixtureModel, units: Scaling, prototype: AbstractExponentialFamily
+    ) -> MixtureModel:
+        """A model of rows in earlier units, in those of this fit."""
+        shift = (self.scaling_.shift - units.shift) / units.scale
+        scale = self.scaling_.scale / units.scale
+        moved = rescaled_stack(
+            model.components,
+            on_device(shift),
+            on_device(scale[0] if prototype.common_unit else scale),
+        )
+        return MixtureModel(model.weights, moved)
 
     def _known_rows(self, X: Any, sample_weight: Any = None, labels: Any = None) -> Rows:
         """Rescaled rows as `fit` has them."""
@@ -352,10 +371,13 @@ class AbstractMixture(Predicts, PredictsProbabilities, AbstractDensity):
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """p(component | row), the responsibilities."""
-        z, kind = self._read(X).z, type(self.model_)
+        return check_numbers(self, "predict_proba", self._responsibilities(self._read(X).z))
+
+    def _responsibilities(self, z: np.ndarray) -> np.ndarray:
+        """p(component | row) of rescaled rows."""
+        kind = type(self.model_)
         methods = kind.responsibilities_complete, kind.responsibilities
-        shares = by_completeness(z, self.model_, *methods)
-        return check_numbers(self, "predict_proba", shares)
+        return by_completeness(z, self.model_, *methods)
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable component of each row."""
@@ -373,7 +395,61 @@ class AbstractMixture(Predicts, PredictsProbabilities, AbstractDensity):
         return np.asarray(self.model_.weights)
 
 
-class Mixture(AbstractMixture):
+class AbstractIncrementalMixture(LearnsInParts, AbstractMixture):
+    """A mixture that goes on with more rows: the components of those before stay as they were found.
+
+    Each part is learned by EM from the model so far, together with a small table of the rows before, of
+    which the responsibilities are held.  No step raises the free energy of all rows, so that it is EM with
+    a partial E step (Neal and Hinton 1998): what comes early is assigned by a model that knew less.
+    """
+
+    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Goes on with more rows, by EM in which the rows of earlier calls keep their components.
+
+        It is incremental EM (Neal and Hinton 1998), and not the fit to all rows together: how the rows are
+        divided, and what comes first, matters.  The first call is a `fit`.
+
+        Args:
+            X: a row per sample; NaN means not observed.
+            y: ignored.
+            sample_weight: a non-negative number per row; a weight of two counts as two rows.
+        """
+        return self._go_on(X, sample_weight)
+
+    def _learn_part(
+        self, passed: Any, x: np.ndarray, weight: np.ndarray | None, known: np.ndarray | None
+    ) -> Self:
+        if "kept_" in vars(self):
+            size = 0 if self.kept_.known is None else self.kept_.known.shape[1]
+            if size != self.n_components:
+                raise ValueError(
+                    f"The 'n_components' parameter of {type(self).__name__} must stay {size} between calls "
+                    f"of partial_fit. Got {self.n_components} instead."
+                )
+            self._begun = self.model_, self.scaling_
+            known = np.full((len(x), size), -1.0)
+        try:
+            return super()._learn_part(passed, x, weight, known)
+        finally:
+            vars(self).pop("_begun", None)
+
+    def _reduced(self, rows: Rows) -> Rows:
+        shares = self._responsibilities(self.scaling_.apply(rows.x))
+        if rows.known is not None:
+            shares = np.where(rows.known < 0, shares, rows.known)
+        parts = []
+        for share, known in zip(shares.T, np.eye(self.n_components), strict=True):
+            own = share > 0
+            parts.append(Rows(rows.x[own], (rows.weight * share)[own], np.tile(known, (own.sum(), 1))))
+        whole = Rows(*(np.concatenate(part) for part in zip(*parts)))
+        return reduced_rows(self._prototype(rows), whole)
+
+    def _fitted_likelihood(self) -> float | None:
+        # the objective of a part is of components that are held
+        return None if "kept_" in vars(self) else super()._fitted_likelihood()
+
+
+class Mixture(AbstractIncrementalMixture):
     """A mixture of members of any exponential family.
 
     p(x) = Σ_k π_k p(x; θ_k), learned by EM from k-means++ starts.
@@ -529,7 +605,7 @@ class Mixture(AbstractMixture):
         return self._standard_errors(X, sample_weight, labels, _parameters)
 
 
-class GaussianMixture(AbstractMixture):
+class GaussianMixture(AbstractIncrementalMixture):
     """A mixture of Gaussians with a covariance of any structure.
 
     p(x) = Σ_k π_k N(x; μ_k, Σ_k), learned by EM from k-means++ starts on standardised columns.
@@ -538,8 +614,10 @@ class GaussianMixture(AbstractMixture):
     Args:
         n_components: how many Gaussians.
         covariance: `Full()`, `Diagonal()`, `Spherical()`, `LowRank(rank=…)`, or one of them in
-            `Tied(…)`, shared by all components.  `Spherical()` means equal variances in the units of the
-            data.  Its `floor` bounds variances from below, in units of the variance of the columns.
+            `Tied(…)`, shared by all components; or `Shared(volume=, shape=, orientation=)`, of which the
+            components share some parts.  `Shared(…)` and the equal variances of `Spherical()` are in the
+            units of the data.  Its `floor` bounds variances from below, in units of the variance of the
+            columns.
         n_init: starts; the best end counts.
         init: a start such as `PlusPlus()` or `RandomRows()`, an array of centres, or a
             `freeenergy.models.Mixture` in the units of the data.

@@ -10,11 +10,10 @@ from jax import Array
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from ..._core import Data, Fit, Status, freeze, on_device
-from ...distributions import Spherical
+from ...distributions import Gaussian, Spherical
 from ...learning import EM
 from ...models import LinearGaussian
 from ...shell import (
-    AbstractRowEstimator,
     Completes,
     Rows,
     Scaling,
@@ -23,13 +22,14 @@ from ...shell import (
     check_numbers,
 )
 from ...shell._answers import answers
+from ...shell._increments import LearnsInParts, reduced_rows
 from ._factor import principal
 
 # the variance that stands for none, in units of the variance of the data
 _NO_NOISE = 1e-9
 
 
-class PCA(Transforms, Completes, AbstractRowEstimator):
+class PCA(Transforms, Completes, LearnsInParts):
     """The plane of `n_components` dimensions that is nearest to the rows.
 
     It is the limit σ → 0 of probabilistic PCA, x = V t + μ + σ ε, where the posterior of t is a point:
@@ -124,9 +124,14 @@ class PCA(Transforms, Completes, AbstractRowEstimator):
         noise = Spherical(on_device(_NO_NOISE), 0.0, len(mean))
         return LinearGaussian(on_device(loading), on_device(mean), noise)
 
+    def _reduced(self, rows: Rows) -> Rows:
+        return reduced_rows(Gaussian(self.model_.mean, self.model_.noise), rows)
+
     def transform(self, X: Any) -> np.ndarray:
         """t, the place of each row in the plane: of its observed entries, where some are missing."""
-        X = self._read(X).x
+        return self._places(self._read(X).x)
+
+    def _places(self, X: np.ndarray) -> np.ndarray:
         with np.errstate(over="ignore", invalid="ignore"):
             t = (X - self.mean_) @ self.components_.T
         holes = np.isnan(X).any(axis=1)
@@ -146,10 +151,11 @@ class PCA(Transforms, Completes, AbstractRowEstimator):
             )
         return T @ self.components_ + self.mean_
 
-    def impute(self, X: Any) -> np.ndarray:
+    def impute(self, X: Any) -> Any:
         """`X` with each missing entry replaced by that of the nearest point of the plane."""
-        X = self._read(X).x
-        return np.where(np.isnan(X), self.inverse_transform(self.transform(X)), X)
+        taken = self._read(X)
+        plane = self.inverse_transform(self._places(taken.x))
+        return taken.filled(np.where(np.isnan(taken.x), plane, taken.x))
 
     @property
     def _n_features_out(self) -> int:

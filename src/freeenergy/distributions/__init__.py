@@ -61,7 +61,7 @@ from ._continuous import (
     StudentT,
 )
 from ._covariance import AbstractCovariance, Diagonal, Full, LowRank, Spherical, Tied
-from ._discrete import Bernoulli, Binomial, Categorical, Multinomial, Poisson
+from ._discrete import Bernoulli, Binomial, Categorical, Multinomial, NegativeBinomial, Poisson
 from ._divergence import entropy, kl_divergence, monte_carlo_entropy, monte_carlo_kl
 from ._gaussian import Gaussian, GaussianLocation
 from ._given import AbstractLink, Free, Given, Mean, Natural, Parts, usual_link
@@ -118,6 +118,7 @@ __all__ = [
     "Multinomial",
     "MultivariateT",
     "Natural",
+    "NegativeBinomial",
     "NonNegative",
     "NormalInverseGamma",
     "NormalInverseWishart",

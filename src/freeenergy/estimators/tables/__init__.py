@@ -1,6 +1,7 @@
 """Estimators of tables: a row for each sample."""
 
 from ._bayesian_mixture import BayesianMixture
+from ._copula import GaussianCopula
 from ._dequantised import Dequantised
 from ._factor import PPCA, FactorAnalysis
 from ._flow import NormalizingFlow
@@ -8,6 +9,7 @@ from ._gaussian import GaussianDensity
 from ._ica import ICA
 from ._kernel import KernelDensity
 from ._kmeans import KMeans
+from ._mixed_factor import MixedFactorAnalysis
 from ._mixture import GaussianMixture, Mixture
 from ._pca import PCA
 from ._rbm import RBM
@@ -27,10 +29,12 @@ __all__ = [
     "BayesianMixture",
     "Dequantised",
     "FactorAnalysis",
+    "GaussianCopula",
     "GaussianDensity",
     "GaussianMixture",
     "KMeans",
     "KernelDensity",
+    "MixedFactorAnalysis",
     "Mixture",
     "NormalizingFlow",
     "PlusPlus",

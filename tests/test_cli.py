@@ -724,6 +724,8 @@ def test_what_is_taken_for_a_mixed_table_when_no_model_is_named():
     words = defaults(X, labelled=False, mixed=True)
     assert len(words) >= 6
     assert len({type(build(text, X)) for text in words}) >= 5
+    own = {type(build(text, X)).__name__ for text in words}
+    assert {"GaussianCopula", "MixedFactorAnalysis", "KernelDensity", "BayesianMixture"} < own
     kinds = [type(build(text, X)).__name__ for text in defaults(X, labelled=True)]
     assert kinds[:4] == ["DummyClassifier", "NaiveBayes", "DiscriminantAnalysis", "SoftmaxRegression"]
 

@@ -127,6 +127,17 @@ def test_hidden(root, capsys, tmp_path):
 
 
 @pytest.mark.slow
+def test_mixed(root, capsys, tmp_path):
+    picture = tmp_path / "mixed.png"
+    found = load(root, "mixed")["main"](str(picture))
+    # what is drawn by one cause is said worst by independent columns
+    assert found["best"] != "independent columns"
+    assert (found["correlation"][0, 1:3] > 0.3).all()
+    assert "scores of 'spent' correlate with" in capsys.readouterr().out
+    assert picture.stat().st_size > 1000
+
+
+@pytest.mark.slow
 def test_dictionary(root, capsys, tmp_path):
     picture = tmp_path / "atoms.png"
     found = load(root, "dictionary")["main"](str(picture), patches=400)

@@ -135,6 +135,9 @@ from .estimators import (
     FactorAnalysis as FactorAnalysis,
 )
 from .estimators import (
+    GaussianCopula as GaussianCopula,
+)
+from .estimators import (
     GaussianDensity as GaussianDensity,
 )
 from .estimators import (
@@ -157,6 +160,9 @@ from .estimators import (
 )
 from .estimators import (
     MarkovChain as MarkovChain,
+)
+from .estimators import (
+    MixedFactorAnalysis as MixedFactorAnalysis,
 )
 from .estimators import (
     Mixture as Mixture,

@@ -25,7 +25,15 @@ def names(serves=lambda case: True):
 RNG = np.random.RandomState(0)
 X = ROWS
 # they have a model of two labels, or take codes for numbers
-WITH_LABELS = {"Mixture-bernoulli", "Mixture-by-column", "Dequantised"}
+WITH_LABELS = {
+    "Mixture-bernoulli",
+    "Mixture-by-column",
+    "BayesianMixture-by-column",
+    "GaussianCopula",
+    "KernelDensity",
+    "MixedFactorAnalysis",
+    "Dequantised",
+}
 CLASSES = np.arange(len(X)) % 2
 
 

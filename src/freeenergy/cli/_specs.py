@@ -412,21 +412,30 @@ def defaults(
     return found
 
 
+# rows of a mixed table that each speak for their neighbourhood: to look at all of them takes n² kernels
+_MOST_KERNELS = 5000
 _SOFTMAX = ("softmax-regression:C=0.01", "softmax-regression")
 
 
 def _mixed_defaults(n: int, columns: int) -> list[str]:
-    """Families by column, and models of continuous columns, which take codes with noise."""
+    """Models of columns of any kind, and of continuous ones, which take codes with noise."""
     few, many = int(np.clip(n // 50, 2, 10)), int(np.clip(n // 30, 4, 60))
     latent = int(np.clip(columns // 4, 1, 16))
     found = [
         "mixture:family=by-column",
         f"mixture:n_components={few},family=by-column",
         f"mixture:n_components={many},family=by-column",
-        "gaussian-density",
-        f"gaussian-mixture:n_components={few},covariance=diagonal",
+        f"bayesian-mixture:n_components={few},family=by-column",
     ]
     if columns > 1:
-        found.append(f"factor-analysis:n_components={latent}")
+        found += ["gaussian-copula", f"mixed-factor-analysis:n_components={min(latent, 2)}"]
+    if n <= _MOST_KERNELS:
+        found.append("kernel-density")
     codes = f"latent_dim={latent},width={128 if columns < 32 else 256}"
-    return [*found, f"vae:{codes},max_iter=200", "normalizing-flow:layers=4,width=128,depth=1,max_iter=40"]
+    return [
+        *found,
+        "gaussian-density",
+        f"gaussian-mixture:n_components={few},covariance=diagonal",
+        f"vae:{codes},max_iter=200",
+        "normalizing-flow:layers=4,width=128,depth=1,max_iter=40",
+    ]

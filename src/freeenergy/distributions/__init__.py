@@ -71,7 +71,7 @@ from ._covariance import (
     Spherical,
     Tied,
 )
-from ._discrete import Bernoulli, Binomial, Categorical, Multinomial, Poisson
+from ._discrete import Bernoulli, Binomial, Categorical, Multinomial, NegativeBinomial, Poisson
 from ._divergence import entropy, kl_divergence, monte_carlo_entropy, monte_carlo_kl
 from ._gaussian import Gaussian, GaussianLocation
 from ._given import AbstractLink, Free, Given, Mean, Natural, Parts, usual_link
@@ -129,6 +129,7 @@ __all__ = [
     "Multinomial",
     "MultivariateT",
     "Natural",
+    "NegativeBinomial",
     "NonNegative",
     "NormalInverseGamma",
     "NormalInverseWishart",

@@ -27,7 +27,16 @@ from ._base import AbstractExponentialFamily, AbstractRate
 from ._composite import Product
 from ._continuous import StudentT
 from ._covariance import Diagonal, Full, from_triangle
-from ._discrete import Bernoulli, Binomial, Categorical, Multinomial, inside_simplex, inside_unit
+from ._discrete import (
+    Bernoulli,
+    Binomial,
+    Categorical,
+    Multinomial,
+    NegativeBinomial,
+    Poisson,
+    inside_simplex,
+    inside_unit,
+)
 from ._gaussian import Gaussian
 from ._student import MultivariateT
 
@@ -76,6 +85,14 @@ class AbstractConjugatePrior(eqx.Module, Generic[Member]):
         if total.ndim == 2:
             return eqx.filter_vmap(lambda t: self.from_features(t))(total)
         return self.update(*self.split(total)).mode()
+
+
+def _refuse_predictive(prior: Any, family: type) -> None:
+    if not isinstance(prior.family, family):
+        raise TypeError(
+            f"The law of a new event under {type(prior).__name__} is known for {family.__name__} alone. "
+            f"Got one over {type(prior.family).__name__}."
+        )
 
 
 def _share(excess: Array) -> Array:
@@ -130,6 +147,11 @@ class BetaPrior(AbstractConjugatePrior[Bernoulli | Binomial]):
     def log_normaliser(self) -> Array:
         return jnp.sum(log_beta(self.alpha, self.beta))
 
+    def predictive(self) -> Bernoulli | Binomial:
+        """The law of a new event under a Bernoulli: one with the mean α / (α + β)."""
+        _refuse_predictive(self, Bernoulli)
+        return self._member(self.alpha / (self.alpha + self.beta))
+
     def split(self, total: Array) -> tuple[Array, Array]:
         dim = self.alpha.shape[-1]
         return total[-dim:], total[:-dim]
@@ -169,6 +191,11 @@ class DirichletPrior(AbstractConjugatePrior[Categorical | Multinomial]):
 
     def sample(self, *, key: Array) -> Categorical | Multinomial:
         return self._member(jax.random.dirichlet(key, self.concentration))
+
+    def predictive(self) -> Categorical | Multinomial:
+        """The law of a new event under a Categorical: one with the mean of the probabilities."""
+        _refuse_predictive(self, Categorical)
+        return self._member(self.concentration / jnp.sum(self.concentration, axis=-1, keepdims=True))
 
     def log_normaliser(self) -> Array:
         return jnp.sum(gammaln(self.concentration)) - jnp.sum(gammaln(jnp.sum(self.concentration, axis=-1)))
@@ -218,6 +245,11 @@ class GammaPrior(AbstractConjugatePrior[AbstractRate]):
 
     def log_normaliser(self) -> Array:
         return jnp.sum(gammaln(self.shape) - xlogy(self.shape, self.rate))
+
+    def predictive(self) -> NegativeBinomial:
+        """The law of a new event under a Poisson."""
+        _refuse_predictive(self, Poisson)
+        return NegativeBinomial(self.shape, self.rate)
 
     def split(self, total: Array) -> tuple[Array, Array]:
         dim = self.shape.shape[-1]
@@ -414,6 +446,10 @@ class ProductPrior(AbstractConjugatePrior[Product]):
 
     def log_normaliser(self) -> Array:
         return sum(self._each(lambda part: part.log_normaliser()), jnp.zeros(()))
+
+    def predictive(self) -> Product:
+        """The law of a new event, where every part has one."""
+        return self.family.with_parts(self._each(lambda part: part.predictive()))
 
     def split(self, total: Array) -> tuple[Any, Any]:
         pieces = self._each(lambda part, own: part.split(own), self.family.split_features(total))

@@ -17,17 +17,21 @@ from .._core import (
     Categories,
     Counts,
     check_size,
+    log_gamma_ratio,
     log_probability,
     on_device,
     parameter,
     positive,
+    refuse_outside,
     simplex,
     uniform,
     unit_interval,
 )
 from ._base import (
+    AbstractDistribution,
     AbstractIndependent,
     AbstractJoint,
+    AbstractPartial,
     AbstractRate,
     check_support,
     fisher_information,
@@ -359,6 +363,56 @@ class Multinomial(AbstractJoint):
     def sample(self, *, key: Array) -> Array:
         n = jnp.asarray(self.trials, self.probabilities.dtype)
         return jax.random.multinomial(key, n, self.probabilities, dtype=n.dtype)
+
+
+class NegativeBinomial(AbstractDistribution, AbstractPartial):
+    """Counts of a Poisson whose rate is itself drawn, λ_d ~ Gamma(a_d, b_d).
+
+        p(x) = Π_d Γ(x + a) / (Γ(a) x!) · (b / (b + 1))ᵃ (1 / (b + 1))ˣ,
+
+    with mean a/b and variance a/b + a/b².
+
+    Attributes:
+        shape: a.
+        rate: b.
+
+    >>> NegativeBinomial(jnp.array([1.0]), jnp.array([1.0])).log_prob(jnp.array([2.0])).round(6).item()
+    -2.079442
+    """
+
+    support: ClassVar[AbstractSpace] = Counts()
+
+    shape: Array = parameter(positive)
+    rate: Array = parameter(positive)
+
+    def __check_init__(self) -> None:
+        refuse_outside(self)
+
+    @property
+    def dim(self) -> int:
+        """How many columns an event has."""
+        return self.shape.shape[-1]
+
+    def log_prob(self, x: Array) -> Array:
+        filled = jnp.where(jnp.isnan(x), 0, x)
+        ways = log_gamma_ratio(self.shape, filled) - gammaln(filled + 1)
+        terms = ways - self.shape * jnp.log1p(1 / self.rate) - filled * jnp.log1p(self.rate)
+        return jnp.sum(jnp.where(jnp.isnan(x), 0, terms + _outside_counts(filled)))
+
+    def mean(self) -> Array:
+        """a / b."""
+        return self.shape / self.rate
+
+    def sample(self, *, key: Array) -> Array:
+        rate_key, count_key = jax.random.split(key)
+        rate = jnp.exp(jax.random.loggamma(rate_key, self.shape)) / self.rate
+        return jax.random.poisson(count_key, rate).astype(self.shape.dtype)
+
+    def complete_mean(self, x: Array) -> Array:
+        return jnp.where(jnp.isnan(x), self.mean(), x)
+
+    def complete_sample(self, x: Array, *, key: Array) -> Array:
+        return jnp.where(jnp.isnan(x), self.sample(key=key), x)
 
 
 class Poisson(AbstractRate):

@@ -178,17 +178,9 @@ class Gaussian(AbstractExponentialFamily, AbstractRay, AbstractShaped):
     def _conditional(self, x: Array) -> tuple[Array, Array, Array]:
         """Mean and covariance of the event given its observed entries (zero rows where observed)."""
         observed = ~jnp.isnan(x)
-        sigma = self.covariance.matrix()
-        factor = cholesky(observed_block(sigma, observed))[0]
-        # columns of the observed entries, the others zero
-        across = jnp.where(observed[:, None], sigma, 0)
-        gain = jax.scipy.linalg.cho_solve((factor, True), across)
-        gain = jnp.where(observed[:, None], gain, 0)
+        gain, rest = regression(self.covariance.matrix(), observed)
         residual = jnp.where(observed, x - self.mean, 0)
-        mean = jnp.where(observed, x, self.mean + gain.T @ residual)
-        hidden = ~observed
-        rest = sigma - across.T @ gain
-        return mean, jnp.where(hidden[:, None] & hidden[None, :], rest, 0), hidden
+        return jnp.where(observed, x, self.mean + gain.T @ residual), rest, ~observed
 
     def expected_features(self, x: Array) -> Array:
         if self.masks_missing:
@@ -293,6 +285,17 @@ def observed_block(sigma: Array, observed: Array) -> Array:
     """Σ with the rows and columns of unobserved entries replaced by those of the identity."""
     both = observed[:, None] & observed[None, :]
     return jnp.where(both, sigma, jnp.diag(jnp.where(observed, 0.0, 1.0)))
+
+
+def regression(sigma: Array, observed: Array) -> tuple[Array, Array]:
+    """B with E[x | observed] = Bᵀ x, and the covariance that is left, zero where anything is observed."""
+    factor = cholesky(observed_block(sigma, observed))[0]
+    # columns of the observed entries, the others zero
+    across = jnp.where(observed[:, None], sigma, 0)
+    gain = jax.scipy.linalg.cho_solve((factor, True), across)
+    gain = jnp.where(observed[:, None], gain, 0)
+    hidden = ~observed
+    return gain, jnp.where(hidden[:, None] & hidden[None, :], sigma - across.T @ gain, 0)
 
 
 def _upper(matrix: Array) -> Array:

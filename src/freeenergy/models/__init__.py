@@ -18,6 +18,7 @@ from ._base import (
 )
 from ._bayesian_mixture import BayesianMixture
 from ._clusters import Clusters
+from ._copula import GaussianCopula
 from ._density import Density
 from ._emissions import AbstractEmissions, FamilyEmissions, MixtureEmissions, RegressionEmissions
 from ._flow import FlowWithMissing, autoregressive_flow, coupling_flow
@@ -28,7 +29,10 @@ from ._kernels import Kernels
 from ._labelled import Labelled
 from ._lda import LatentDirichletAllocation
 from ._linear_gaussian import LinearGaussian, ppca_closed_form
+from ._marginals import AbstractMarginals, CountMarginals, LevelMarginals, SmoothMarginals
 from ._markov import MarkovChain
+from ._mixed_factors import MixedFactors
+from ._mixed_kernels import MixedKernels
 from ._mixture import Mixture, Supervised
 from ._series import AbstractSequenceModel, Series, one_series
 from ._softmax import SoftmaxModel
@@ -72,6 +76,7 @@ __all__ = [
     "AbstractExactModel",
     "AbstractExactPosterior",
     "AbstractExpectationMaximisation",
+    "AbstractMarginals",
     "AbstractRecognised",
     "AbstractRegularised",
     "AbstractRescalable",
@@ -87,10 +92,12 @@ __all__ = [
     "CauchySource",
     "Clusters",
     "Columns",
+    "CountMarginals",
     "Cycle",
     "Density",
     "FamilyEmissions",
     "FlowWithMissing",
+    "GaussianCopula",
     "GaussianEncoder",
     "Harmonium",
     "InUnits",
@@ -101,11 +108,14 @@ __all__ = [
     "LatentDirichletAllocation",
     "Learned",
     "Level",
+    "LevelMarginals",
     "LinearGaussian",
     "LinearGaussianSSM",
     "LogCoshSource",
     "LogisticTransition",
     "MarkovChain",
+    "MixedFactors",
+    "MixedKernels",
     "Mixture",
     "MixtureEmissions",
     "RegressionEmissions",
@@ -113,6 +123,7 @@ __all__ = [
     "Seasonal",
     "Series",
     "SeriesInUnits",
+    "SmoothMarginals",
     "SoftmaxModel",
     "SparseCoding",
     "StandardNormal",

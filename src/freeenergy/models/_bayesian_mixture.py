@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jax import Array
@@ -10,11 +12,11 @@ from jax.scipy.special import gammaln
 from .._core import boltzmann, buffer, parameter, positive
 from ..distributions import (
     AbstractDistribution,
+    AbstractExponentialFamily,
     AbstractPartial,
-    Gaussian,
-    MultivariateT,
     NormalInverseGamma,
     NormalInverseWishart,
+    ProductPrior,
 )
 from ..inference import Finite
 from ._base import AbstractExactModel, AbstractExpectationMaximisation, AbstractRegularised
@@ -38,16 +40,18 @@ class BayesianMixture(
 
     EM with the expected coefficients in place of coefficients raises the evidence lower bound, and the
     bound is what the objective of EM is here, with KL(q(π, θ) ‖ p(π, θ)) as `parameter_free_energy`.  As a
-    density, the model is the posterior predictive under q, a mixture of Student's t.
+    density, the model is the posterior predictive under q, a mixture of Student's t; of columns of
+    different kinds a mixture of products of what each has.
 
     Attributes:
         concentration: α, a number per component.
-        prior: over the Gaussian of each component.
-        family: any Gaussian with the covariance structure of the components.
+        prior: over the member of each component.
+        family: any member of the family: a Gaussian with the covariance structure of the components, or a
+            `Product` whose parts have independent coordinates.
         counts: N, the expected number of rows of each component.
         features: S, their summed features.
 
-    >>> from freeenergy.distributions import Full
+    >>> from freeenergy.distributions import Full, Gaussian
     >>> prior = NormalInverseWishart(jnp.zeros(1), jnp.array(1.0), jnp.eye(1), jnp.array(3.0))
     >>> family = Gaussian(jnp.zeros(1), Full(jnp.eye(1)))
     >>> model = BayesianMixture(jnp.ones(2), prior, family, jnp.zeros(2), jnp.zeros((2, 3)))
@@ -56,8 +60,8 @@ class BayesianMixture(
     """
 
     concentration: Array = buffer()
-    prior: NormalInverseWishart | NormalInverseGamma = buffer()
-    family: Gaussian = buffer()
+    prior: NormalInverseWishart | NormalInverseGamma | ProductPrior = buffer()
+    family: AbstractExponentialFamily = buffer()
     counts: Array = parameter(positive)
     features: Array = parameter()
 
@@ -72,7 +76,7 @@ class BayesianMixture(
         alpha = self.concentration + self.counts
         return alpha / jnp.sum(alpha)
 
-    def posteriors(self) -> NormalInverseWishart | NormalInverseGamma:
+    def posteriors(self) -> Any:
         """q(θ_k) for every k: a stack."""
         return jax.vmap(lambda total: self.prior.update(*self.prior.split(total)))(self.features)
 
@@ -104,14 +108,11 @@ class BayesianMixture(
         log_weights = self._expected_log_weights()[1]
         coefficients = self._expected_coefficients()[1]
         if self.family.masks_missing:
-            dim = self.family.mean.shape[-1]
-            natural = coefficients[:, :-dim]
-        else:
-            natural = coefficients[:, :-1]
-        members = jax.vmap(self.family.from_natural)(natural)
+            # of the members themselves nothing but their features is asked
+            members = jax.vmap(lambda _: self.family)(self.counts)
+            return Mixture(self.weights, members), log_weights, coefficients
+        members = jax.vmap(self.family.from_natural)(coefficients[:, :-1])
         mixture = Mixture(self.weights, members)
-        if self.family.masks_missing:
-            return mixture, log_weights, coefficients
         # E[log |Λ|] is less than log |E[Λ]|: what the member has too much is taken from its weight
         normalised = mixture.prepare()
         return mixture, log_weights + coefficients[:, -1] - normalised[:, -1], normalised
@@ -133,7 +134,7 @@ class BayesianMixture(
     def maximise(self, statistics: MixtureStatistics) -> BayesianMixture:
         return BayesianMixture(self.concentration, self.prior, self.family, *statistics)
 
-    def predictive(self) -> MultivariateT:
+    def predictive(self) -> Any:
         """p(x | z=k, the data) for every k: a stack."""
         return jax.vmap(lambda q: q.predictive())(self.posteriors())
 
@@ -170,7 +171,7 @@ class BayesianMixture(
         return boltzmann(-self.log_joint_complete(x))[1]
 
     def sample(self, *, key: Array) -> Array:
-        return self.complete_sample(jnp.full_like(self.family.mean, jnp.nan), key=key)
+        return self.complete_sample(jnp.full(self.family.dim, jnp.nan, self.features.dtype), key=key)
 
     def complete_mean(self, x: Array) -> Array:
         means = jax.vmap(lambda c: c.complete_mean(x))(self.predictive())

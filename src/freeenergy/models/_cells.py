@@ -46,8 +46,8 @@ def _(
 
 
 @cell_kind.register
-def _(model: BayesianMixture, cells: Cells) -> Kind:
-    return Kind.LOWER
+def _(model: BayesianMixture, cells: Cells) -> Kind | None:
+    return None if model.family.masks_missing else Kind.LOWER
 
 
 @log_cells.register

@@ -48,6 +48,10 @@ def _found(owner: Any, X: Any) -> tuple[Schema, np.ndarray] | None:
     if isinstance(X, CodedRows):
         return recognised(X)
     library = table_library(X)
+    if library is None and owner.needs_kinds:
+        # what can be made an array has columns all the same
+        X = check_rows(owner, X, reset=True)
+        library = table_library(X)
     if library is None:
         return None
     if library.plain(X):

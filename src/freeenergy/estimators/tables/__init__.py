@@ -1,6 +1,7 @@
 """Estimators of tables: a row for each sample."""
 
 from ._bayesian_mixture import BayesianMixture
+from ._copula import GaussianCopula
 from ._dequantised import Dequantised
 from ._factor import PPCA, FactorAnalysis, FactorTest
 from ._flow import NormalizingFlow
@@ -9,6 +10,7 @@ from ._ica import ICA
 from ._imputer import Imputer
 from ._kernel import KernelDensity
 from ._kmeans import KMeans
+from ._mixed_factor import MixedFactorAnalysis
 from ._mixture import GaussianMixture, Mixture
 from ._pca import PCA
 from ._rbm import RBM
@@ -29,11 +31,13 @@ __all__ = [
     "Dequantised",
     "FactorAnalysis",
     "FactorTest",
+    "GaussianCopula",
     "GaussianDensity",
     "GaussianMixture",
     "Imputer",
     "KMeans",
     "KernelDensity",
+    "MixedFactorAnalysis",
     "Mixture",
     "NormalizingFlow",
     "PlusPlus",

@@ -19,6 +19,7 @@ from ._checkpoints import Checkpoint
 from ._compilation import count_compilations, programs
 from ._files import LARGEST_HEADER, DamagedError, read_sealed, sealed, write_whole
 from ._loop import AbstractAlgorithm, Info, iterate
+from ._markup import in_notebook, notes_in_notebook, table_in_notebook
 from ._numerics import (
     LOG_2PI,
     ROOM,
@@ -163,6 +164,7 @@ __all__ = [
     "has_nan",
     "held_at_zero",
     "in_blocks",
+    "in_notebook",
     "inadmissible",
     "iterate",
     "key_bits",
@@ -177,6 +179,7 @@ __all__ = [
     "map_data",
     "map_padded",
     "map_rows",
+    "notes_in_notebook",
     "on_all",
     "on_device",
     "on_one",
@@ -203,6 +206,7 @@ __all__ = [
     "streaming",
     "sum_over_blocks",
     "symmetrise",
+    "table_in_notebook",
     "take_batch",
     "take_block",
     "to_free",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import html
 import inspect
 import itertools
 import math
@@ -17,7 +16,18 @@ import numpy as np
 from jax import Array
 from scipy.special import ndtri
 
-from .._core import Evidence, Kind, learnable, on_device, parameter_count, unconstrain, visible
+from .._core import (
+    Evidence,
+    Kind,
+    in_notebook,
+    learnable,
+    notes_in_notebook,
+    on_device,
+    parameter_count,
+    table_in_notebook,
+    unconstrain,
+    visible,
+)
 from ..distributions import Product
 from ..models import AbstractRescalable
 from ._information import Terms, errors_of
@@ -219,31 +229,12 @@ class Summary:
 
     def _repr_html_(self) -> str:
         """Two tables and the notes, for notebooks."""
-        left_side, right_side = "style='text-align:left'", "style='text-align:right'"
-        facts = "".join(
-            f"<tr><th {left_side}>{html.escape(name)}</th><td {right_side}>{html.escape(value)}</td></tr>"
-            for name, value in self._facts()
-        )
         head, lines, left = self._lines()
-        table = ""
-        if lines:
-            top = "".join(
-                f"<th {right_side if i else left_side}>{html.escape(cell)}</th>"
-                for i, cell in enumerate(head)
-            )
-            body = "".join(
-                "<tr>"
-                + "".join(
-                    f"<td {right_side if i else left_side}>{html.escape(cell)}</td>"
-                    for i, cell in enumerate(line)
-                )
-                + "</tr>"
-                for line in lines
-            )
-            table = f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
-        notes = "".join(f"<p>{html.escape(note)}</p>" for note in self._all_notes(left))
-        title = f"<p><code>{html.escape(visible(self.model))}</code></p>"
-        return f"<div>{title}<table>{facts}</table>{table}{notes}</div>"
+        return in_notebook(
+            table_in_notebook([], self._facts(), caption=self.model),
+            table_in_notebook(head, lines) if lines else "",
+            notes_in_notebook(self._all_notes(left)),
+        )
 
 
 def _number(value: float) -> str:

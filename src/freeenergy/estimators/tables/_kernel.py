@@ -41,6 +41,11 @@ class KernelDensity(AbstractDensity):
         bandwidth: h, in standard deviations of the columns; None chooses it.
         random_state: as everywhere; nothing in the fit is random.
 
+    Attributes:
+        bandwidth_: the standard deviation of the kernels in each column, in the units of the data.
+        model_: the fitted density, of rescaled rows.
+        history_, n_iter_, converged_, scaling_, …: as everywhere.
+
     After `fit`, `bandwidth_` has the standard deviation of the kernels in each column, in the units of
     the data, and `history_` has −L(h) per row for each h that was looked at.
 

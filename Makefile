@@ -66,10 +66,12 @@ lint: $(VENV)/.installed-test
 docs: $(VENV)/.installed-docs
 	$(PY) -m mkdocs build --strict
 
-pictures: $(VENV)/.installed-base
+pictures: $(VENV)/.installed-test
 	$(PY) examples/series.py docs/families
 	$(PY) examples/hidden.py docs/families
 	$(PY) examples/dictionary.py docs/families/atoms.png
+	$(PY) examples/families.py docs/families
+	$(PY) examples/tutorials.py docs/tutorials
 
 # One stamp for each extra; "base" is the package alone.  requirements/ has the hashes of all files of each
 # release, so that nothing else is installed; the peers of "bench" and "studies" have none.

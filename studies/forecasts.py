@@ -1,10 +1,10 @@
 """Twenty public series, forecast from several origins by each method.
 
-From four origins, a horizon apart, each method is fitted to what came before and forecasts the horizon (12 months,
-8 quarters or 6 years) with intervals of 90 %.  MASE is the mean absolute error over that of the seasonal naive
-forecast within the fitted part: below one is better than repeating the last season.  Coverage is the share of the
-values that the intervals hold.  freeenergy chooses among structural models and autoregressions by the bits of
-the last part of what it may see, one step ahead.
+From four origins, a horizon apart, each method is fitted to what came before and forecasts the horizon (12
+months, 8 quarters or 6 years) with intervals of 90 %.  MASE is the mean absolute error over that of the
+seasonal naive forecast within the fitted part: below one is better than repeating the last season.
+Coverage is the share of the values that the intervals hold.  freeenergy chooses among structural models and
+autoregressions by the bits of the last parts of what it may see, one step ahead.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Ten public tables with columns of several kinds: what is hidden in them, inferred by each method.
 
 A fifth of the cells is hidden at random.  Every method sees the table with the holes, as a data frame with
-its categories.  The error of a column is the root of the mean square (numbers) or the share of wrong labels,
-over what the mean or the most frequent label of the column would give; that of a table is the mean over its
-columns: one for mean and mode.  "Telling apart" is how often a forest, asked about rows that it has not seen,
-knows which rows were completed and which are the true ones: a half where it cannot.
+its categories.  The error of a column is the root of the mean square (numbers) or the share of wrong
+labels, over what the mean or the most frequent label of the column would give; that of a table is the mean
+over its columns: one for mean and mode.  "Telling apart" is how often a forest, asked about rows that it
+has not seen, knows which rows were completed and which are the true ones: a half where it cannot.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 # small programs are kept on disk too: what a test calls outside of a program is hundreds of them, which the
 # other worker, or this one after it has dropped its programs, needs again
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
-# where in the source an operation stands is written into every program, ten frames deep; nobody reads it here
+# where in the source an operation stands is written into every program; nobody reads it here
 jax.config.update("jax_traceback_in_locations_limit", 0)
 # what was imported stays, and what tracing makes is many small objects: the collector has little to find
 gc.freeze()

@@ -1,5 +1,6 @@
 """The command line: words of models, commands, bad input, exit codes."""
 
+import inspect
 import io
 import json
 import os
@@ -11,6 +12,7 @@ import time
 import warnings
 
 import numpy as np
+import pandas as pd
 import polars as pl
 import pytest
 from hypothesis import given, settings
@@ -21,7 +23,17 @@ import freeenergy as fe
 from freeenergy import distributions as d
 from freeenergy.cli import main, run
 from freeenergy.cli._files import declared_kinds
-from freeenergy.cli._specs import Call, SpecError, build, defaults, estimators, kebab, parse, parts
+from freeenergy.cli._specs import (
+    Call,
+    SpecError,
+    build,
+    defaults,
+    estimators,
+    kebab,
+    parse,
+    parts,
+    series_defaults,
+)
 
 COUNTS = np.random.default_rng(0).poisson(3.0, size=(40, 3)).astype(float)
 
@@ -556,6 +568,15 @@ def test_models_and_data_are_described(table, capsys):
     assert {column["kind"] for column in digits["columns"]} <= {"count", "integer", "binary", "constant"}
 
 
+def test_every_parameter_of_every_model_has_a_meaning(capsys):
+    for name, kind in estimators().items():
+        assert run(["models", name]) == 0
+        lines = capsys.readouterr().out.splitlines()[2:]
+        told = {line.split()[0]: line.split(maxsplit=2)[2:] for line in lines}
+        assert set(told) == set(inspect.signature(kind).parameters)
+        assert all(told.values()), name
+
+
 def test_standard_input_is_data(monkeypatch, capsys):
     class Stdin:
         buffer = io.BytesIO(b"a,b\n1,2\n3,5\n")
@@ -715,7 +736,8 @@ def test_mixed_tables_are_compared(people, tmp_path, capsys):
     frame.drop("id", "since").drop_nulls("alive").write_csv(known)
     assert run(["compare", str(known), "-y", "alive", "--cv", "2", "--seed", "0", "-q", "--json"]) == 0
     lines = json.loads(capsys.readouterr().out)["table"]
-    assert {line["model"] for line in lines} == {"base-rate", "naive-bayes:family=by-column"}
+    words = {"base-rate", "naive-bayes:family=by-column", "softmax-regression", "softmax-regression:C=0.01"}
+    assert {line["model"] for line in lines} == words
     assert not any(line["error"] for line in lines)
 
 
@@ -846,6 +868,203 @@ def test_series_have_their_labels_in_the_order_of_the_file(tmp_path, capsys):
     expected = fitted.forecast(series, 3)
     expected = expected if isinstance(expected, np.ndarray) else expected.mean
     np.testing.assert_allclose(ahead["x"].to_numpy(), np.ravel(expected), rtol=1e-6)
+
+
+@pytest.fixture
+def shops(tmp_path):
+    """Months of two shops in turns, of which one lacks a month: a file, and the frame with the time."""
+    rng = np.random.default_rng(5)
+    month = pd.date_range("2019-11-30", periods=48, freq="ME", name="month")
+    walks = np.cumsum(rng.normal(size=(48, 2, 2)), axis=0) + 50
+    frame = pd.DataFrame(
+        {
+            "shop": ["north", "south"] * 48,
+            "month": month.repeat(2),
+            "sales": walks[..., 0].ravel(),
+            "visits": np.rint(walks[..., 1].ravel()).astype(int),
+            "price": rng.normal(size=96),
+            "remark": [f"note {i}" for i in range(96)],
+        }
+    )
+    frame.loc[10, "sales"] = np.nan
+    frame = frame.drop(index=21).reset_index(drop=True)
+    path = tmp_path / "shops.csv"
+    frame.to_csv(path, index=False)
+    return str(path), frame
+
+
+IN_TIME = ["--time", "month", "--series", "shop"]
+
+
+def test_dates_of_a_panel_go_in_and_come_out(shops, tmp_path, capsys):
+    path, frame = shops
+    model = str(tmp_path / "m.safetensors")
+    targets = ["-y", "sales", "-y", "visits"]
+    assert run(["inspect", path, *IN_TIME, "--drop", "remark"]) == 0
+    told = capsys.readouterr().out
+    assert "2 series of 48 steps, columns sales, visits, price\na step is a month, from 2019-11-30" in told
+    assert "1 of 96 steps of a month is missing, the first 2020-09-30; nothing was observed there." in told
+    assert run(["fit", path, *IN_TIME, *targets, "-m", "autoregression:1", "-o", model, "-q"]) == 0
+    out, err = capsys.readouterr()
+    assert "AutoRegression fitted to 2 series of 2 columns is in" in out
+    assert "1 of 96 steps of a month is missing" in err
+    # pandas knows which months come next
+    indexed = frame.set_index(["shop", "month"])[["sales", "visits"]]
+    with pytest.warns(UserWarning, match="1 of 96 steps of a month is missing"):
+        truth = fe.AutoRegression(1).fit(indexed)
+    expected = truth.forecast(indexed, 3, 0.8)
+
+    def answer(*command: str) -> pl.DataFrame:
+        capsys.readouterr()
+        assert run([command[0], model, path, *IN_TIME, *command[1:]]) == 0
+        return pl.read_csv(io.StringIO(capsys.readouterr().out), try_parse_dates=True)
+
+    ahead = answer("forecast", "--steps", "3", "--level", "0.8")
+    assert ahead.columns == [
+        *("shop", "month", "sales", "sales low", "sales high", "visits", "visits low", "visits high")
+    ]
+    later = pd.date_range("2023-11-30", periods=3, freq="ME")
+    assert ahead["shop"].to_list() == ["north"] * 3 + ["south"] * 3
+    assert ahead["month"].to_list() == [*later.date, *later.date]
+    for title, part in (("", expected.mean), (" low", expected.low), (" high", expected.high)):
+        found = ahead.select(f"sales{title}", f"visits{title}").to_numpy()
+        np.testing.assert_allclose(found, part.to_numpy(), rtol=1e-6)
+    scores = answer("score")
+    assert scores["shop"].to_list() == ["north", "south"]
+    np.testing.assert_allclose(scores["nats"].to_numpy(), truth.score_samples(indexed), rtol=1e-6)
+    filled = answer("impute")
+    assert filled.columns == list(frame.columns)
+    assert len(filled) == 96
+    gap = filled.row(by_predicate=(pl.col("shop") == "south") & pl.col("remark").is_null(), named=True)
+    assert str(gap["month"]) == "2020-09-30"
+    whole = truth.impute(indexed).sort_index()
+    found = filled.sort("shop", "month").select("sales", "visits").to_numpy()
+    np.testing.assert_allclose(found, whole.to_numpy(), rtol=1e-6)
+    assert run(["forecast", model, path, *IN_TIME, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["rows"][0][:2] == ["north", "2023-11-30"]
+
+
+def test_inputs_of_series_are_columns_and_those_to_come_are_a_file(shops, tmp_path, capsys):
+    path, frame = shops
+    model, future = str(tmp_path / "m.safetensors"), str(tmp_path / "future.csv")
+    whole = frame[frame["shop"] == "north"].drop(columns="shop")
+    whole.to_csv(path, index=False)
+    options = ["--time", "month", "--inputs", "price", "-y", "sales"]
+    assert run(["fit", path, *options, "-m", "autoregression:1", "-o", model, "-q"]) == 0
+    data = fe.series(whole, time="month", columns=["sales"], inputs=["price"])
+    truth = fe.AutoRegression(1).fit(data)
+    later = pd.date_range("2023-10-31", periods=3, freq="ME", name="month")
+    known = pd.DataFrame({"month": later, "price": [9.0, 1.0, -1.0]})
+    known.to_csv(future, index=False)
+    asked = [model, path, *options[:4]]
+    capsys.readouterr()
+    assert run(["forecast", *asked, "--future", future]) == 0
+    found = pl.read_csv(io.StringIO(capsys.readouterr().out), try_parse_dates=True)
+    # the first month of the file is no month to come
+    expected = truth.forecast(data, 2, future_inputs=fe.series(known, time="month"))
+    assert found["month"].to_list() == list(later[1:].date)
+    np.testing.assert_allclose(found["sales"].to_numpy(), expected.mean["sales"], rtol=1e-6)
+    assert run(["score", *asked, "--json"]) == 0
+    nats = json.loads(capsys.readouterr().out)["nats"]
+    np.testing.assert_allclose(nats, truth.score_samples(data), rtol=1e-6)
+    for command, sentence in (
+        (["forecast", *asked], "was fitted with inputs. Name a file that has those of the steps to come"),
+        (["score", model, path, "--time", "month"], "was fitted with 1 inputs. Name their columns, in"),
+        (["forecast", *asked, "--future", path], "has no row after the end of the series."),
+        (
+            ["forecast", *asked, "--future", future, "-n", "3"],
+            "must have a row for every time step. Got none for 2024-01-31.",
+        ),
+    ):
+        assert run(command) == 2
+        out, err = capsys.readouterr()
+        assert (out, sentence in err, len(err.splitlines())) == ("", True, 1), err
+
+
+def test_series_with_dates_and_inputs_are_compared(shops, capsys):
+    path, frame = shops
+    words = ["-m", "autoregression:1", "-m", "gaussian-density", "-m", "markov-chain:2"]
+    command = ["compare", path, *IN_TIME, "-y", "sales", "--inputs", "price", *words, "--cv", "2"]
+    # a month that is not there has no price
+    assert run([*command, "--seed", "0", "-q"]) == 2
+    assert "must have a row for every time step. Got none for 2020-09-30." in capsys.readouterr().err
+    full = frame[frame["month"] > "2020-09-30"]
+    full.to_csv(path, index=False)
+    assert run([*command, "--seed", "0", "-q", "--json", "--horizon", "2"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    lines = {line["model"]: line for line in found["table"]}
+    assert lines["markov-chain:2"]["error"]
+    # each shop is scored by the model of the other
+    parts = {name: part.drop(columns="shop") for name, part in full.groupby("shop")}
+    data = {
+        name: fe.series(part, time="month", columns=["sales"], inputs=["price"])
+        for name, part in parts.items()
+    }
+    nats = [
+        fe.AutoRegression(1).fit(data[one]).score_samples(data[other])[0]
+        for one, other in (("north", "south"), ("south", "north"))
+    ]
+    assert lines["autoregression:1"]["bits"] == pytest.approx(-np.mean(nats) / np.log(2), rel=1e-6)
+    ahead = [line for line in found["forecasts"] if line["model"] == "autoregression:1"]
+    assert [line["steps"] for line in ahead] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--time", "nobody"], "--time names no column 'nobody'. There are 'shop', 'month', 'sales', "),
+        (
+            ["--time", "remark", "-y", "sales"],
+            "The times in column 'remark' must be dates or numbers. Got 'note 0' in row 1",
+        ),
+        ([], "Column 'month' holds times. Say that it is the time (--time month) or leave"),
+        (["--inputs", "price,cost"], "--inputs names no column 'cost'. There are "),
+        (["--inputs", "price", "-y", "price"], "Column 'price' is named twice by --time, --inputs and"),
+        (
+            ["--time", "month", "-y", "sales"],
+            "must increase within each series. Got 2019-11-30 twice, in row",
+        ),
+        (
+            ["--series", "shop"],
+            "Column 'month' holds times. Say that it is the time (--time month) or leave",
+        ),
+        ([*IN_TIME], "Column 'remark' is text, such as 'note 0'. Leave it out (--drop remark) or make"),
+        (
+            ["-y", "sales", "-y", "visits"],
+            "Only one --target can be told from the others. Several are columns",
+        ),
+    ],
+)
+def test_a_wrong_use_of_times_gets_one_sentence(options, sentence, shops, tmp_path, capsys):
+    path, _ = shops
+    model = str(tmp_path / "m.safetensors")
+    assert run(["fit", path, *options, "-m", "autoregression:1", "-o", model, "-q"]) == 2
+    out, err = capsys.readouterr()
+    assert (out, sentence in err, len(err.splitlines())) == ("", True, 1), err
+
+
+def test_models_of_rows_have_no_times(shops, tmp_path, capsys):
+    path, _ = shops
+    model = str(tmp_path / "m.safetensors")
+    numbers = ["--drop", "remark", "--drop", "month", "--drop", "shop"]
+    words = ["-y", "sales", "-m", "gaussian-density", "-o", model]
+    assert run(["fit", path, *IN_TIME, *words]) == 2
+    assert "--series is for models of series, which GaussianDensity is not." in capsys.readouterr().err
+    assert run(["compare", path, *IN_TIME, "-y", "sales", "-m", "gaussian-density"]) == 2
+    assert "--series is for models of series, and none is named with --model." in capsys.readouterr().err
+    assert run(["compare", "iris", "-m", "ppca", "--horizon", "2"]) == 2
+    assert "--horizon is for models of series, and none is named with" in capsys.readouterr().err
+    assert run(["fit", path, *numbers, "-m", "gaussian-density:diagonal", "-o", model, "-q"]) == 0
+    assert run(["score", model, path, *numbers[:2], "--time", "month"]) == 2
+    assert "--time is for models of series, which GaussianDensity in" in capsys.readouterr().err
+    assert run(["score", model, "iris", "--time", "month"]) == 2
+
+
+def test_what_is_taken_for_series_when_no_model_is_named():
+    X = np.random.default_rng(0).normal(size=(60, 1))
+    assert "structural-time-series:level()+seasonal(12)" in series_defaults(X, "month")
+    assert not [text for text in series_defaults(X, None) if "seasonal" in text]
+    assert len({type(build(text, X)) for text in series_defaults(X, "day")}) >= 4
 
 
 def test_a_hidden_part_is_written_with_its_names(table, tmp_path, capsys):

@@ -14,6 +14,7 @@ from freeenergy.evaluation import (
     Retraining,
     Split,
     TestResult,
+    association,
     beta_interval,
     bootstrap_interval,
     credible_interval,
@@ -407,3 +408,41 @@ def test_answers_on_a_line_are_separable_if_their_ranges_are_apart():
     # rows on the boundary itself do not keep the others from being told apart ever better
     edge = np.array([[-1.0], [0.0], [0.0], [1.0]]), np.array([0, 0, 1, 1])
     assert likelihood_is_unbounded(*edge, np.array([[-9.0], [9.0]]), np.zeros(2))
+
+
+# ---------------------------------------------------------------------------------------------
+# association between columns of any kind
+# ---------------------------------------------------------------------------------------------
+
+
+def test_association_is_that_of_scipy_for_each_pair_of_kinds():
+    rng = np.random.default_rng(0)
+    group = rng.integers(0, 3, 80).astype(float)
+    X = np.column_stack([rng.normal(size=80), group + rng.normal(size=80), group, rng.integers(0, 4, 80)])
+    X[:, 3] = np.where(rng.random(80) < 0.5, group, X[:, 3])
+    X[5, 0] = X[9, 2] = np.nan
+    found = association(X, [False, False, True, True])
+    both = ~np.isnan(X[:, 0])
+    assert found[0, 1] == pytest.approx(abs(stats.spearmanr(X[both, 0], X[both, 1]).statistic))
+    both = ~np.isnan(X[:, 2])
+    counts = np.array([[np.sum((X[:, 2] == a) & (X[:, 3] == b)) for b in range(4)] for a in range(3)])
+    assert found[2, 3] == pytest.approx(stats.contingency.association(counts, method="cramer"))
+    # Kruskal and Wallis test the same ratio: H = (n − 1) η² of ranks
+    parts = [X[both, 1][X[both, 2] == g] for g in range(3)]
+    assert found[2, 1] ** 2 == pytest.approx(stats.kruskal(*parts).statistic / (both.sum() - 1))
+    np.testing.assert_array_equal(found, found.T)
+    np.testing.assert_array_equal(np.diag(found), np.ones(4))
+
+
+def test_association_of_two_values_each_is_one_number_whatever_they_are_called():
+    X = np.random.default_rng(1).integers(0, 2, (50, 2)).astype(float)
+    kinds = [[False, False], [True, False], [True, True]]
+    found = [association(X, kind)[0, 1] for kind in kinds]
+    np.testing.assert_allclose(found, found[0], rtol=1e-12)
+    assert np.isnan(association([[1.0, 2.0], [1.0, 3.0], [1.0, 4.0]])[0, 1])
+    with pytest.raises(ValueError, match=r"The 'labels' of association must be one for each of the 2 col"):
+        association(X, [True])
+    with pytest.raises(
+        ValueError, match=r"The 'X' of association must have rows and columns\. Got the shape"
+    ):
+        association([1.0, 2.0])

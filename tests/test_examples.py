@@ -148,6 +148,21 @@ def test_dictionary(root, capsys, tmp_path):
 
 
 @pytest.mark.slow
+def test_families(root, capsys, tmp_path):
+    drawn = load(root, "families")["main"](str(tmp_path), "gaussian", "kernel", "classifiers", "pca_ica")
+    assert {p.name for p in tmp_path.iterdir()} == {f"{name}.png" for name in drawn}
+    assert "4 pictures are in" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_tutorials(root, capsys, tmp_path):
+    drawn = load(root, "tutorials")["main"](str(root / "docs" / "tutorials"), str(tmp_path))
+    assert {p.stem for p in (root / "docs" / "tutorials").glob("*.md")} == set(drawn)
+    assert {p.name for p in tmp_path.iterdir()} == {f"{name}.png" for name in drawn}
+    assert f"{len(drawn)} pictures of freeenergy" in capsys.readouterr().out
+
+
+@pytest.mark.slow
 def test_checkpoint(root, capsys):
     assert load(root, "checkpoint")["main"](epochs=8)
     assert "refused: The checkpoint" in capsys.readouterr().out
@@ -164,6 +179,10 @@ PAGES = [
     "docs/series.md",
     "docs/summary.md",
     "docs/tables.md",
+    "docs/tutorials/clusters.md",
+    "docs/tutorials/mixed_table.md",
+    "docs/tutorials/scikit_learn.md",
+    pytest.param("docs/tutorials/dated_series.md", marks=pytest.mark.slow),
     "docs/families/gaussian.md",
     pytest.param("docs/families/mixture.md", marks=pytest.mark.slow),
     pytest.param("docs/families/factor.md", marks=pytest.mark.slow),
@@ -236,10 +255,11 @@ def test_code_of_a_page(root, page, tmp_path, monkeypatch):
         assert printed == expected
 
 
-def test_every_family_is_run(root):
+def test_every_family_and_tutorial_is_run(root):
     listed = {getattr(page, "values", (page,))[0] for page in PAGES}
-    there = {str(p.relative_to(root)) for p in (root / "docs" / "families").glob("*.md")}
-    assert there <= listed
+    for folder in ("families", "tutorials"):
+        there = {str(p.relative_to(root)) for p in (root / "docs" / folder).glob("*.md")}
+        assert there <= listed
 
 
 def test_every_example_is_run(root):

@@ -226,3 +226,11 @@ def test_a_board_has_the_errors_of_forecasts_from_rolling_origins():
         fe.compare(models, FRAME, horizon=1, level=1)
     with pytest.raises(ValueError, match="'horizon' parameter of compare needs models of series"):
         fe.compare(fe.GaussianDensity(), FRAME, horizon=1)
+
+
+def test_a_notebook_shows_a_table_with_its_note():
+    chain = fe.MarkovChain().fit([[0], [1], [1], [0], [1], [1]])
+    html = chain.forecast([[0], [1]], 30)._repr_html_()
+    assert html.count("<tr>") == 25
+    assert "6 more rows are in to_frame()." in html
+    assert "is in its interval with probability 90%" in html

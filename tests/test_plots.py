@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import matplotlib as mpl
 import numpy as np
+import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 from scipy import stats
@@ -440,3 +441,103 @@ def test_colours_can_be_seen_and_the_theme_leaves_nothing_behind():
     assert dict(mpl.rcParams) == before
     assert contrast(plots.INK, "#ffffff") > 7
     assert contrast(plots.DARK_INK, "#14171a") > 7
+
+
+# ---------------------------------------------------------------------------------------------
+# columns of tables
+# ---------------------------------------------------------------------------------------------
+
+
+def test_holes_are_marked_where_they_are():
+    X = np.arange(30.0).reshape(10, 3)
+    X[2:5, 1] = X[9, 1] = np.nan
+    X[0, 2] = np.nan
+    ax = plots.missing(X, names=["whole", "half", "first"])
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["half  40%", "first  10%"]
+    spans = [path.get_extents() for path in ax.collections[0].get_paths()]
+    assert [(box.x0, box.x1) for box in spans] == [(1.5, 4.5), (8.5, 9.5)]
+    many = np.full((3000, 50), np.nan)
+    many[:, ::2] = 1.0
+    words = plots.missing(many, most=10).get_xlabel()
+    assert "200 of 3000 rows are drawn" in words
+    assert "10 of 25 columns with holes" in words
+
+
+def test_a_column_is_drawn_as_what_it_is():
+    from freeenergy.shell import Column, Field
+
+    labels = Field("port", Column.CATEGORY, ("Cork", "Southampton", "Cherbourg"))
+    ax = plots.distribution([0, 0, 1, np.nan], [2.2, 5.0, -1.0, 1.0], field=labels)
+    assert [label.get_text() for label in ax.get_yticklabels()] == list(labels.categories)
+    widths = [bar.get_width() for bar in ax.patches]
+    # a draw beyond the codes comes back to users as the nearest label
+    np.testing.assert_allclose(widths, [2 / 3, 1 / 3, 0, 0.25, 0.25, 0.5])
+    ax = plots.distribution(np.repeat([0.0, 1, 3], [5, 3, 2]), np.array([0.0, 7.0]))
+    assert [round(bar.get_height(), 3) for bar in ax.patches[:4]] == [0.5, 0.3, 0.0, 0.2]
+    assert len(ax.patches) == 16
+    x = np.linspace(0, 1, 50)
+    ax = plots.distribution(x, np.append(x, [9.0, -9.0]))
+    assert ax.get_title(loc="right") == f"{2 / 52:.1%} of draws beyond"
+    np.testing.assert_allclose(ax.get_xlim(), (-0.25, 1.25))
+    day = fe.Schema.recognise(pd.DataFrame({"day": pd.date_range("2024-01-01", periods=60)})).fields[0]
+    ax = plots.distribution(np.arange(60.0), field=day)
+    ax.figure.canvas.draw()
+    assert "2024-01-01" in [label.get_text() for label in ax.get_xticklabels()]
+    many = Field("word", Column.CATEGORY, tuple(f"w{k}" for k in range(30)))
+    ax = plots.distribution(np.arange(30.0), field=many)
+    assert ax.get_yticklabels()[-1].get_text() == "21 others"
+    assert ax.patches[-1].get_width() == pytest.approx(21 / 30)
+
+
+def test_all_columns_of_a_frame_are_drawn_beside_draws():
+    frame = pd.DataFrame({"a": np.linspace(0.1, 2.7, 30), "b": ["x", "y", "z"] * 10, "c": [1.0] * 30})
+    axes = plots.distributions(frame, frame[:5])
+    assert [ax.get_title(loc="left") for ax in axes] == ["a", "b"]
+    assert plots.distributions(frame, most=1)[0].figure.get_supxlabel() == "1 more columns are not shown"
+
+
+def test_association_of_data_and_model_stand_on_two_sides():
+    rng = np.random.default_rng(0)
+    data, model = rng.normal(size=(40, 3)), rng.normal(size=(50, 3))
+    ax = plots.association(data, model, names=["a", "b", "c"])
+    shown = {text.xy: text.get_text() for text in ax.texts}
+    assert shown[0, 2] == f"{fe.evaluation.association(data)[2, 0]:.2f}"
+    assert shown[2, 0] == f"{fe.evaluation.association(model)[2, 0]:.2f}"
+    assert len(ax.texts) == 6
+
+
+@pytest.mark.parametrize(
+    ("labels", "short"),
+    [
+        (["ppca:4", "vae:2"], ["ppca", "vae"]),
+        (["mixture:family=by-column", "mixture:n_components=4,family=by-column"], ["mixture", "mixture 4"]),
+        (
+            ["GaussianMixture(8, covariance=Diagonal())", "GaussianMixture(8)"],
+            ["GaussianMixture Diagonal()", "GaussianMixture"],
+        ),
+        (["softmax-regression:C=0.01", "softmax-regression"], ["softmax-regression C=0.01", "softmax-reg"]),
+        (["structural-time-series:trend()+seasonal(12)"], ["structural-time-series"]),
+        (["my own", "another one (2)"], ["my own", "another one"]),
+        (["a:1,x", "a:1,x "], ["a", "a (2)"]),
+    ],
+)
+def test_names_of_models_are_short_and_told_apart(labels, short):
+    found = list(plots.short_names(labels).values())
+    assert len(set(found)) == len(labels)
+    assert all(one.startswith(other) for one, other in zip(found, short, strict=True))
+
+
+def test_dates_stand_below_series():
+    days = [f"2024-01-{day:02d}" for day in range(1, 21)]
+    x = np.arange(20.0)[:, None]
+    drawn = [
+        plots.paths([x], dates=days),
+        plots.decoded(x, np.full((20, 2), 0.5), dates=days)[-1],
+        plots.smoothed(x, np.ones((20, 1)), dates=days)[-1],
+        plots.decomposition(x, {"Level": (x, np.ones((20, 1)))}, dates=days)[-1],
+    ]
+    for ax in drawn:
+        ax.figure.canvas.draw()
+        words = {label.get_text() for label in ax.get_xticklabels()} - {""}
+        assert words
+        assert words <= set(days)

@@ -1,5 +1,6 @@
 """What has to hold for the project as a whole: style, types, names, versions, links."""
 
+import ast
 import importlib
 import importlib.metadata
 import importlib.util
@@ -8,6 +9,7 @@ import pkgutil
 import re
 import subprocess
 import sys
+import textwrap
 import tomllib
 from pathlib import Path
 from types import ModuleType
@@ -129,6 +131,68 @@ def test_every_public_name_is_exercised_by_a_test(root):
     words = exercised(tests, source)
     missing = [name for name, thing in public_names().items() if not in_use(name, thing, words)]
     assert not missing, "in no test:\n" + "\n".join(missing)
+
+
+def stored(kind: type) -> set[str]:
+    """The names with an underscore at their end that the methods of a class store in an estimator."""
+    text = textwrap.dedent(inspect.getsource(kind))
+    targets = (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Attribute))
+    return {
+        node.attr
+        for node in targets
+        if isinstance(node.ctx, ast.Store)
+        and isinstance(node.value, ast.Name)
+        and node.value.id in ("self", "owner")
+        and re.fullmatch(r"[a-z]\w*_", node.attr)
+    }
+
+
+def fitted_attributes(kind: type) -> set[str]:
+    """What a fitted estimator has: properties, and what `fit` stores."""
+    own = [
+        base for base in (*kind.__mro__, *kind.intake.__mro__) if base.__module__.startswith("freeenergy")
+    ]
+    properties = {
+        name
+        for base in own
+        for name, value in vars(base).items()
+        if isinstance(value, property) and re.fullmatch(r"[a-z]\w*_", name)
+    }
+    return properties.union(*map(stored, own))
+
+
+def described(kind: type) -> set[str]:
+    """The names in the list of attributes of a docstring."""
+    block = inspect.cleandoc(kind.__dict__.get("__doc__") or "").partition("Attributes:\n")[2]
+    lines = [line for line in block.partition("\n\n")[0].splitlines() if re.match(r"    \w", line)]
+    return {name.strip() for line in lines for name in line.partition(":")[0].split(",")}
+
+
+def test_every_fitted_attribute_is_described():
+    everywhere = described(freeenergy.shell.Shell)
+    assert {"model_", "history_", "n_iter_", "converged_"} <= everywhere
+    kinds = [
+        thing
+        for name, thing in public_names().items()
+        if name.startswith("freeenergy.estimators.")
+        and isinstance(thing, type)
+        and issubclass(thing, freeenergy.shell.Shell)
+        and not thing.__name__.startswith("Abstract")
+    ]
+    assert len(kinds) > 20
+    missing = {kind.__name__: fitted_attributes(kind) - described(kind) - everywhere for kind in kinds}
+    assert not {name: gap for name, gap in missing.items() if gap}
+    strange = {kind.__name__: described(kind) - fitted_attributes(kind) - everywhere for kind in kinds}
+    assert {name for gap in strange.values() for name in gap} <= {"…", "feature_names_in_"}
+
+
+def test_the_page_to_choose_by_has_every_estimator(root):
+    from freeenergy.cli._specs import estimators
+
+    page = (root / "docs" / "which.md").read_text("utf-8")
+    for part in page.split("\n## ")[1:3]:
+        named = set(re.findall(r"\b[A-Z]\w+", part))
+        assert {kind.__name__ for kind in estimators().values()} <= named, part[:20]
 
 
 def test_all_lists_name_what_is_there_once():

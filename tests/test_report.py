@@ -17,13 +17,17 @@ from freeenergy.comparison import FoldResult, Standing
 from freeenergy.distributions import Poisson
 
 SECTIONS = [
+    "columns",
     "table",
     "differences",
     "learning",
+    "distributions",
+    "association",
     "samples",
     "latent",
     "parts",
     "calibration",
+    "unlikely",
     "wins",
     "settings",
 ]
@@ -91,6 +95,29 @@ def series():
         finished=False,
         y=None,
     )
+
+
+@pytest.fixture(scope="module")
+def people():
+    """A table of every kind of column with holes."""
+    rng = np.random.default_rng(4)
+    first = rng.random(120) < 0.5
+    frame = pd.DataFrame(
+        {
+            "id": np.arange(120) + 17,
+            "class": np.where(first, "first", rng.choice(["second <b>", "third"], 120)),
+            "age": np.where(rng.random(120) < 0.2, np.nan, rng.normal(40 + 20 * first, 5.0)),
+            "kids": rng.poisson(1 + 2 * first),
+            "since": pd.Timestamp("2020-01-01") + pd.to_timedelta(rng.integers(0, 400, 120), "D"),
+            "alive": rng.random(120) < 0.3 + 0.4 * first,
+        }
+    )
+    frame.loc[7, "age"] = 200.0
+    words = {
+        "mixture:family=by-column": fe.Mixture(family="by column"),
+        "mixture:n_components=2,family=by-column": fe.Mixture(2, family="by column"),
+    }
+    return fe.compare(words, frame, cv=2, random_state=0), frame
 
 
 class Page(html.parser.HTMLParser):
@@ -174,7 +201,7 @@ def test_every_section_is_there_and_shows_pictures_and_tables(images, rows, tmp_
         assert all(attrs.get("alt") for tag, attrs in page.tags if tag == "img")
         assert all(caption for caption in page.tables)
         data = "X" if board.y is None else "X, y"
-        assert f"fe.compare(models, {data}, cv=2, random_state=0)" in parts["settings"]
+        assert f"\nboard = fe.compare(models, {data}, cv=2, random_state=0)\n" in parts["settings"]
         assert len(text) < 1_000_000
 
 
@@ -288,6 +315,59 @@ def test_parts_of_models_are_shown_with_their_shares(images, rows, tmp_path):
     assert "Means and weights of the components of Poissons." in alts
 
 
+def test_columns_are_shown_in_the_words_of_the_user(people, tmp_path):
+    board, frame = people
+    page, text = written(board, tmp_path)
+    sections = dict(zip(SECTIONS, text.split("<section ")[1:], strict=True))
+    schema = fe.Schema.recognise(frame)
+    table = page.tables["The columns"]
+    assert [row[:2] for row in table[1:]] == [[f.name, f.kind.value] for f in schema.fields]
+    assert table[3][3] == f"{100 * frame['age'].isna().mean():.1f} %"
+    assert "age  " in sections["columns"]  # the only column with holes, in the picture
+    for word in ("first", "third", "second &lt;b&gt;", "False", "2020-"):
+        assert word in sections["distributions"]
+    assert sections["distributions"].count("<svg") == 5
+    gaps = next(rows for caption, rows in page.tables.items() if caption.startswith("How far the draws"))
+    assert gaps[0] == ["column", *(board_name(line.model) for line in board.table())]
+    assert [row[0] for row in gaps[1:]] == ["class", "age", "kids", "since", "alive"]
+    draws = next(r.samples for r in board.results if r.model == board.table()[0].model)
+    codes = schema.encode(frame)
+    share = [abs(np.mean(codes[:, 0] == k) - np.mean(draws[:, 0] == k)) for k in range(3)]
+    assert number(gaps[1][1]) == pytest.approx(sum(share) / 2, abs=6e-4)
+    known = ~np.isnan(codes[:, 1])
+    assert number(gaps[2][1]) == pytest.approx(
+        stats.ks_2samp(codes[known, 1], draws[:, 1]).statistic, abs=6e-4
+    )
+    together = page.tables["Association between columns, draws against data"]
+    assert len(together) == 3
+    # what the least likely row has that does not fit, and rows in labels and dates
+    expects = next(rows for caption, rows in page.tables.items() if caption.endswith("expects least"))
+    if 7 in next(r for r in board.results if r.unlikely).rows:
+        assert expects[1][0] == "7"
+        assert expects[1][2].startswith("age = 200")
+    cases = next(rows for caption, rows in page.tables.items() if caption.startswith("Rows that "))
+    labels = cases[0][4:]
+    assert [label.removesuffix("value") for label in labels] == ["class", "age", "kids", "since", "alive"]
+    row = frame.iloc[int(cases[1][0])]
+    assert cases[1][4] == row["class"]
+    assert cases[1][7] == str(row["since"].date())
+    assert cases[1][8] == str(row["alive"])
+
+
+def board_name(label):
+    return "mixture 2" if "n_components" in label else "mixture"
+
+
+def test_short_names_have_their_options_below(people, tmp_path):
+    board, _ = people
+    page, text = written(board, tmp_path)
+    table = page.tables["The models with their options"]
+    assert sorted(row[0] for row in table[1:]) == ["mixture", "mixture 2"]
+    assert {row[1] for row in table[1:]} == set(board.labels)
+    headline = text[text.index("<header") : text.index("</header>")]
+    assert f">{board_name(board.table()[0].model)}</span></b> explains" in headline
+
+
 def test_a_board_of_failures_says_so(series, tmp_path):
     nan = float("nan")
     failed = Standing("none", nan, nan, nan, nan, fe.Kind.EXACT, nan, nan, None, nan, 0, "It has no rows.")
@@ -296,7 +376,10 @@ def test_a_board_of_failures_says_so(series, tmp_path):
     assert "No model could be fitted" in text
     assert "There are no two models to compare." in text
     assert "No model of this comparison can draw samples." in text
-    assert next(iter(page.tables.values()))[1] == ["none", "failed: It has no rows."]
+    assert page.tables["Held-out code length, fewer bits are better"][1] == [
+        "none",
+        "failed: It has no rows.",
+    ]
 
 
 def test_equal_and_impossible_models_are_said_to_be_so(series, tmp_path):
@@ -309,7 +392,8 @@ def test_equal_and_impossible_models_are_said_to_be_so(series, tmp_path):
     board = SimpleNamespace(**{**vars(series), "table": lambda: lines})
     page, text = written(board, tmp_path)
     assert "<b>twin</b> has the same bits on every row." in text
-    first, second = list(page.tables.values())[:2]
+    first = page.tables["Held-out code length, fewer bits are better"]
+    second = next(rows for caption, rows in page.tables.items() if caption.startswith("Bits per sample"))
     assert first[3][:5] == ["far", "∞", "∞", "∞", "> 99.9 %"]
     assert second[2][:4] == ["far", "∞", "–", "> 99.9 %"]
 
@@ -369,7 +453,11 @@ def test_words_of_the_user_stay_words(images, rows, tmp_path):
         assert "&lt;script&gt;" in text
         assert HOSTILE not in text
     assert HOSTILE not in report.table_html(images)
-    assert images._repr_html_() == report.table_html(images)
+    shown = images._repr_html_()
+    assert shown == report.notebook_html(images)
+    assert report.table_html(images) in shown
+    assert all(html.escape(note) in shown for note in images.notes)
+    assert HOSTILE not in shown
 
 
 def test_nothing_is_fetched_and_nothing_half_written_is_left(images, tmp_path, monkeypatch):
@@ -499,6 +587,6 @@ def test_the_lead_over_a_bound_tells_what_the_bound_misses():
 
     best = Standing("near", 1.0, 0.1, 0.5, 0.05, fe.Kind.EXACT, 0.0, 0.0, None, 1.0, 3, None)
     bound = Standing("far", 2.0, 0.1, 1.0, 0.05, fe.Kind.LOWER, 1.0, 0.2, 0.998, 1.0, 3, None, 0.25, 0.02)
-    told = _lead_over(best, bound)
+    told = _lead_over(best, bound, "far")
     assert "the chance that this order is real is 99.8 %" in told
     assert "after 0.250 ± 0.020 bits that its bound is estimated to miss" in told

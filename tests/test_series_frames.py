@@ -9,7 +9,7 @@ import pytest
 import statsmodels.api as sm
 
 import freeenergy as fe
-from freeenergy.models import Level
+from freeenergy.models import Level, Regressors
 from freeenergy.shell._time import Months, as_times, frequency_of, in_words
 
 RNG = np.random.default_rng(0)
@@ -332,6 +332,31 @@ def test_a_cell_is_named_by_the_row_of_the_frame():
         pytest.raises(ValueError, match=r"Got -3 in row Timestamp\('2020-02-29 00:00:00'\), column 'n'"),
     ):
         fe.HMM(2, fe.distributions.Poisson).fit(counts)
+
+
+def test_inputs_to_come_belong_to_the_series_of_their_name():
+    rng = np.random.default_rng(3)
+    rows = pl.DataFrame(
+        {"shop": ["a", "b"] * 20, "y": rng.normal(size=40).cumsum(), "u": rng.normal(size=40)}
+    )
+    data = fe.series(rows, series="shop", columns="y", inputs="u")
+    model = fe.AutoRegression(1, max_iter=5, tol=0.1).fit(data)
+    known = pl.DataFrame({"shop": ["b", "a"], "u": [5.0, -5.0]})
+    found = model.forecast(data, 1, future_inputs=fe.series(known, series="shop"))
+    other = model.forecast(data, 1, future_inputs=[[[-5.0]], [[5.0]]])
+    np.testing.assert_array_equal(found.mean["y"], other.mean["y"])
+    with pytest.raises(
+        ValueError, match=r"The 'future_inputs' of AutoRegression must have rows for series 'b'"
+    ):
+        model.forecast(data, 1, future_inputs=fe.series(known[1:], series="shop"))
+
+
+def test_models_say_whether_they_take_inputs():
+    assert fe.HMM().takes_inputs
+    assert fe.AutoRegression().takes_inputs
+    assert not fe.MarkovChain().takes_inputs
+    assert not fe.StructuralTimeSeries(Level()).takes_inputs
+    assert fe.StructuralTimeSeries(Level() + Regressors(1)).takes_inputs
 
 
 # data that come with packages

@@ -1,11 +1,12 @@
 """Softmax regression as an estimator, beside scikit-learn's logistic regression."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.datasets import load_iris
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import freeenergy as fe
 from freeenergy.learning import Argmin, Boltzmann, Margin
@@ -116,3 +117,34 @@ def test_unknown_label_is_refused():
     model = fe.SoftmaxRegression().fit(X, y)
     with pytest.raises(ValueError, match=r"must be among those that were fitted. Got 7 instead"):
         model.evidence(X[:1], [7])
+
+
+def test_labels_in_the_rows_are_columns_of_zeros_and_ones():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {
+            "port": rng.choice(["Cherbourg", "Queenstown", "Southampton"], 150),
+            "age": rng.normal(30.0, 10.0, 150),
+            "sex": rng.choice(["f", "m"], 150),
+        }
+    )
+    chance = 1 / (1 + np.exp(2 * (frame["sex"] == "m") - (frame["port"] == "Queenstown") - 0.5))
+    answer = np.where(rng.random(150) < chance, "yes", "no")
+    model = fe.SoftmaxRegression().fit(frame, answer)
+    assert model.columns_ == ["port=Queenstown", "port=Southampton", "age", "sex"]
+    # scikit-learn's columns of zeros and ones
+    encoded = OneHotEncoder(drop="first", sparse_output=False).fit_transform(frame[["port", "sex"]])
+    scaled = StandardScaler().fit_transform(np.column_stack([encoded[:, :2], frame["age"], encoded[:, 2]]))
+    theirs = LogisticRegression(tol=1e-10, max_iter=5000).fit(scaled, answer)
+    # two answers have one row of weights there, and two of half its size here
+    ours = fe.SoftmaxRegression(C=0.5).fit(frame, answer)
+    np.testing.assert_allclose(ours.predict_proba(frame), theirs.predict_proba(scaled), atol=1e-5)
+    # what is not known of a row is averaged over
+    holes = frame.assign(port=frame["port"].mask(np.arange(150) < 5))
+    found = ours.evidence(holes, answer)
+    assert found.kind is fe.Kind.ESTIMATE
+    assert np.isfinite(found.nats).all()
+    np.testing.assert_allclose(found.nats[5:], ours.evidence(frame, answer).nats[5:], rtol=1e-9)
+    with pytest.raises(ValueError, match=r"Got 'Belfast' in row 0, column 'port'"):
+        ours.predict(frame.assign(port="Belfast"))
+    assert fe.SoftmaxRegression().fit(X, y).columns_ == ["x0", "x1", "x2", "x3"]

@@ -19,6 +19,7 @@ from ._checkpoints import Checkpoint
 from ._compilation import count_compilations, programs
 from ._files import LARGEST_HEADER, DamagedError, read_sealed, sealed, write_whole
 from ._loop import AbstractAlgorithm, Info, iterate
+from ._markup import in_notebook, notes_in_notebook, table_in_notebook
 from ._numerics import (
     LOG_2PI,
     ROOM,
@@ -104,7 +105,7 @@ from ._spaces import (
 from ._stream import Stream, streaming
 from ._sums import sum_over_blocks
 from ._unknowns import count_states, enumerate_states, free_size, from_free, start, state_at, to_free
-from ._words import aligned, html_table, visible
+from ._words import aligned, visible
 
 __all__ = [
     "LARGEST_HEADER",
@@ -168,8 +169,8 @@ __all__ = [
     "generator",
     "has_nan",
     "held_at_zero",
-    "html_table",
     "in_blocks",
+    "in_notebook",
     "inadmissible",
     "iterate",
     "key_bits",
@@ -184,6 +185,7 @@ __all__ = [
     "map_data",
     "map_padded",
     "map_rows",
+    "notes_in_notebook",
     "on_all",
     "on_device",
     "on_one",
@@ -211,6 +213,7 @@ __all__ = [
     "streaming",
     "sum_over_blocks",
     "symmetrise",
+    "table_in_notebook",
     "take_batch",
     "take_block",
     "to_free",

@@ -9,6 +9,8 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
+from ._markup import in_notebook, notes_in_notebook, table_in_notebook
+
 Model = TypeVar("Model")
 
 # a bound that grows by more than this share of the doubling before has a limit nobody knows
@@ -28,6 +30,13 @@ class Kind(enum.Enum):
         if self is other or other is Kind.EXACT:
             return self
         return other if self is Kind.EXACT else Kind.ESTIMATE
+
+
+_MEANINGS = {
+    Kind.LOWER: ("The data are at least so probable under the model.",),
+    Kind.UPPER: ("The data are at most so probable under the model.",),
+    Kind.ESTIMATE: ("The truth may be on either side.",),
+}
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -85,12 +94,9 @@ class Evidence:
         return f"Evidence(mean {mean} of {samples}, {kind})"
 
     def _repr_html_(self) -> str:
-        """A line of a table, for notebooks."""
-        cells = "".join(
-            f"<tr><th style='text-align:left'>{name}</th><td>{value}</td></tr>"
-            for name, value in zip(("mean of log p", "of", "kind"), self._told(), strict=True)
-        )
-        return f"<table>{cells}</table>"
+        """A small table with what the kind means, for notebooks."""
+        facts = zip(("mean of log p", "of", "kind"), self._told(), strict=True)
+        return in_notebook(table_in_notebook([], facts), notes_in_notebook(_MEANINGS.get(self.kind, ())))
 
     @property
     def mean(self) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import unicodedata
 from collections.abc import Sequence
 from typing import Any
@@ -35,21 +34,3 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
         rest = (cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))
         lines.append("  ".join([row[0].ljust(widths[0]), *rest]).rstrip())
     return lines
-
-
-def html_table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    """The same table for notebooks.
-
-    >>> "&lt;1&gt;" in html_table(["a"], [["<1>"]])
-    True
-    """
-
-    def row(cells: Sequence[str], tag: str) -> str:
-        sides = ("right" if i else "left" for i in range(len(cells)))
-        return "".join(
-            f"<{tag} style='text-align:{side}'>{html.escape(cell)}</{tag}>"
-            for cell, side in zip(cells, sides, strict=True)
-        )
-
-    body = "".join(f"<tr>{row(line, 'td')}</tr>" for line in lines)
-    return f"<table><thead><tr>{row(head, 'th')}</tr></thead><tbody>{body}</tbody></table>"

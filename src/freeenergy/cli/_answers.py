@@ -9,14 +9,28 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ._options import Data, Json, ModelFile, Output, Reading, Seed, Series, Target, reads_data
+from ._options import (
+    Data,
+    Json,
+    ModelFile,
+    Output,
+    Reading,
+    Seed,
+    Targets,
+    Timing,
+    reads_data,
+    reads_series,
+)
 from ._reading import read
 from ._speech import say
 
 if TYPE_CHECKING:
     from ._files import Input
 
-Steps = Annotated[int, typer.Option("--steps", "-n", min=1, help="How many steps to look ahead.")]
+Steps = Annotated[
+    int | None,
+    typer.Option("--steps", "-n", min=1, help="How many steps to look ahead; else 1, or as --future has."),
+]
 Level = Annotated[
     float | None, typer.Option("--level", help="The probability of the intervals, between 0 and 1.")
 ]
@@ -28,22 +42,35 @@ def _asked(
     data: str,
     reading: Reading,
     *,
-    series: str | None = None,
-    target: str | None = None,
+    timing: Timing | None = None,
+    target: list[str] | None = None,
 ) -> tuple[Any, Input, Any]:
     """A model that has a method, the data with its columns, and these as it takes them."""
+    from freeenergy.shell import ScoresSteps
+
     from . import _files
 
-    estimator = _load(model, method)
-    found = read(data, reading, target=target, series=series, model=estimator)
+    estimator, timing = _load(model, method), Timing() if timing is None else timing
+    serial = isinstance(estimator, ScoresSteps)
+    if timing.option is not None and not serial:
+        name = type(estimator).__name__
+        raise ValueError(f"{timing.option} is for models of series, which {name} in '{model}' is not.")
+    found = read(data, reading, target=target, timing=timing, model=estimator)
     found = _files.for_model(found, estimator, reading.encode or ())
     named = getattr(estimator, "feature_names_in_", None) is not None
-    if not found.is_series:
-        return estimator, found, found.frame if named else found.values
-    if named:
-        # the columns are in its order now, and series have no names to be compared again
+    if not serial:
+        return estimator, found, found.frame if named else found.table.values
+    inputs = getattr(estimator, "n_inputs_in_", 0)
+    if inputs and not timing.inputs:
+        raise ValueError(
+            f"{type(estimator).__name__} in '{model}' was fitted with {inputs} inputs. Name their columns, "
+            "in the same order, with --inputs."
+        )
+    found = found.in_time()
+    if found.steps is None and named:
+        # the columns are in its order now, and arrays have no names to be compared again
         del estimator.feature_names_in_
-    return estimator, found, found.values
+    return estimator, found, found.sequence
 
 
 def _load(path: Path, method: str) -> Any:
@@ -74,29 +101,25 @@ def _give(columns: Mapping[str, Any], output: Path | None, json: bool) -> None:
         _files.write_columns(columns, output)
 
 
-def _labelled(found: Input) -> dict[str, Any]:
-    """The column that tells series apart, if there is one."""
-    return {} if found.panel is None else {found.panel.title: found.panel.column}
-
-
-def _by_row(found: Input, answer: Any) -> Any:
-    """What a model says of each row; of series, step by step in the order of the file."""
+def _by_row(found: Input, answer: Any) -> tuple[dict[str, Any], Any]:
+    """What a model says of each row, or step, in rows; before it the columns of the series and the time."""
     import numpy as np
 
-    if not found.is_series:
-        return answer
-    return np.concatenate(list(answer)) if found.panel is None else found.panel.together(answer)
+    if found.steps is not None:
+        keys = {name: answer[name] for name in found.steps.keys}
+        return keys, answer.drop(list(keys)).to_numpy()
+    return {}, np.concatenate(list(answer)) if found.is_series else np.asarray(answer)
 
 
-@reads_data
+@reads_series
 def score(
     model: ModelFile,
     data: Data,
     output: Output = None,
-    target: Target = None,
-    series: Series = None,
+    target: Targets = None,
     json: Json = False,
     *,
+    timing: Timing,
     reading: Reading,
 ) -> None:
     """Log-probability of each row under a model, in nats, with its standard error."""
@@ -105,12 +128,12 @@ def score(
     from . import _files
 
     _files.check_output(output)
-    estimator, found, X = _asked(model, "evidence", data, reading, target=target, series=series)
+    estimator, found, X = _asked(model, "evidence", data, reading, target=target, timing=timing)
     with found.in_words_of_the_file():
         evidence = _evidence(estimator, X, found.y, target)
     impossible = int(np.isneginf(evidence.nats).sum())
     error = np.nan if impossible else evidence.mean_stderr
-    labels = {} if found.panel is None else {found.panel.title: found.panel.labels}
+    labels = found.labels
     if json:
         _files.write_json(
             {
@@ -130,7 +153,7 @@ def score(
         say(f"Mean {evidence.mean:.6g} nats ({bits}), {evidence.kind.value}.")
 
 
-def _evidence(estimator: Any, X: Any, y: Any, target: str | None) -> Any:
+def _evidence(estimator: Any, X: Any, y: Any, target: list[str] | None) -> Any:
     """The evidence of the labels given the rows, if there are labels; else that of the rows."""
     from sklearn.base import is_classifier
 
@@ -145,7 +168,7 @@ def _evidence(estimator: Any, X: Any, y: Any, target: str | None) -> Any:
             )
         return estimator.evidence(X)
     if not is_classifier(estimator):
-        say(f"Column {target!r} is left out: {name} does not tell it from the others.")
+        say(f"Column {(target or [''])[0]!r} is left out: {name} does not tell it from the others.")
         return estimator.evidence(X)
     y = _as_fitted(estimator, y)
     unknown = y[~_known(estimator, y)]
@@ -165,15 +188,15 @@ def _known(estimator: Any, y: Any) -> Any:
     return np.isin(y, estimator.classes_)
 
 
-@reads_data
+@reads_series
 def predict(
     model: ModelFile,
     data: Data,
     output: Output = None,
-    target: Target = None,
-    series: Series = None,
+    target: Targets = None,
     json: Json = False,
     *,
+    timing: Timing,
     reading: Reading,
 ) -> None:
     """The label (component, cluster, state) of each row and, where the model has them, probabilities."""
@@ -182,15 +205,16 @@ def predict(
     from . import _files
 
     _files.check_output(output)
-    estimator, found, X = _asked(model, "predict", data, reading, target=target, series=series)
+    estimator, found, X = _asked(model, "predict", data, reading, target=target, timing=timing)
     with found.in_words_of_the_file():
-        columns = _labelled(found) | {"prediction": np.asarray(_by_row(found, estimator.predict(X)))}
+        keys, labels = _by_row(found, estimator.predict(X))
+        columns = keys | {"prediction": labels.ravel()}
         if callable(getattr(estimator, "predict_proba", None)):
-            shares = np.asarray(_by_row(found, estimator.predict_proba(X)))
+            shares = _by_row(found, estimator.predict_proba(X))[1]
             names = getattr(estimator, "classes_", np.arange(shares.shape[1]))
             columns |= {f"p({name})": share for name, share in zip(names, shares.T, strict=True)}
     if json:
-        _files.write_json({name: _files.finite(values) for name, values in columns.items()})
+        _files.write_json({name: _files.listed(values) for name, values in columns.items()})
     else:
         _files.write_columns(columns, output)
     if found.y is not None and not found.is_series:
@@ -260,7 +284,7 @@ def outliers(
     say(f"{int(told.mask.sum())} of {len(told.mask)} rows have a p-value of at most {level:g}.")
 
 
-@reads_data
+@reads_series
 def summary(
     model: ModelFile,
     data: Annotated[
@@ -269,9 +293,9 @@ def summary(
     robust: Annotated[
         bool, typer.Option("--robust", help="Standard errors that hold where the model does not.")
     ] = False,
-    series: Series = None,
     json: Json = False,
     *,
+    timing: Timing,
     reading: Reading,
 ) -> None:
     """Likelihood, criteria and parameters of a fitted model, with standard errors given its data."""
@@ -282,7 +306,7 @@ def summary(
     if data is None:
         told = _load(model, "summary").summary(robust=robust)
     else:
-        estimator, found, X = _asked(model, "summary", data, reading, series=series)
+        estimator, found, X = _asked(model, "summary", data, reading, timing=timing)
         with found.in_words_of_the_file():
             told = estimator.summary(X, robust=robust)
     if not json:
@@ -293,68 +317,73 @@ def summary(
     _files.write_json({name: _files.finite(value) for name, value in facts.items()})
 
 
-@reads_data
+@reads_series
 def impute(
     model: ModelFile,
     data: Data,
     output: Output = None,
-    series: Series = None,
     json: Json = False,
     *,
+    timing: Timing,
     reading: Reading,
 ) -> None:
     """The rows with what is missing inferred by a model; columns that it does not know stay as they are."""
     from . import _files
 
     _files.check_output(output)
-    estimator, found, X = _asked(model, "impute", data, reading, series=series)
+    estimator, found, X = _asked(model, "impute", data, reading, timing=timing)
     with found.in_words_of_the_file():
         filled = estimator.impute(X)
     if found.table.stacked is not None and not json and output is not None and output.suffix == ".npy":
         _files.write_array(filled, output)
         return
-    columns = _files.as_columns(_by_row(found, filled), found.names)
-    if found.whole is not None and set(found.names) <= set(found.whole.names):
-        # as the file has them
-        columns = {name: columns.get(name, found.whole.columns[name]) for name in found.whole.names}
-    _give(_labelled(found) | columns, output, json)
+    if found.steps is None:
+        columns = _files.as_columns(filled, found.names)
+        if found.whole is not None and set(found.names) <= set(found.whole.names):
+            # as the file has them
+            columns = {name: columns.get(name, found.whole.columns[name]) for name in found.whole.names}
+    else:
+        columns = _files.as_in_the_file(found, filled, getattr(estimator, "frequency_", None))
+    _give(columns, output, json)
 
 
-@reads_data
+@reads_series
 def decode(
     model: ModelFile,
     data: Data,
     output: Output = None,
-    series: Series = None,
     json: Json = False,
     *,
+    timing: Timing,
     reading: Reading,
 ) -> None:
     """The most probable path of hidden states of each series, a state for each step."""
-    import numpy as np
-
     from . import _files
 
     _files.check_output(output)
-    estimator, found, X = _asked(model, "decode", data, reading, series=series)
+    estimator, found, X = _asked(model, "decode", data, reading, timing=timing)
     with found.in_words_of_the_file():
-        path = _by_row(found, estimator.decode(X))
-    _give(_labelled(found) | {"state": np.asarray(path)}, output, json)
+        keys, path = _by_row(found, estimator.decode(X))
+    _give(keys | {"state": path.ravel()}, output, json)
 
 
-@reads_data
+@reads_series
 def forecast(
     model: ModelFile,
     data: Data,
-    steps: Steps = 1,
+    steps: Steps = None,
     level: Level = None,
+    future: Annotated[
+        str | None,
+        typer.Option("--future", help="A file with the --inputs of the steps to come, as DATA has them."),
+    ] = None,
     output: Output = None,
-    series: Series = None,
     json: Json = False,
     *,
+    timing: Timing,
     reading: Reading,
 ) -> None:
-    """What is expected after the end of each series: the mean and, where the model has it, an interval."""
+    """What is expected after the end of each series: the mean and an interval, at the dates to come."""
     import numpy as np
 
     from . import _files
@@ -362,28 +391,35 @@ def forecast(
     _files.check_output(output)
     if level is not None and not 0 < level < 1:
         raise ValueError(f"--level must be between 0 and 1. Got {level:g} instead.")
-    estimator, found, X = _asked(model, "forecast", data, reading, series=series)
-    known = inspect.signature(estimator.forecast).parameters
-    if level is not None and "level" not in known:
-        raise ValueError(f"--level is for models with intervals, which {type(estimator).__name__} has not.")
+    estimator, found, X = _asked(model, "forecast", data, reading, timing=timing)
+    inputs = getattr(estimator, "n_inputs_in_", 0)
+    if (future is not None) != bool(inputs):
+        name = f"{type(estimator).__name__} in '{model}'"
+        raise ValueError(
+            f"{name} was fitted with inputs. Name a file that has those of the steps to come with --future."
+            if inputs
+            else f"--future is for models with inputs, which {name} has not."
+        )
+    options: dict[str, Any] = {} if level is None else {"level": level}
+    if future is not None:
+        options["future_inputs"], longest = _files.future_inputs(future, reading, timing, found)
+        steps = longest if steps is None else steps
+    steps = 1 if steps is None else steps
     with found.in_words_of_the_file():
-        answer = estimator.forecast(X, steps, **({} if level is None else {"level": level}))
-    count = len(found.values) if found.is_series else 1
-    labels = {} if found.panel is None else {found.panel.title: found.panel.repeated(steps)}
-    columns = labels | {"step": np.tile(np.arange(1, steps + 1), count)}
-    parts = {part: getattr(answer, part, None) for part in ("mean", "low", "high")}
-    parts = {"mean": answer} if parts["mean"] is None or isinstance(answer, np.ndarray) else parts
-    rows = {
-        part: np.reshape(np.asarray(values, float), (count * steps, -1))
-        for part, values in parts.items()
-        if values is not None
-    }
-    width = rows["mean"].shape[1]
-    # where a model of symbols gives the probability of each, these have no names
-    names = found.names if width == len(found.names) else [f"p({state})" for state in range(width)]
-    for place, name in enumerate(names):
-        for part, values in rows.items():
-            columns[name if part == "mean" else f"{name} {part}"] = values[:, place]
+        answer = estimator.forecast(X, steps, **options)
+    parts = {"": answer.mean, " low": answer.low, " high": answer.high}
+    if found.steps is None:
+        count = len(found.table.stacked)
+        columns: dict[str, Any] = {"step": np.tile(np.arange(1, steps + 1), count)}
+        rows = {part: np.reshape(values, (count * steps, -1)) for part, values in parts.items()}
+    else:
+        keys = found.steps.keys
+        columns = {name: answer.mean[name] for name in keys}
+        if found.steps.time is None:
+            columns["step"] = np.tile(np.arange(1, steps + 1), found.count)
+        rows = {part: frame.select(found.names).to_numpy() for part, frame in parts.items()}
+    for place, name in enumerate(found.names):
+        columns |= {name + part: values[:, place] for part, values in rows.items()}
     _give(columns, output, json)
 
 

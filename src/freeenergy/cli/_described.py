@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ._options import Json, Reading, reads_data
+from ._options import Json, Reading, Timing, reads_series
 from ._reading import read
 from ._speech import print_table, tell
 
@@ -16,18 +16,19 @@ if TYPE_CHECKING:
     from ._files import Input
 
 
-@reads_data
+@reads_series
 def inspect(
     path: Annotated[str, typer.Argument(metavar="FILE", help="A model file, or data as for the others.")],
     json: Json = False,
     *,
+    timing: Timing,
     reading: Reading,
 ) -> None:
     """What is in a model file, or in a data file: its columns and what would be done with each."""
     if _is_model(path):
         _inspect_model(path, json)
     else:
-        _inspect_data(read(path, reading, strict=False), json)
+        _inspect_data(read(path, reading, timing=timing, strict=False), json)
 
 
 def _is_model(path: str) -> bool:
@@ -62,20 +63,22 @@ def _inspect_model(path: str, json: bool) -> None:
     tell(f"format {found['format']}, written by {versions}")
 
 
-def _inspect_data(found: Input, json: bool) -> None:
+def _inspect_data(data: Input, json: bool) -> None:
     import numpy as np
 
     from . import _files
 
+    found = data.in_columns()
     problems = found.table.problems
     if found.is_series:
-        shape, columns = found.values.shape, _columns_of_numbers(found.names, found.rows)
+        shape, columns = found.table.stacked.shape, _columns_of_numbers(found.names, found.rows)
     else:
         shape = (len(found.frame), len(found.names))
         columns = _columns_of_frame(found)
     if json:
         columns = [{key: _files.finite(value) for key, value in line.items()} for line in columns]
-        _files.write_json({"shape": shape, "columns": columns})
+        series = {} if data.steps is None else {"series": _said_of_series(data).splitlines()}
+        _files.write_json({"shape": shape, "columns": columns} | series)
         return
     tell(f"{' × '.join(map(str, shape))}. {found.description}".strip())
     rows = np.prod(shape[:-1])
@@ -86,6 +89,16 @@ def _inspect_data(found: Input, json: bool) -> None:
     print_table(["column", "kind", "missing", "values", "what is done with it"], lines, left=(0, 1, 3, 4))
     if problems:
         tell(f"{len(problems)} of {len(columns)} columns cannot be read as they are.")
+    if data.steps is not None:
+        tell(_said_of_series(data))
+
+
+def _said_of_series(data: Input) -> str:
+    """How many series there are and how far apart their steps, or why they cannot be taken as such."""
+    try:
+        return repr(data.sequence)
+    except ValueError as error:
+        return data.told(str(error))
 
 
 def _columns_of_numbers(names: list[str], rows: Any) -> list[dict[str, Any]]:

@@ -10,45 +10,35 @@ import io
 import json
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ._options import Reading
+from ._options import Reading, Timing
 
 _FORMATS = (".csv", ".tsv", ".parquet", ".npy")
 
 
 @dataclasses.dataclass(frozen=True)
-class Panel:
-    """Rows that belong to several series.
+class Steps:
+    """Rows that are time steps of series, by columns beside those that are modelled.
 
     Attributes:
-        title: the column that tells which.
-        labels: of the series, in the order of the file.
-        rows: the places of the rows of each.
+        time: when each row was, as a series of Polars; None if no column says it.
+        series: of which series it is; None if there is one.
+        inputs: columns that are known beside the series, by name.
     """
 
-    title: str
-    labels: np.ndarray
-    rows: list[np.ndarray]
-
-    def together(self, parts: Iterable[Any]) -> np.ndarray:
-        """What there is for each step of each series, in the order of the rows of the file."""
-        found = np.concatenate([np.asarray(part) for part in parts])
-        back = np.argsort(np.concatenate(self.rows), kind="stable")
-        return found[back]
-
-    def repeated(self, steps: int) -> np.ndarray:
-        """The label of each of some steps after the end of each series."""
-        return np.repeat(self.labels, steps)
+    time: Any = None
+    series: Any = None
+    inputs: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     @property
-    def column(self) -> np.ndarray:
-        """The label of each row."""
-        return self.together(np.repeat(label, len(rows)) for label, rows in zip(self.labels, self.rows))
+    def keys(self) -> list[str]:
+        """What the columns of the series and the time are called."""
+        return [key.name for key in (self.series, self.time) if key is not None]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,7 +49,7 @@ class Input:
         table: the columns, as a file has them.
         y: the target, if one was named.
         groups: labels of rows that belong together, if they were named.
-        panel: which rows are a series, if a column tells.
+        steps: which rows are which steps of which series, if they are such.
         kinds: what columns are declared to be.
         description: what it is.
         whole: the columns of the file, where `table` has those of a model.
@@ -68,7 +58,7 @@ class Input:
     table: Any
     y: np.ndarray | None = None
     groups: np.ndarray | None = None
-    panel: Panel | None = None
+    steps: Steps | None = None
     kinds: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     description: str = ""
     whole: Any = None
@@ -91,15 +81,52 @@ class Input:
     @property
     def is_series(self) -> bool:
         """Whether the rows are steps of series."""
-        return self.panel is not None or self.table.stacked is not None
+        return self.steps is not None or self.table.stacked is not None
+
+    def in_time(self) -> Input:
+        """The same, whose rows are steps of one series if nothing else was said."""
+        if self.is_series:
+            return self
+        _refuse_times(self.table, self.names)
+        return dataclasses.replace(self, steps=Steps())
+
+    def in_columns(self) -> Input:
+        """The same as a table of all columns of the file."""
+        if self.steps is None:
+            return self
+        label = [] if self.steps.series is None else [self.steps.series]
+        columns = {key.name: key for key in label} | dict(self.whole.columns)
+        table = dataclasses.replace(self.whole, names=list(columns), columns=columns)
+        return dataclasses.replace(self, table=table, steps=None)
 
     @functools.cached_property
-    def values(self) -> Any:
-        """Numbers: (rows, columns); of series an array (series, time, columns) or a list of such parts."""
-        if self.panel is None:
-            return self.table.values
-        parts = [self.table.values[rows] for rows in self.panel.rows]
-        return np.stack(parts) if len({len(part) for part in parts}) == 1 else parts
+    def sequence(self) -> Any:
+        """Series as estimators take them: a frame in which they are declared, or an array of three axes."""
+        if self.steps is None:
+            return self.table.stacked
+        import polars as pl
+
+        from freeenergy.datasets._columns import floats
+        from freeenergy.shell import series
+
+        steps = self.steps
+        keys = [key for key in (steps.series, steps.time) if key is not None]
+        columns = {**self.table.columns, **steps.inputs}
+        values = [pl.Series(name, floats(name, column)) for name, column in columns.items()]
+        return series(
+            pl.DataFrame([*keys, *values]),
+            time=None if steps.time is None else steps.time.name,
+            series=None if steps.series is None else steps.series.name,
+            columns=self.names,
+            inputs=list(steps.inputs) or None,
+        )
+
+    @property
+    def labels(self) -> dict[str, Any]:
+        """The name of each series under the title of its column; nothing if no column tells."""
+        if self.steps is None or self.steps.series is None:
+            return {}
+        return {self.steps.series.name: np.array(self.sequence.labels)}
 
     @functools.cached_property
     def frame(self) -> Any:
@@ -125,30 +152,37 @@ class Input:
     @functools.cached_property
     def rows(self) -> np.ndarray:
         """Rows of numbers, from which models take their sizes: codes where columns are labels."""
-        if self.is_series:
-            return np.concatenate(list(self.values))
+        if self.table.stacked is not None:
+            return np.concatenate(list(self.table.stacked))
         return self.table.values if self.schema is None else self.schema.encode(self.frame)
 
     @property
-    def units(self) -> int:
+    def count(self) -> int:
         """How many rows or series there are."""
-        return len(self.values) if self.is_series else len(self.frame)
+        if self.steps is not None:
+            return len(self.sequence.labels or [None])
+        return len(self.table.stacked) if self.is_series else len(self.frame)
+
+    @property
+    def units(self) -> int:
+        """How many parts can be held out: rows, series, or the steps of one series."""
+        return self.count if self.count > 1 or self.table.stacked is not None else len(self.rows)
 
     @property
     def size(self) -> int:
         """How many entries there are."""
-        return sum(part.size for part in self.values) if self.is_series else self.units * len(self.names)
+        return len(self.rows) * len(self.names) if self.is_series else self.count * len(self.names)
 
     @property
     def fitted(self) -> Any:
         """What an estimator is fitted to."""
         if self.is_series:
-            return self.values
+            return self.sequence
         return self.schema.rows(self.frame) if self.kinds else self.frame
 
     def told(self, sentence: str) -> str:
         """A sentence of the library about a cell, whose row it counts from zero, as one about the file."""
-        if self.is_series:
+        if self.table.stacked is not None:
             return sentence
 
         from freeenergy.datasets._columns import row_number
@@ -156,7 +190,13 @@ class Input:
         def row(found: re.Match[str]) -> str:
             return row_number(int(found[0]), self.lines)
 
-        return re.sub(r"(?<= in row )\d+(?=, column )", row, sentence)
+        if self.steps is None:
+            return re.sub(r"(?<= in row )\d+(?=, column )", row, sentence)
+        if self.steps.time is not None:
+            sentence = sentence.replace(
+                "The times of X", f"The times in column {self.steps.time.name!r}"
+            ).replace("Resample the frame, or pass it without its times.", "Resample the file.")
+        return re.sub(r"(?<=(?:in|nd) row )\d+", row, sentence)
 
     @contextlib.contextmanager
     def in_words_of_the_file(self) -> Iterator[None]:
@@ -167,7 +207,12 @@ class Input:
             yield
         except CellError as error:
             if error.name is None and error.position is not None:
-                error = error.placed(error.position, self.values, names=self.names)
+                where = self.rows if self.table.stacked is None else self.table.stacked
+                error = error.placed(error.position, where, names=self.names)
+            raise ValueError(self.told(str(error))) from None
+        except ValueError as error:
+            if self.steps is None:
+                raise
             raise ValueError(self.told(str(error))) from None
 
 
@@ -180,9 +225,9 @@ def read(
     data: str,
     reading: Reading | None = None,
     *,
-    target: str | None = None,
+    target: Sequence[str] | None = None,
     groups: str | None = None,
-    series: str | None = None,
+    timing: Timing | None = None,
     model: Any = None,
     strict: bool = True,
 ) -> Input:
@@ -190,11 +235,13 @@ def read(
     from freeenergy import datasets
 
     reading = Reading() if reading is None else reading
-    apart = [name for name in (target, groups, series) if name is not None]
+    timing = Timing() if timing is None else timing
+    label, chosen = _one_target(list(target or ()), timing)
+    apart = [name for name in (label, groups, timing.series) if name is not None]
     if reading.array is not None and not _is_archive(data):
         raise ValueError(f"--array is for .npz files and workbooks, which {data!r} is not.")
     if data != "-" and not Path(data).exists() and data in datasets.names():
-        return _built_in(data, apart, target, groups, series, reading)
+        return _built_in(data, label, groups, timing, reading)
     if data != "-" and not Path(data).exists() and not Path(data).suffix:
         close = difflib.get_close_matches(data, datasets.names(), n=1)
         hint = f"Did you mean {close[0]!r}?" if close else f"Known names: {', '.join(datasets.names())}."
@@ -209,24 +256,101 @@ def read(
     named = getattr(model, "feature_names_in_", None)
     # what a model does not know is passed through
     needed = None if named is None else {str(name) for name in named}
+    beside = {timing.time, *(part for text in timing.inputs or () for part in (text, *text.split(",")))}
     table = datasets.read_table(
         source,
         apart=apart,
         max_bytes=reading.max_bytes,
-        text=lambda name: name in written or (needed is not None and name not in needed),
+        text=lambda name: (
+            name in written or (needed is not None and name not in needed and name not in beside)
+        ),
         strict=strict and model is None,
         **options,
     )
-    if apart and table.stacked is not None:
-        raise ValueError(f"{data!r} holds series in three axes, which have no column {apart[0]!r}.")
+    if table.stacked is not None and (apart or timing.option or chosen):
+        what = f"no column {apart[0]!r}" if apart else f"no names for {timing.option or '--target'}"
+        raise ValueError(f"{data!r} holds series in three axes, which have {what}.")
     labels = {title: _complete(title, table) for title in apart}
-    return Input(
+    found = Input(
         table,
-        None if target is None else labels[target],
+        None if label is None else labels[label],
         None if groups is None else labels[groups],
-        None if series is None else _panel(series, labels[series]),
+        None,
         {name: _in_type_of(table, name, kind) for name, kind in kinds.items()},
     )
+    return found if timing.option is None else _as_series(found, timing, chosen, labels, model)
+
+
+def _one_target(targets: list[str], timing: Timing) -> tuple[str | None, list[str]]:
+    """The column that is told from the others, or those of series that are modelled."""
+    if timing.option is not None:
+        return None, targets
+    if len(targets) > 1:
+        raise ValueError(
+            "Only one --target can be told from the others. Several are columns of series, which --time, "
+            "--series or --inputs declare."
+        )
+    return (targets[0] if targets else None), []
+
+
+def _as_series(
+    data: Input, timing: Timing, chosen: list[str], labels: Mapping[str, np.ndarray], model: Any
+) -> Input:
+    """The rows as steps of series, with the columns that are modelled apart from those beside them."""
+    import polars as pl
+
+    table = data.table
+    inputs = [name for text in timing.inputs or () for name in _listed("inputs", text, table)]
+    times = [] if timing.time is None else [timing.time]
+    for option, names in (("time", times), ("target", chosen)):
+        for name in names:
+            _check_column(option, name, table)
+    beside = [*inputs, *times]
+    twice = [name for name in [*beside, *chosen] if [*beside, *chosen].count(name) > 1]
+    if twice:
+        raise ValueError(f"Column {twice[0]!r} is named twice by --time, --inputs and --target.")
+    _refuse_problems(table, beside)
+    modelled = chosen or [name for name in table.names if name not in beside]
+    if not modelled:
+        raise ValueError("There is no column left to model beside those of --time and --inputs.")
+    if not chosen and model is None:
+        _refuse_times(table, modelled)
+    steps = Steps(
+        None if timing.time is None else pl.Series(timing.time, table.columns[timing.time]),
+        None if timing.series is None else pl.Series(timing.series, labels[timing.series]),
+        {name: table.columns[name] for name in inputs},
+    )
+    kept = dataclasses.replace(
+        table, names=modelled, columns={name: table.columns[name] for name in modelled}
+    )
+    return dataclasses.replace(data, table=kept, steps=steps, whole=table)
+
+
+def _refuse_times(table: Any, names: Iterable[str]) -> None:
+    """Says what a column of times may be, which is no column of a series."""
+    from freeenergy.datasets._columns import option
+
+    for name in names:
+        column = table.columns[name]
+        if not isinstance(column, np.ndarray) and column.dtype.is_temporal():
+            raise ValueError(
+                f"Column {name!r} holds times. Say that it is the time ({option('time', name)}) or leave "
+                f"it out ({option('drop', name)})."
+            )
+
+
+def _listed(option: str, text: str, table: Any) -> list[str]:
+    """The columns that an option lists; a name may have a comma in it."""
+    names = [text] if text in table.columns else [part.strip() for part in text.split(",")]
+    for name in names:
+        _check_column(option, name, table)
+    return names
+
+
+def _check_column(option: str, name: str, table: Any) -> None:
+    if name not in table.columns:
+        listed = ", ".join(map(repr, table.names[:10]))
+        raise ValueError(f"--{option} names no column {name!r}. There are {listed}.")
 
 
 def _is_archive(data: str) -> bool:
@@ -305,9 +429,7 @@ def _kinds_in_words(text: str) -> dict[str, Any]:
 
 def _in_type_of(table: Any, name: str, kind: Any) -> Any:
     """Labels that are listed in words, as the column has them."""
-    if name not in table.columns:
-        listed = ", ".join(map(repr, table.names[:10]))
-        raise ValueError(f"--schema names no column {name!r}. There are {listed}.")
+    _check_column("schema", name, table)
     column = table.columns[name]
     if not isinstance(kind, list) or not (isinstance(column, np.ndarray) or column.dtype.is_numeric()):
         return kind
@@ -329,14 +451,7 @@ def _labels_of(model: Any) -> set[str]:
     }
 
 
-def _built_in(
-    name: str,
-    apart: list[str],
-    target: str | None,
-    groups: str | None,
-    series: str | None,
-    reading: Reading,
-) -> Input:
+def _built_in(name: str, target: str | None, groups: str | None, timing: Timing, reading: Reading) -> Input:
     from freeenergy import datasets
 
     data = datasets.load(name)
@@ -346,14 +461,15 @@ def _built_in(
         target_values: np.ndarray | None = np.asarray(y)
     else:
         target_values = None
+    apart = [title for title in (target, groups, timing.series) if title is not None]
     unknown = [c for c in (*apart, *drop, *encode) if c not in columns and c != "target"]
     if unknown or (target == "target" and target_values is None):
         wrong = unknown[0] if unknown else "target"
         listed = ", ".join(map(repr, data.feature_names[:10]))
         raise ValueError(f"{name!r} has no column {wrong!r}. It has {listed} and 'target'.")
-    if encode or groups is not None or series is not None:
-        option = "encode" if encode else "groups" if groups is not None else "series"
-        raise ValueError(f"--{option} is for files, not for the built-in {name!r}.")
+    if encode or groups is not None or timing.option is not None:
+        option = "--encode" if encode else "--groups" if groups is not None else timing.option
+        raise ValueError(f"{option} is for files, not for the built-in {name!r}.")
     if target is not None and target != "target":
         target_values = columns[target]
     kept = {c: v for c, v in columns.items() if c != target and c not in drop}
@@ -384,13 +500,6 @@ def _complete(title: str, table: Any) -> np.ndarray:
     return labels.astype(int) if (labels == np.rint(labels)).all() else labels
 
 
-def _panel(title: str, labels: np.ndarray) -> Panel:
-    """The rows of each series, in the order of the file."""
-    _, first = np.unique(labels, return_index=True)
-    listed = labels[np.sort(first)]
-    return Panel(title, listed, [np.flatnonzero(labels == label) for label in listed])
-
-
 def for_model(data: Input, model: Any, encode: Iterable[str]) -> Input:
     """The columns that the model was fitted to, as it takes them."""
     names, schema = getattr(model, "feature_names_in_", None), getattr(model, "schema_", None)
@@ -418,7 +527,7 @@ def for_model(data: Input, model: Any, encode: Iterable[str]) -> Input:
     columns = dict(table.columns) | {name: np.zeros(len(data.frame)) for name in absent}
     columns = {name: columns[name] for name in needed}
     chosen = dataclasses.replace(table, names=needed, columns=columns)
-    return dataclasses.replace(data, table=chosen, whole=table)
+    return dataclasses.replace(data, table=chosen, whole=table if data.whole is None else data.whole)
 
 
 def _refuse_problems(table: Any, needed: list[str]) -> None:
@@ -438,6 +547,60 @@ def as_columns(answer: Any, names: list[str]) -> dict[str, Any]:
     listed = getattr(answer, "column_names", None)
     listed = list(answer.columns) if listed is None else listed
     return {str(name): pl.Series(str(name), list(answer[name])) for name in listed}
+
+
+def as_in_the_file(data: Input, filled: Any, frequency: Any) -> dict[str, Any]:
+    """Steps of series with the other columns of the file, in its order; empty at steps that it has not."""
+    import polars as pl
+
+    assert data.steps is not None
+    table, grid = data.table if data.whole is None else data.whole, data.sequence.grid(frequency)
+    # without gaps the rows are those of the file, else one series is after another
+    places = np.concatenate(grid.rows) if grid.gaps else np.arange(len(filled))
+    rows, absent = pl.Series(np.maximum(places, 0)), pl.Series(places < 0)
+    found = {name: filled[name] for name in data.steps.keys if name not in table.columns}
+    for name in table.names:
+        column = pl.Series(name, table.columns[name])
+        if name not in filled.columns:
+            found[name] = column.gather(rows).set(absent, None)
+        elif name in data.names and column.dtype.is_integer() and _is_whole(filled[name]):
+            found[name] = filled[name].cast(column.dtype)
+        else:
+            found[name] = filled[name]
+    return found
+
+
+def _is_whole(column: Any) -> bool:
+    return bool((column.round() == column).all())
+
+
+def future_inputs(future: str, reading: Reading, timing: Timing, data: Input) -> tuple[Any, int]:
+    """The inputs of the steps to come, from a file, and how many steps it has for every series."""
+    steps = data.steps
+    assert steps is not None
+    reading = dataclasses.replace(reading, schema=None, drop=None, encode=None)
+    only = dataclasses.replace(timing, inputs=None)
+    found = read(future, reading, target=list(steps.inputs) if only.option else None, timing=only)
+    if only.option is None:
+        kept = {name: column for name, column in found.table.columns.items() if name in steps.inputs}
+        lacking = next((name for name in steps.inputs if name not in kept), None)
+        if lacking is not None:
+            raise ValueError(f"{future!r} has no column {lacking!r}, which --inputs names.")
+        table = dataclasses.replace(found.table, names=list(steps.inputs), columns=kept)
+        found = dataclasses.replace(found, table=table).in_time()
+    with found.in_words_of_the_file():
+        labels, rows, times = found.sequence.members
+    own_labels, _, own_times = data.sequence.members
+    counts = []
+    for number, label in enumerate(own_labels or [None]):
+        place = 0 if labels is None or label not in labels else labels.index(label)
+        if times is None or own_times is None:
+            counts.append(len(rows[place]))
+        else:
+            counts.append(int(np.sum(times[place] > own_times[number][-1])))
+    if not min(counts):
+        raise ValueError(f"{future!r} has no row after the end of the series.")
+    return found.sequence, min(counts)
 
 
 def check_output(path: Path | None, formats: Iterable[str] = _FORMATS) -> None:
@@ -505,11 +668,12 @@ def _column(name: str, column: Any) -> Any:
 
 def in_rows(columns: Mapping[str, Any]) -> list[list[Any]]:
     """Columns as rows for JSON."""
-    listed = [
-        finite(column if isinstance(column, np.ndarray) else column.to_list())
-        for column in columns.values()
-    ]
-    return [list(row) for row in zip(*listed, strict=True)]
+    return [list(row) for row in zip(*map(listed, columns.values()), strict=True)]
+
+
+def listed(column: Any) -> list[Any]:
+    """A column for JSON."""
+    return finite(column if isinstance(column, np.ndarray) else column.to_list())
 
 
 def write_json(value: Any) -> None:

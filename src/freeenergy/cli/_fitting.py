@@ -8,7 +8,18 @@ from typing import Annotated, Any
 
 import typer
 
-from ._options import Data, Json, Models, Quiet, Reading, Seed, Series, SupportWords, Target, reads_data
+from ._options import (
+    Data,
+    Json,
+    Models,
+    Quiet,
+    Reading,
+    Seed,
+    SupportWords,
+    Targets,
+    Timing,
+    reads_series,
+)
 from ._reading import labels_for, read
 from ._speech import say, tell
 
@@ -16,11 +27,11 @@ from ._speech import say, tell
 _FOLDS_UP_TO = 20_000
 
 
-@reads_data
+@reads_series
 def compare(
     data: Data,
     model: Models = None,
-    target: Target = None,
+    target: Targets = None,
     cv: Annotated[int | None, typer.Option("--cv", min=2, help="How many folds.")] = None,
     test_size: Annotated[
         float | None, typer.Option("--test-size", help="One split instead of folds: the share held out.")
@@ -31,7 +42,9 @@ def compare(
     groups: Annotated[
         str | None, typer.Option("--groups", help="The column of rows to be held out together.")
     ] = None,
-    series: Series = None,
+    horizon: Annotated[
+        int | None, typer.Option("--horizon", min=1, help="Of series, how many steps to forecast, too.")
+    ] = None,
     continuous: Annotated[
         bool, typer.Option("--continuous", help="Whole numbers, too, have a density and no mass.")
     ] = False,
@@ -56,6 +69,7 @@ def compare(
     json: Json = False,
     quiet: Quiet = False,
     *,
+    timing: Timing,
     reading: Reading,
 ) -> None:
     """Score models on held-out data: bits, standard errors, and how sure the order is."""
@@ -73,19 +87,26 @@ def compare(
     _files.check_output(report, (".html",))
     _files.check_output(best, (".safetensors",))
     _files.check_output(output, (".csv", ".parquet"))
-    found = read(data, reading, target=target, groups=groups, series=series)
+    found = read(data, reading, target=target, groups=groups, timing=timing)
 
     import freeenergy as fe
+    from freeenergy.shell import ScoresSteps
 
     declared = _support(found, support, continuous)
     with found.in_words_of_the_file():
         models = _models(model, found, declared)
     labels = labels_for(models, found, target)
+    serial = any(isinstance(estimator, ScoresSteps) for estimator in models.values())
+    found = found.in_time() if serial else found
+    given = timing.option or (None if horizon is None else "--horizon")
+    if given is not None and not serial:
+        raise ValueError(f"{given} is for models of series, and none is named with --model.")
     if labels and declared is not None:
         raise ValueError("--support and --continuous are for densities, not for models of a --target.")
     if cv is None and test_size is None:
         test_size = 0.2 if found.size > _FOLDS_UP_TO else None
         cv = None if test_size else min(5, found.units)
+    ahead = {} if horizon is None else {"horizon": horizon}
     with found.in_words_of_the_file():
         board = fe.compare(
             models,
@@ -94,9 +115,10 @@ def compare(
             cv=cv,
             test_size=test_size,
             final_size=final_size,
-            groups=found.groups,
+            groups=_groups(found, groups),
             support=declared,
             criteria=criteria,
+            **ahead,
             random_state=seed,
             n_jobs=jobs,
             resume=resume,
@@ -130,6 +152,22 @@ def compare(
             raise ValueError(f"{solved[0].model}, which is best here, cannot be kept in a file.")
         winner.save(best)
         say(f"{solved[0].model}, fitted to all rows, is in {best}.")
+
+
+def _groups(found: Any, title: str | None) -> Any:
+    """Labels of rows, or of series, that are held out together."""
+    import numpy as np
+
+    if found.groups is None or found.steps is None or found.steps.series is None:
+        return found.groups
+    own = [np.unique(found.groups[rows]) for rows in found.sequence.members[1]]
+    several = next((number for number, part in enumerate(own) if len(part) > 1), None)
+    if several is not None:
+        label = found.sequence.labels[several]
+        raise ValueError(
+            f"Column {title!r} of --groups must have one label for each series. {label!r} has several."
+        )
+    return np.concatenate(own)
 
 
 def _write_standings(lines: list[Any], path: Path) -> None:
@@ -198,7 +236,9 @@ def _models(words: list[str] | None, found: Any, support: Any = None) -> dict[st
     rows = found.rows
     if not words:
         if found.is_series:
-            raise ValueError("For series name the models to compare with --model.")
+            frequency = None if found.steps is None else found.sequence.frequency
+            words = _specs.series_defaults(rows, None if frequency is None else str(frequency))
+            return {text: _specs.build(text, rows) for text in words}
         support = Support.recognise(rows) if support is None else support
         varied, mass = ~support.constant, not support.continuous.any()
         mixed = found.schema is not None
@@ -212,7 +252,7 @@ def _models(words: list[str] | None, found: Any, support: Any = None) -> dict[st
     return {text: _specs.build(text, rows) for text in words}
 
 
-@reads_data
+@reads_series
 def fit(
     data: Data,
     output: Annotated[
@@ -221,24 +261,32 @@ def fit(
     model: Annotated[
         str, typer.Option("--model", "-m", metavar="WORDS", help="As in gaussian-mixture:n_components=8.")
     ],
-    target: Target = None,
-    series: Series = None,
+    target: Targets = None,
     support: SupportWords = None,
     seed: Seed = None,
     json: Json = False,
     quiet: Quiet = False,
     *,
+    timing: Timing,
     reading: Reading,
 ) -> None:
     """Fit one model to all of the data and keep it in a file."""
     import numpy as np
 
+    from freeenergy.shell import ScoresSteps
+
     from . import _files, _specs
 
     _files.check_output(output, (".safetensors",))
-    found = read(data, reading, target=target, series=series)
+    found = read(data, reading, target=target, timing=timing)
     with found.in_words_of_the_file():
-        estimator = _specs.build(model, found.values[0] if found.is_series else found.rows)
+        estimator = _specs.build(model, found.rows)
+    if isinstance(estimator, ScoresSteps):
+        found = found.in_time()
+    elif timing.option is not None:
+        raise ValueError(
+            f"{timing.option} is for models of series, which {type(estimator).__name__} is not."
+        )
     known = estimator.get_params(deep=False)
     if support and "support" not in known:
         raise ValueError(
@@ -251,6 +299,8 @@ def fit(
     labels = labels_for({model: estimator}, found, target)
     try:
         with found.in_words_of_the_file():
+            for note in found.sequence.notes if found.steps is not None else ():
+                say(note)
             estimator.fit(found.fitted, *labels)
     except KeyboardInterrupt:
         if getattr(estimator, "model_", None) is None:
@@ -258,14 +308,14 @@ def fit(
         estimator.save(output)
         say(f"Stopped before the end; the model as it was then is in {output}.")
         raise typer.Exit(130) from None
-    if found.is_series and found.names != [f"x{j}" for j in range(len(found.names))]:
+    if found.table.stacked is not None and found.names != [f"x{j}" for j in range(len(found.names))]:
         # so that columns are found by name in other files, too
         estimator.feature_names_in_ = np.array(found.names, object)
     estimator.save(output)
     summary = {
         "model": type(estimator).__name__,
         "file": str(output),
-        "rows": found.units,
+        "rows": found.count,
         "columns": len(found.names),
         "n_iter": getattr(estimator, "n_iter_", None),
         "converged": getattr(estimator, "converged_", None),

@@ -21,8 +21,11 @@ Models = Annotated[
     list[str] | None,
     typer.Option("--model", "-m", metavar="WORDS", help="As in gaussian-mixture:n_components=8."),
 ]
-Target = Annotated[
-    str | None, typer.Option("--target", "-y", help="The column to be told from the others.")
+Targets = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--target", "-y", help="The column to be told from the others; of series those to model, repeated."
+    ),
 ]
 SupportWords = Annotated[
     list[str] | None,
@@ -31,9 +34,6 @@ SupportWords = Annotated[
         metavar="KINDS",
         help="What the columns hold: a word for each (integer,continuous,…) or NAME=WORD; may be repeated.",
     ),
-]
-Series = Annotated[
-    str | None, typer.Option("--series", help="The column that tells which series a row belongs to.")
 ]
 Seed = Annotated[int | None, typer.Option("--seed", min=0, max=2**32 - 1, help="Same seed, same result.")]
 Json = Annotated[bool, typer.Option("--json", help="JSON on standard output, for machines.")]
@@ -98,25 +98,64 @@ class Reading:
             raise ValueError(f"Column {both[0]!r} is named by --drop and by --encode. Only one can be.")
 
 
+@dataclasses.dataclass(frozen=True)
+class Timing:
+    """Which rows are steps of which series: an option of the command line for each."""
+
+    series: Annotated[
+        str | None, typer.Option("--series", help="The column that tells which series a row belongs to.")
+    ] = None
+    time: Annotated[
+        str | None, typer.Option("--time", help="The column with the time of each row: dates or numbers.")
+    ] = None
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--inputs",
+            metavar="COLUMNS",
+            help="Columns known beside the series, with commas between them; may be repeated.",
+        ),
+    ] = None
+
+    @property
+    def option(self) -> str | None:
+        """The first of them that was given."""
+        given = (name for name in ("series", "time", "inputs") if getattr(self, name))
+        return next((f"--{name}" for name in given), None)
+
+
 def reads_data(command: Callable[..., None]) -> Callable[..., None]:
     """Gives a command the options of `Reading`, which it is passed as `reading`."""
-    annotations = inspect.get_annotations(Reading, eval_str=True)
+    return _with_options(command, reading=Reading)
+
+
+def reads_series(command: Callable[..., None]) -> Callable[..., None]:
+    """Gives a command the options of `Reading` and of `Timing`, as `reading` and `timing`."""
+    return _with_options(command, timing=Timing, reading=Reading)
+
+
+def _with_options(command: Callable[..., None], **groups: Any) -> Callable[..., None]:
+    """A command with an option for each field of some records, which it is passed by their names."""
     added = [
         inspect.Parameter(
             field.name,
             inspect.Parameter.KEYWORD_ONLY,
             default=field.default,
-            annotation=annotations[field.name],
+            annotation=inspect.get_annotations(kind, eval_str=True)[field.name],
         )
-        for field in dataclasses.fields(Reading)
+        for kind in groups.values()
+        for field in dataclasses.fields(kind)
     ]
     own = inspect.signature(command, eval_str=True)
-    kept = [p for name, p in own.parameters.items() if name != "reading"]
+    kept = [p for name, p in own.parameters.items() if name not in groups]
 
     @functools.wraps(command)
     def wrapped(**given: Any) -> None:
-        options = {field.name: given.pop(field.name) for field in dataclasses.fields(Reading)}
-        command(**given, reading=Reading(**options))
+        made = {
+            name: kind(**{field.name: given.pop(field.name) for field in dataclasses.fields(kind)})
+            for name, kind in groups.items()
+        }
+        command(**given, **made)
 
     ordered = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in kept]
     wrapped.__signature__ = own.replace(parameters=[*ordered, *added])  # pyright: ignore[reportAttributeAccessIssue]

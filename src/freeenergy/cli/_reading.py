@@ -21,7 +21,7 @@ def read(data: str, reading: Reading, **options: Any) -> Input:
     return found
 
 
-def labels_for(models: dict[str, Any], found: Any, target: str | None) -> list[Any]:
+def labels_for(models: dict[str, Any], found: Any, target: list[str] | None) -> list[Any]:
     """The labels, if there are any; classifiers cannot do without, and no other model takes them."""
     from sklearn.base import is_classifier
 
@@ -34,6 +34,6 @@ def labels_for(models: dict[str, Any], found: Any, target: str | None) -> list[A
             )
         return []
     if not classifiers:
-        say(f"Column {target!r} is left out: no model here tells it from the others.")
+        say(f"Column {(target or [''])[0]!r} is left out: no model here tells it from the others.")
         return []
     return [found.y]

@@ -372,11 +372,11 @@ def defaults(
     """Models that suit the values and the size of `X` (rows and columns, without constant columns).
 
     Without `mass` whole numbers get models of densities, too.  A `mixed` table has columns of different
-    kinds, and `labels` if some of them are codes, which few models of a target take.
+    kinds, and `labels` if some of them are codes, of which Gaussian classes have no model.
     """
     if labelled:
         found = [BASE_RATE, "naive-bayes:family=by-column" if mixed else "naive-bayes"]
-        return found if labels else [*found, "discriminant-analysis", *_SOFTMAX]
+        return [*found, *([] if labels else ["discriminant-analysis"]), *_SOFTMAX]
     n, columns = X.shape
     if mixed:
         return _mixed_defaults(n, columns)
@@ -414,6 +414,19 @@ def defaults(
 
 # rows of a mixed table that each speak for their neighbourhood: to look at all of them takes n² kernels
 _MOST_KERNELS = 5000
+# how many steps of a unit of time make a season
+_SEASONS = {"hour": 24, "day": 7, "weekday": 5, "month": 12, "quarter": 4}
+
+
+def series_defaults(X: np.ndarray, frequency: str | None) -> list[str]:
+    """Models of series: of independent steps, of steps that follow others, with a season, with states."""
+    found = ["gaussian-density", "autoregression:1", "structural-time-series:level()"]
+    season = _SEASONS.get(frequency or "", 0)
+    if season and len(X) >= 4 * season:
+        found.append(f"structural-time-series:level()+seasonal({season})")
+    return [*found, "structural-time-series:trend()", "hmm:2"]
+
+
 _SOFTMAX = ("softmax-regression:C=0.01", "softmax-regression")
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from .._core import Kind, visible
-from ..estimators import Support
+from ..estimators import Schema, Support
 from ..evaluation import Measure, coverage, mase, rmse
 from ._problems import AbstractProblem
 from ._results import FoldResult, ForecastStanding, Standing
@@ -37,6 +37,8 @@ class Comparison:
         finished: False after Ctrl-C.
         final: the best model on the rows that `final_size` kept apart.
         criteria: label → AIC and BIC of the fit to all rows, where there are such and they were asked for.
+        schema: what the columns of a table of several kinds are; None for numbers alone and for series.
+        times: when the steps of each series were, where a frame says it; else None.
     """
 
     results: list[FoldResult]
@@ -54,6 +56,8 @@ class Comparison:
     final: FoldResult | None
     _problem: AbstractProblem
     _data: tuple[Any, Any]
+    schema: Schema | None = None
+    times: list[np.ndarray] | None = None
     _best: Any = None
     criteria: dict[str, tuple[float, float]] | None = None
 
@@ -257,7 +261,7 @@ class Comparison:
     def _repr_html_(self) -> str:
         from .. import report
 
-        return report.table_html(self)
+        return report.notebook_html(self)
 
     def __str__(self) -> str:
         from rich.console import Console

@@ -155,6 +155,8 @@ def compare(
         final=None,
         _problem=problem,
         _data=(X, y),
+        schema=problem.columns,
+        times=problem.times,
     )
     if final_units is not None and finished:
         board.final, board.finished = _score_final(board, problem, store, units, final_units, n_jobs)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import contextlib
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
 import joblib
@@ -28,7 +28,9 @@ from .._core import CellError, Evidence, Kind
 from ..estimators import Dequantised, Support
 from ..evaluation import pit_ranks
 from ..shell import (
+    AbstractDensity,
     AbstractRowEstimator,
+    AbstractSequenceDensity,
     CodedRows,
     Column,
     Samples,
@@ -40,13 +42,16 @@ from ..shell import (
 )
 from ..shell._frames import table_library
 from ..shell._schema import recognised
-from ..shell._series import check_series
+from ..shell._series import check_inputs, check_series
+from ..shell._series_frame import Framed, SeriesFrame
 from ..shell._validation import check_observed, check_rows
 from . import _pictures
 
 _DRAWS, _PATHS, _LATENT_ROWS = 300, 5, 1000
 # of series: steps whose evidence is ranked, series they are taken from, steps with hidden states to show
 _RANKED, _MOST_SERIES, _SHOWN = 1000, 50, 300
+# the least probable rows that are shown, and the most columns whose cells are looked at one by one
+_UNLIKELY, _EXACT_CELLS, _BOUND_CELLS = 6, 64, 16
 # steps of a fold from which a series is forecast
 _ORIGINS = 32
 # the share of one value from which on a column is hardly continuous
@@ -64,9 +69,13 @@ class AbstractProblem(abc.ABC):
         dimension: columns that count.
         support, feature_names, notes: for the `Comparison`.
         index: the labels of the rows, where the user's frame has such.
+        columns: what the columns of a table of several kinds are.
+        times: when the steps of each series were, where a frame says it.
     """
 
     index: Any = None
+    columns: Schema | None = None
+    times: list[np.ndarray] | None = None
     # the fold whose models are drawn
     shown_fold: ClassVar[int] = 0
     _units_are_rows: ClassVar[bool] = True
@@ -96,8 +105,8 @@ class AbstractProblem(abc.ABC):
         """The evidence of the units `test`."""
 
     @abc.abstractmethod
-    def pictures(self, estimator: Any, test: np.ndarray, seed: int) -> dict[str, Any]:
-        """Draws, hidden parts and ranks, as `FoldResult` has them."""
+    def pictures(self, estimator: Any, test: np.ndarray, seed: int, evidence: Evidence) -> dict[str, Any]:
+        """Draws, hidden parts and ranks, as `FoldResult` has them; `evidence` is that of `test`."""
 
     @abc.abstractmethod
     def examples(self, rows: np.ndarray) -> Any:
@@ -309,7 +318,7 @@ class Table(AbstractProblem):
         self.declared = support if isinstance(support, Schema) else None
         if found is None:
             names = _get_feature_names(X)
-            self.X = check_rows(_Owner(), X, reset=True)
+            self.X = check_rows(Compare(), X, reset=True)
             self.feature_names = _named(names, self.X.shape[1])
             check_observed(self.X, names)
             self.support = _checked_support(support, self.X)
@@ -319,7 +328,7 @@ class Table(AbstractProblem):
             whole, self.X = found
             if not whole.modelled:
                 raise ValueError(f"X has no column that models could be compared on:\n{whole}")
-            self.schema, self.support = whole.coded(), whole.support
+            self.columns, self.schema, self.support = whole, whole.coded(), whole.support
             fields = whole.modelled
             names = [field.name if isinstance(field.name, str) else f"x{field.name}" for field in fields]
             self.feature_names = names
@@ -357,7 +366,7 @@ class Table(AbstractProblem):
     def evidence(self, estimator: Any, test: np.ndarray) -> Evidence:
         return _evidence(estimator, self.X[test])
 
-    def pictures(self, estimator: Any, test: np.ndarray, seed: int) -> dict[str, Any]:
+    def pictures(self, estimator: Any, test: np.ndarray, seed: int, evidence: Evidence) -> dict[str, Any]:
         if not (isinstance(estimator, Samples) and isinstance(estimator, Scores)):
             return {}
         rng = np.random.default_rng(seed)
@@ -369,8 +378,23 @@ class Table(AbstractProblem):
             own, reference = estimator.score_samples(self.X[whole]), estimator.score_samples(draws)
             if np.isfinite(own).all() and np.isfinite(reference).all():
                 found |= {"pit": pit_ranks(own, reference, seed=seed), "pit_draws": _DRAWS}
+        found["unlikely"] = self._unlikely(estimator, test, evidence)
         latent = _pictures.latent(estimator, self.X[chosen])
         return found if latent is None else found | {"latent": latent, "latent_rows": chosen}
+
+    def _unlikely(self, estimator: Any, test: np.ndarray, evidence: Evidence) -> dict[str, np.ndarray]:
+        """The least probable rows and which of their cells make them so, where that is soon known."""
+        most = {Kind.EXACT: _EXACT_CELLS, Kind.LOWER: _BOUND_CELLS}.get(evidence.kind, 0)
+        if not isinstance(estimator, AbstractDensity) or self.X.shape[1] > most:
+            return {}
+        least = np.argsort(evidence.nats, kind="stable")[:_UNLIKELY]
+        values = self.X[test[least]]
+        return {
+            "rows": test[least],
+            "nats": evidence.nats[least],
+            "values": values,
+            "surprise": np.asarray(estimator.surprise(values), float),
+        }
 
     def examples(self, rows: np.ndarray) -> Any:
         return self.X[rows]
@@ -444,9 +468,11 @@ class Labelled(AbstractProblem):
         self.y, self.index = column_or_1d(y), _index_of(X)
         check_classification_targets(self.y)
         check_consistent_length(self.X, self.y)
-        columns = np.shape(self.X)[1]
-        self.feature_names = _named(_get_feature_names(X), columns)
-        self.support = Support(["continuous"] * columns)
+        self.feature_names = _named(_get_feature_names(X), np.shape(self.X)[1])
+        if found is not None:
+            self.columns = found[0]
+            self.feature_names = [str(field.name) for field in found[0].modelled]
+        self.support = Support(["continuous"] * len(self.feature_names))
         self.notes = [f"Bits are of the label, one of {len(np.unique(self.y))}, given the row."]
         self.n_rows = len(self.y)
         self.clusters = np.arange(self.n_rows) if groups is None else groups
@@ -475,10 +501,12 @@ class Labelled(AbstractProblem):
     def evidence(self, estimator: Any, test: np.ndarray) -> Evidence:
         return evidence_of_labels(estimator, self._rows(estimator, test), self.y[test])
 
-    def pictures(self, estimator: Any, test: np.ndarray, seed: int) -> dict[str, Any]:
+    def pictures(self, estimator: Any, test: np.ndarray, seed: int, evidence: Evidence) -> dict[str, Any]:
         return {}
 
     def examples(self, rows: np.ndarray) -> Any:
+        if self.coded is not None:
+            return self.coded.x[rows]
         try:
             return np.asarray(_safe_indexing(self.X, rows), float)
         except ValueError:
@@ -500,6 +528,8 @@ class AbstractSeries(AbstractProblem):
     """
 
     series: list[np.ndarray]
+    # what is known beside each, or None
+    inputs: list[np.ndarray] | None
     # whether no column is left out
     whole: bool
     # the most steps that a model may need to be fitted
@@ -508,11 +538,13 @@ class AbstractSeries(AbstractProblem):
     def _describe(
         self,
         series: list[np.ndarray],
+        inputs: list[np.ndarray] | None,
         support: Support | None,
         models: Any,
         names: list[str],
         told: list[str],
     ) -> None:
+        self.inputs = inputs
         rows = np.concatenate(series)
         check_observed(rows, names)
         found = _checked_support(support, rows)
@@ -540,6 +572,15 @@ class AbstractSeries(AbstractProblem):
                 "Bits are of the probability mass of whole numbers; models of continuous series give that "
                 "of the cell of width one about each, given the steps before it."
             )
+        without = [type(m).__name__ for m in models if isinstance(m, ScoresSteps) and not _takes_inputs(m)]
+        if inputs is not None and without:
+            self.notes.append(f"{without[0]} takes no inputs, and is compared without them.")
+
+    def _given(self, estimator: Any, parts: Callable[[list[np.ndarray]], Any]) -> dict[str, Any]:
+        """The `inputs` of some of the series, for a model that takes them."""
+        if self.inputs is None or not _takes_inputs(estimator):
+            return {}
+        return {"inputs": parts(self.inputs)}
 
     def admit(self, estimator: Any) -> Any:
         name = type(estimator).__name__
@@ -576,19 +617,28 @@ class AbstractSeries(AbstractProblem):
             and steps.gives_cells(self.dimension, from_start=not self._units_are_rows)
         )
 
-    def _step_evidence(self, estimator: Any, series: Any) -> np.ndarray:
+    def _step_evidence(self, estimator: Any, series: Any, known: dict[str, Any]) -> np.ndarray:
         """log p of each step given those before it: of its cell, for a density of whole numbers."""
         cells = self._cells(estimator)
-        return estimator.cell_evidence(series) if cells else estimator.step_evidence(series)
+        ask = estimator.cell_evidence if cells else estimator.step_evidence
+        return ask(series, **known)
 
     def fit_all(self, estimator: Any, X: Any, y: Any) -> Any:
         if isinstance(estimator, ScoresRows):
             return estimator.fit(np.concatenate(self.series))
-        return estimator.fit(X if self.whole else self.series)
+        if not self.whole:
+            return estimator.fit(self.series, **self._given(estimator, list))
+        if isinstance(X, SeriesFrame) and not _takes_inputs(estimator):
+            X = SeriesFrame(X.table)
+        return estimator.fit(X)
 
     @abc.abstractmethod
     def _past(self, train: np.ndarray) -> list[np.ndarray]:
         """The series that were fitted."""
+
+    @abc.abstractmethod
+    def _beside(self, test: np.ndarray, inputs: list[np.ndarray]) -> list[np.ndarray]:
+        """The inputs of `_held_out`."""
 
     def ahead(
         self, estimator: Any, train: np.ndarray, test: np.ndarray, horizon: int, level: float
@@ -599,29 +649,50 @@ class AbstractSeries(AbstractProblem):
         if not places:
             return None
         chosen = _evenly(np.array(places), _ORIGINS)
-        found = estimator.forecast([held[i][0][:t] for i, t in chosen], horizon, level)
+        known = self._given(estimator, lambda inputs: self._beside(test, inputs)).get("inputs")
+        beside = {}
+        if known is not None:
+            beside["inputs"] = [known[i][:t] for i, t in chosen]
+            beside["future_inputs"] = [known[i][t : t + horizon] for i, t in chosen]
+        found = estimator.forecast([held[i][0][:t] for i, t in chosen], horizon, level, **beside)
         came = np.stack([held[i][0][t : t + horizon] for i, t in chosen])
         gaps = np.abs(np.concatenate([np.diff(x, axis=0) for x in self._past(train)]))
         scale = np.where(np.isnan(gaps), 0, gaps).sum(axis=0) / np.maximum((~np.isnan(gaps)).sum(axis=0), 1)
         return np.stack([came, *map(np.stack, found), np.broadcast_to(scale, came.shape)])
 
     @abc.abstractmethod
+    def _times(self, test: np.ndarray) -> np.ndarray | None:
+        """Those of the first of `_held_out`, if they are known."""
+
+    @abc.abstractmethod
     def _held_out(self, test: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
         """Series, each with those of its steps that are held out."""
 
-    def pictures(self, estimator: Any, test: np.ndarray, seed: int) -> dict[str, Any]:
+    def pictures(self, estimator: Any, test: np.ndarray, seed: int, evidence: Evidence) -> dict[str, Any]:
         held = self._held_out(test)[:_MOST_SERIES]
         series, steps = [x for x, _ in held], [at for _, at in held]
         length = max(int(np.median([len(x) for x in self.series])), *map(len, series))
+        known = self._given(estimator, lambda inputs: self._beside(test, inputs)[:_MOST_SERIES]).get(
+            "inputs"
+        )
+        if known is not None:
+            # draws have the inputs of the series in their turn
+            length = min(map(len, series))
+            steps = [at[at < length] for at in steps]
         # draws have as many steps to rank among as there are, on average, in a draw of rows
-        size = min(max(math.ceil(_DRAWS * len(held) / sum(map(len, steps))), _PATHS), _MOST_SERIES)
+        most = max(sum(map(len, steps)), 1)
+        size = min(max(math.ceil(_DRAWS * len(held) / most), _PATHS), _MOST_SERIES)
         model: Any = estimator
         if isinstance(estimator, ScoresRows):
             draws = model.sample(size * length, random_state=seed).reshape(size, length, -1)
             nats = model.score_samples(np.concatenate([*series, *draws]))
         else:
-            draws = model.sample(size, random_state=seed, length=length)
-            nats = model.step_evidence([*series, *draws])
+            turns = (
+                {} if known is None else {"inputs": [known[i % len(held)][:length] for i in range(size)]}
+            )
+            draws = model.sample(size, random_state=seed, length=length, **_stacked(turns))
+            both = {} if known is None else {"inputs": [*known, *turns["inputs"]]}
+            nats = model.step_evidence([*series, *draws], **both)
         found: dict[str, Any] = {"samples": draws[:_PATHS]}
         nats = np.split(nats, np.cumsum([*map(len, series), *[length] * size])[:-1])
         own = np.concatenate([n[at][_whole(x[at])] for n, (x, at) in zip(nats, held)])
@@ -630,9 +701,13 @@ class AbstractSeries(AbstractProblem):
         own, drawn = _evenly(own, _RANKED), _evenly(drawn, _RANKED)
         if len(own) and np.isfinite(own).all() and np.isfinite(drawn).all():
             found |= {"pit": pit_ranks(own, drawn, seed=seed), "pit_draws": len(drawn)}
-        states = _pictures.states(estimator, series[0])
+        states = _pictures.states(estimator, series[0]) if known is None else {}
         if states:
-            found["parts"] = {name: v[-_SHOWN:] for name, v in (states | {"series": series[0]}).items()}
+            states["series"] = series[0]
+            times = self._times(test)
+            if times is not None and times.dtype.kind == "M":
+                states["times"] = times.astype(np.int64)
+            found["parts"] = {name: v[-_SHOWN:] for name, v in states.items()}
         return found
 
     def examples(self, rows: np.ndarray) -> Any:
@@ -647,29 +722,34 @@ class SeveralSeries(AbstractSeries):
     def __init__(
         self,
         series: list[np.ndarray],
+        inputs: list[np.ndarray] | None,
         support: Any,
         groups: Any,
         models: Any,
         names: list[str],
         told: list[str],
     ) -> None:
-        self._describe(series, support, models, names, told)
+        self._describe(series, inputs, support, models, names, told)
         self.n_rows, self.most_needed = len(series), math.inf
         self.clusters = np.arange(self.n_rows) if groups is None else groups
         self.entries = np.array([np.sum(~np.isnan(x)) for x in self.series])
 
     def fit(self, estimator: Any, train: np.ndarray) -> Any:
         chosen = [self.series[i] for i in train]
-        return estimator.fit(np.concatenate(chosen) if isinstance(estimator, ScoresRows) else chosen)
+        if isinstance(estimator, ScoresRows):
+            return estimator.fit(np.concatenate(chosen))
+        return estimator.fit(chosen, **self._given(estimator, lambda inputs: self._beside(train, inputs)))
 
     def evidence(self, estimator: Any, test: np.ndarray) -> Evidence:
         chosen = [self.series[i] for i in test]
-        if isinstance(estimator, ScoresSteps) and not self._cells(estimator):
-            return estimator.evidence(chosen)
         if isinstance(estimator, ScoresSteps):
-            parts = np.split(self._step_evidence(estimator, chosen), np.cumsum([*map(len, chosen)])[:-1])
-            nats = np.array([part.sum() for part in parts])
-            return Evidence(nats, np.zeros_like(nats), estimator.evidence_kind)
+            steps: Any = estimator
+            known = self._given(steps, lambda inputs: self._beside(test, inputs))
+            if not self._cells(steps):
+                return steps.evidence(chosen, **known)
+            each = self._step_evidence(steps, chosen, known)
+            nats = np.array([part.sum() for part in np.split(each, np.cumsum([*map(len, chosen)])[:-1])])
+            return Evidence(nats, np.zeros_like(nats), steps.evidence_kind)
         steps = estimator.evidence(np.concatenate(chosen))
         lengths = np.array([len(x) for x in chosen])
         starts = np.cumsum(lengths) - lengths
@@ -684,6 +764,12 @@ class SeveralSeries(AbstractSeries):
 
     def _held_out(self, test: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
         return [(self.series[i], np.arange(len(self.series[i]))) for i in test]
+
+    def _beside(self, test: np.ndarray, inputs: list[np.ndarray]) -> list[np.ndarray]:
+        return [inputs[i] for i in test]
+
+    def _times(self, test: np.ndarray) -> np.ndarray | None:
+        return None if self.times is None else self.times[test[0]]
 
     def apart(self, units: np.ndarray, size: float | int, groups: np.ndarray | None, seed: int) -> Pair:
         return _shuffled_apart(units, size, groups, seed)
@@ -703,9 +789,15 @@ class OneSeries(AbstractSeries):
     shown_fold = -1
 
     def __init__(
-        self, series: np.ndarray, support: Any, models: Any, names: list[str], told: list[str]
+        self,
+        series: np.ndarray,
+        inputs: list[np.ndarray] | None,
+        support: Any,
+        models: Any,
+        names: list[str],
+        told: list[str],
     ) -> None:
-        self._describe([series], support, models, names, told)
+        self._describe([series], inputs, support, models, names, told)
         self.n_rows = len(series)
         self.most_needed = self.n_rows // 2
         # neighbours in time depend on each other
@@ -717,12 +809,15 @@ class OneSeries(AbstractSeries):
         )
 
     def fit(self, estimator: Any, train: np.ndarray) -> Any:
-        return estimator.fit(self.series[0][train])
+        return estimator.fit(
+            self.series[0][train], **self._given(estimator, lambda inputs: inputs[0][train])
+        )
 
     def evidence(self, estimator: Any, test: np.ndarray) -> Evidence:
         if isinstance(estimator, ScoresRows):
             return estimator.evidence(self.series[0][test])
-        nats = self._step_evidence(estimator, self.series[0][: test[-1] + 1])[test]
+        known = self._given(estimator, lambda inputs: self._beside(test, inputs)[0])
+        nats = self._step_evidence(estimator, self.series[0][: test[-1] + 1], known)[test]
         return Evidence(nats, np.zeros_like(nats), estimator.evidence_kind)
 
     def _past(self, train: np.ndarray) -> list[np.ndarray]:
@@ -730,6 +825,12 @@ class OneSeries(AbstractSeries):
 
     def _held_out(self, test: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
         return [(self.series[0][: test[-1] + 1], test)]
+
+    def _beside(self, test: np.ndarray, inputs: list[np.ndarray]) -> list[np.ndarray]:
+        return [inputs[0][: test[-1] + 1]]
+
+    def _times(self, test: np.ndarray) -> np.ndarray | None:
+        return None if self.times is None else self.times[0][: test[-1] + 1]
 
     def apart(self, units: np.ndarray, size: float | int, groups: np.ndarray | None, seed: int) -> Pair:
         rest, other = train_test_split(units, test_size=size, shuffle=False)
@@ -762,7 +863,15 @@ class OneSeries(AbstractSeries):
         return TimeSeriesSplit(folds, test_size=left)
 
 
-class _Owner(BaseEstimator):
+def _takes_inputs(estimator: Any) -> bool:
+    return isinstance(estimator, AbstractSequenceDensity) and estimator.takes_inputs
+
+
+def _stacked(inputs: dict[str, list[np.ndarray]]) -> dict[str, np.ndarray]:
+    return {name: np.stack(parts) for name, parts in inputs.items()}
+
+
+class Compare(BaseEstimator):
     """Names `compare` in the sentences of scikit-learn about wrong data."""
 
     needs_kinds = False
@@ -771,13 +880,21 @@ class _Owner(BaseEstimator):
 def problem_of(models: dict[str, Any], X: Any, y: Any, support: Any, groups: Any) -> AbstractProblem:
     """What kind of data this is, which the models decide."""
     if any(isinstance(model, ScoresSteps) for model in models.values()):
-        series, container = check_series(_Owner(), X, reset=True)
+        series, container = check_series(Compare(), X, reset=True)
         names, told = _named(container.names, series[0].shape[1]), container.notes
-        if len(series) > 1:
-            return SeveralSeries(series, support, groups, models.values(), names, told)
-        if groups is not None:
+        inputs = None
+        if isinstance(X, SeriesFrame) and X.inputs:
+            lengths = [len(x) for x in series]
+            inputs = check_inputs(Compare(), X.beside(), lengths, None, beside=container)
+        if len(series) == 1 and groups is not None:
             raise ValueError("The 'groups' parameter of compare needs several series. Got one instead.")
-        return OneSeries(series[0], support, models.values(), names, told)
+        found: AbstractSeries
+        if len(series) > 1:
+            found = SeveralSeries(series, inputs, support, groups, models.values(), names, told)
+        else:
+            found = OneSeries(series[0], inputs, support, models.values(), names, told)
+        found.times = container.grid.times if isinstance(container, Framed) else None
+        return found
     if y is not None and any(is_classifier(model) for model in models.values()):
         return Labelled(X, y, groups, models.values())
     return Table(X, support, groups, models.values())

@@ -35,6 +35,8 @@ class FoldResult:
             Uniform if the rows are as probable as the model expects.
         parts: what the fitted model is made of (loadings, or means, spread and weights), or its states
             over a held-out series, where it has them.
+        unlikely: the least probable of the held-out rows: their `rows`, the `nats` of each, their `values`
+            and the `surprise` of each value given the rest of its row, in nats.
         warnings: what the fit warned of.
         error: why there are no numbers, in a sentence.
         ahead: (5, origins, steps, columns) of forecasts within a series: what came, mean, low, high, and by
@@ -63,6 +65,7 @@ class FoldResult:
     warnings: list[str] = dataclasses.field(default_factory=list)
     error: str | None = None
     ahead: np.ndarray | None = None
+    unlikely: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
 
     @staticmethod
     def failed(model: str, fold: int, error: str, warned: Iterable[str] = ()) -> FoldResult:
@@ -142,7 +145,7 @@ class ForecastStanding:
 
 
 _ARRAYS = ("rows", "nats", "stderr", "growth", "samples", "latent", "latent_rows", "pit", "ahead")
-_DICTIONARIES = ("history", "parts")
+_DICTIONARIES = ("history", "parts", "unlikely")
 
 
 def encode(result: FoldResult) -> bytes:

@@ -19,7 +19,7 @@ import numpy as np
 from safetensors import SafetensorError
 from sklearn.base import clone
 
-from .._core import DamagedError, parameter_count, progress_bar, silent, write_whole
+from .._core import DamagedError, Evidence, parameter_count, progress_bar, silent, write_whole
 from ..shell import Forecasts
 from ..shell._base import Shell
 from ._problems import AbstractProblem, AbstractSeries
@@ -127,10 +127,10 @@ def _sentence(error: BaseException | str) -> str:
     return lines[0] if lines else f"{type(error).__name__}."
 
 
-def _pictures(estimator: Any, task: Task, problem: AbstractProblem) -> dict[str, Any]:
+def _pictures(estimator: Any, task: Task, problem: AbstractProblem, evidence: Evidence) -> dict[str, Any]:
     """What is drawn of the model; where that fails its numbers count all the same."""
     try:
-        return problem.pictures(estimator, task.test, task.seed)
+        return problem.pictures(estimator, task.test, task.seed, evidence)
     except Exception as error:
         warnings.warn(f"There are no pictures of it: {_sentence(error)}", stacklevel=2)
         return {}
@@ -148,7 +148,7 @@ def _run(task: Task, problem: AbstractProblem) -> FoldResult:
             seconds = time.perf_counter() - start
             with problem.cells(task.test):
                 evidence = problem.evidence(estimator, task.test)
-            pictures = _pictures(estimator, task, problem) if task.shown else {}
+            pictures = _pictures(estimator, task, problem, evidence) if task.shown else {}
             if task.horizon and isinstance(problem, AbstractSeries) and isinstance(estimator, Forecasts):
                 pictures["ahead"] = problem.ahead(
                     estimator, task.train, task.test, task.horizon, task.level

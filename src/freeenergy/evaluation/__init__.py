@@ -1,5 +1,6 @@
-"""Evaluation: arrays in, numbers out: intervals, splits, calibration, tests, forecasts, Rubin's rules."""
+"""Evaluation: arrays in, numbers out: association, intervals, splits, calibration, tests, Rubin's rules."""
 
+from ._association import association
 from ._calibration import Reliability, TestResult, pit_ranks, reliability, two_sample_test, uniformity
 from ._forecasts import Measure, coverage, mase, naive_scale, rmse
 from ._intervals import (
@@ -29,6 +30,7 @@ __all__ = [
     "Retraining",
     "Split",
     "TestResult",
+    "association",
     "beta_interval",
     "bootstrap_interval",
     "coverage",

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from .._core import aligned, html_table, visible
+from .._core import aligned, in_notebook, table_in_notebook, visible
 from ._checks import count, fraction
 
 
@@ -144,7 +144,7 @@ class Pooled:
 
     def _repr_html_(self) -> str:
         """For notebooks."""
-        return f"<div><p>{self._title()}</p>{html_table(*self._table())}</div>"
+        return in_notebook(table_in_notebook(*self._table(), caption=self._title()))
 
 
 def pool(

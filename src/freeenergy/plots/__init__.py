@@ -5,31 +5,37 @@ Each takes the axes (or the figure) to draw on, or makes a figure of its own
 the style of the report.
 """
 
+from ._columns import association, distribution, distributions, missing
 from ._fits import calibration, comparison, learning_curves
 from ._parts import atoms, components, loadings, profiles, topics
 from ._rows import images, latent, mosaic, pairs, telling_columns
 from ._series import decoded, decomposition, forecast, paths, smoothed
-from ._style import DARK_INK, INK, PALETTE, theme
+from ._style import DARK_INK, INK, PALETTE, short_names, theme
 
 __all__ = [
     "DARK_INK",
     "INK",
     "PALETTE",
+    "association",
     "atoms",
     "calibration",
     "comparison",
     "components",
     "decoded",
     "decomposition",
+    "distribution",
+    "distributions",
     "forecast",
     "images",
     "latent",
     "learning_curves",
     "loadings",
+    "missing",
     "mosaic",
     "pairs",
     "paths",
     "profiles",
+    "short_names",
     "smoothed",
     "telling_columns",
     "theme",

@@ -12,17 +12,9 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 from scipy import stats
 
-from ._style import PALETTE, new_axes, plain
+from ._style import PALETTE, new_axes, plain, short_names
 
 _LN2 = math.log(2)
-
-
-def _in_two_lines(label: str) -> str:
-    """A label such as `gaussian-mixture:n_components=8` with its settings below its name."""
-    name, _, settings = label.partition(":" if ":" in label else "(")
-    if len(label) <= 28 or not settings:
-        return plain(label, 28)
-    return f"{plain(name, 28)}\n{plain(settings.removesuffix(')'), 36)}"
 
 
 def comparison(board: Any, ax: Axes | None = None) -> Axes:
@@ -32,6 +24,7 @@ def comparison(board: Any, ax: Axes | None = None) -> Axes:
     call a row impossible are left out.
     """
     everything = board.table()
+    names = short_names([line.model for line in everything])
     lines = [line for line in everything if line.error is None and math.isfinite(line.difference)]
     ax = new_axes(ax, width=5.4, height=1.2 + 0.4 * max(len(lines), 1))
     places = np.arange(len(lines))
@@ -58,7 +51,7 @@ def comparison(board: Any, ax: Axes | None = None) -> Axes:
                 arrowprops={"arrowstyle": "<-", "color": colour, "linewidth": 1.2},
             )
     ax.margins(x=0.14)  # room for an arrow
-    ax.set_yticks(places, [_in_two_lines(line.model) for line in lines])
+    ax.set_yticks(places, [plain(names[line.model], 40) for line in lines])
     ax.set_ylim(len(lines) - 0.4, -0.6)
     scale = "; logarithmic scale" if crowded else ""
     left_out = len(everything) - len(lines)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -40,6 +40,7 @@ def pairs(
     labels: tuple[str, str] | None = ("data", "model"),
     figure: Any = None,
     points: int = 100,
+    formats: Mapping[int, Callable[[float], str]] | None = None,
 ) -> np.ndarray:
     """Every two of at most five telling columns of `X` as points, each alone as a histogram.
 
@@ -50,6 +51,7 @@ def pairs(
         labels: of `X` and `other`; None for no legend.
         figure: to draw on.
         points: at most so many of each are drawn.
+        formats: for some columns, how the numbers below an axis are written, such as dates.
 
     The axes have the range of `X` and a quarter of it on both sides, so that far rows of `other` do not
     hide the data; how many lie outside, and how many are drawn as points, stands below.
@@ -92,6 +94,13 @@ def pairs(
                     ax.plot(some[:, column], some[:, row], ".", color=colour, markersize=3, alpha=0.6)
                 ax.yaxis.set_major_locator(MaxNLocator(3))
             ax.xaxis.set_major_locator(MaxNLocator(3))
+            for axis, shown in ((ax.xaxis, column), (ax.yaxis, row)):
+                written = (formats or {}).get(int(shown))
+                if written is not None and (axis is ax.xaxis or i != j):
+                    axis.set_major_locator(MaxNLocator(2))
+                    axis.set_major_formatter(lambda code, _, written=written: written(code))
+                    if axis is ax.xaxis:
+                        ax.tick_params(axis="x", labelrotation=90)
             if i == n - 1:
                 ax.set_xlabel(wrapped(names[column]))
             if j == 0 and i > 0:

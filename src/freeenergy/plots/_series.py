@@ -22,10 +22,12 @@ def paths(
     *,
     feature: int = 0,
     labels: tuple[str, str] | None = ("data", "model"),
+    dates: Sequence[str] | None = None,
 ) -> Axes:
     """One feature of each series over time, and of `other` series such as draws of a model.
 
-    A series is an array (time, features).  `labels` are of the legend; None for none.
+    A series is an array (time, features).  `labels` are of the legend; None for none.  `dates` are what
+    the steps are called.
     """
     ax = new_axes(ax, 4.3, 2.4)
     first, second = labels or (None, None)
@@ -34,7 +36,7 @@ def paths(
             values = np.asarray(one, float).reshape(len(one), -1)[:, feature]
             name = plain(label) if number == 0 and label is not None else None
             ax.plot(np.arange(len(values)), values, color=colour, linewidth=1, alpha=0.8, label=name)
-    ax.set_xlabel("time step")
+    _dated(ax, dates)
     if labels is not None:
         ax.legend(loc="best")
     return ax
@@ -44,6 +46,18 @@ def _one_series(owner: str, X: Any) -> np.ndarray:
     if np.ndim(X) > 2 or (isinstance(X, (list, tuple)) and np.ndim(X[0]) > 1):
         raise ValueError(f"The 'X' of {owner} must be one series, of shape (time, features).")
     return table(owner, "X", X)
+
+
+def _dated(ax: Axes, dates: Sequence[str] | None) -> None:
+    """What the steps below an axis are called: by their dates, or by their number."""
+    if dates is None:
+        ax.set_xlabel("time step")
+        return
+    known = list(dates)
+    ax.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+    ax.xaxis.set_major_formatter(
+        lambda place, _: known[round(place)] if 0 <= round(place) < len(known) else ""
+    )
 
 
 def _line(ax: Axes, values: np.ndarray, *, start: int = 0, label: str | None = None) -> None:
@@ -89,6 +103,7 @@ def decoded(
     columns: Sequence[int] | None = None,
     names: Sequence[Any] | None = None,
     states: Sequence[Any] | None = None,
+    dates: Sequence[str] | None = None,
     figure: Any = None,
 ) -> np.ndarray:
     """A series on a ground coloured by its hidden states, and below it a row for each state.
@@ -104,6 +119,7 @@ def decoded(
         columns: those of X to show; by default the first three.
         names: of all columns of X.
         states: their names.
+        dates: what the steps are called.
         figure: to draw on.
 
     Returns:
@@ -154,7 +170,7 @@ def decoded(
     if len(shown) < p.shape[1]:
         rows.set_title(f"{len(shown)} of {p.shape[1]} states", loc="left", pad=3, fontsize="medium")
     rows.set_xlim(-0.5, len(p) - 0.5)
-    rows.set_xlabel("time step")
+    _dated(rows, dates)
     return axes
 
 
@@ -166,6 +182,7 @@ def smoothed(
     level: float = 0.95,
     names: Sequence[Any] | None = None,
     most: int = 6,
+    dates: Sequence[str] | None = None,
     figure: Any = None,
 ) -> np.ndarray:
     """Means over time with bands that hold the truth with probability `level`, one below the other.
@@ -179,6 +196,7 @@ def smoothed(
         level: of the bands.
         names: of the states.
         most: at most so many are shown.
+        dates: what the steps are called.
         figure: to draw on.
 
     >>> axes = smoothed([0.0, 1.0], [1.0, 1.0], names=["level"])
@@ -197,7 +215,7 @@ def smoothed(
             ax.plot(np.arange(len(values)), values, ".", color=ink(), markersize=2.5)
         _title(ax, plain(names[j]))
     axes[-1].set_xlim(0, max(len(mean) - 1, 1))
-    axes[-1].set_xlabel("time step")
+    _dated(axes[-1], dates)
     return axes
 
 
@@ -242,14 +260,7 @@ def forecast(
         ax.plot(end + np.arange(len(came)), came, ".", color=PALETTE[1], markersize=4, label="what came")
     ax.axvline(end - 0.5, color=ink(), linewidth=0.7, linestyle=":")
     ax.set_xlim(begin, end + len(mean) - 1)
-    if dates is None:
-        ax.set_xlabel("time step")
-    else:
-        known = list(dates)
-        ax.xaxis.set_major_locator(MaxNLocator(5, integer=True))
-        ax.xaxis.set_major_formatter(
-            lambda place, _: known[round(place)] if 0 <= round(place) < len(known) else ""
-        )
+    _dated(ax, dates)
     if name is not None:
         ax.set_ylabel(plain(name))
     ax.legend(loc="best")
@@ -264,6 +275,7 @@ def decomposition(
     column: int = 0,
     level: float = 0.95,
     name: Any = "data",
+    dates: Sequence[str] | None = None,
     figure: Any = None,
 ) -> np.ndarray:
     """A series above the parts that a structural model sees in it, each with a band.
@@ -279,6 +291,7 @@ def decomposition(
         column: which feature.
         level: of the bands.
         name: of the series.
+        dates: what all steps are called, those after the end included.
         figure: to draw on.
 
     >>> axes = decomposition([1.0, 2.0], {"Level": ([1.0, 2.0], [0.1, 0.1])})
@@ -305,5 +318,5 @@ def decomposition(
         for ax in axes:
             ax.axvline(end - 0.5, color=ink(), linewidth=0.7, linestyle=":")
     axes[-1].set_xlim(0, max(reach - 1, 1))
-    axes[-1].set_xlabel("time step")
+    _dated(axes[-1], dates)
     return axes

@@ -76,6 +76,59 @@ def wrapped(text: Any) -> str:
     return re.sub(r"([_/.:]) (?=\w)", r"\1", words)
 
 
+# arguments whose value says enough
+_COUNTS = ("n_components", "n_clusters", "n_states", "n_latent", "latent_dim", "p")
+_SHORT = 34
+
+
+def _arguments(label: str) -> tuple[str, list[str]]:
+    """`gaussian-mixture:8,covariance=diagonal`, or the same as Python has it, in a name and its options."""
+    found = re.match(r"[^:(]*[^:( ]", label)
+    if found is None or found.end() == len(label):
+        return label, []
+    rest = label[found.end() :].strip()
+    inside = rest[1:].strip() if rest.startswith(":") else rest[1:-1] if rest.endswith(")") else None
+    if inside is None:
+        return label, []
+    parts, depth = [""], 0
+    for letter in inside:
+        depth += (letter in "([{") - (letter in ")]}")
+        if letter == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return found[0], [part.strip() for part in parts if part.strip()]
+
+
+def short_names(labels: Sequence[str]) -> dict[str, str]:
+    """Names of models that can be read in a table, each beside its label: options only where they differ.
+
+    >>> labels = ["ppca", "mixture:4,family=poisson", "mixture:n_components=9,family=poisson"]
+    >>> list(short_names(labels).values())
+    ['ppca', 'mixture 4', 'mixture 9']
+    """
+    split = {label: _arguments(label) for label in labels}
+    found: dict[str, str] = {}
+    for label, (name, options) in split.items():
+        same = [set(own) for other, (word, own) in split.items() if word == name and other != label]
+        words = []
+        for option in options if same else []:
+            if all(option in own for own in same):
+                continue
+            key, mark, value = option.partition("=")
+            counted = not mark or key.strip() in _COUNTS or value.strip()[:1].isalpha()
+            words.append(value.strip() if mark and counted else option)
+        short = " ".join([name, *words])
+        if options and len(short) > _SHORT:
+            short = short[: _SHORT - 1] + "…"
+        taken, number = short, 1
+        while taken in found.values():
+            number += 1
+            taken = f"{short} ({number})"
+        found[label] = taken
+    return found
+
+
 def thin(X: np.ndarray, limit: int) -> np.ndarray:
     """At most `limit` rows, evenly spread."""
     return X if len(X) <= limit else X[np.linspace(0, len(X) - 1, limit).astype(int)]

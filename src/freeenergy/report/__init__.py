@@ -9,21 +9,25 @@ import os
 from typing import Any
 
 from .. import plots
-from .._core import write_whole
-from . import _numbers, _pictures
+from .._core import in_notebook, notes_in_notebook, write_whole
+from . import _columns, _numbers, _pictures
 from ._numbers import table_html
 from ._view import View
 
-__all__ = ["table_html", "to_html"]
+__all__ = ["notebook_html", "table_html", "to_html"]
 
 _SECTIONS = (
+    ("columns", "Columns", _columns.columns),
     ("table", "Table", lambda view: table_html(view.board)),
     ("differences", "Paired differences", _numbers.differences),
     ("learning", "Learning curves", _numbers.learning),
+    ("distributions", "Each column, data beside draws", _columns.distributions),
+    ("association", "Columns together, data beside draws", _columns.association),
     ("samples", "Samples beside data", _pictures.samples),
     ("latent", "Latent spaces", _pictures.latent),
     ("parts", "Parts of the models", _pictures.parts),
     ("calibration", "Calibration of the evidence", _pictures.calibration),
+    ("unlikely", "What the best model expects least", _columns.unlikely),
     ("wins", "Where each model wins", _numbers.wins),
     ("settings", "Settings and seeds", _numbers.settings),
 )
@@ -31,6 +35,12 @@ _SECTIONS = (
 
 def _resource(name: str) -> str:
     return (importlib.resources.files(__name__) / name).read_text("utf-8")
+
+
+def notebook_html(board: Any) -> str:
+    """The table of a `Comparison` with its notes, as notebooks show it."""
+    failed = [f"{line.model}: {line.error}" for line in board.table() if line.error is not None]
+    return in_notebook(table_html(board), notes_in_notebook([*failed, *board.notes]))
 
 
 def to_html(

@@ -35,11 +35,11 @@ def headline(view: View) -> str:
     else:
         best = view.good[0]
         lead = (
-            f"<b>{breakable(best.model)}</b> explains the held-out rows best: {about(best)} bits per "
+            f"<b>{view.name(best.model)}</b> explains the held-out rows best: {about(best)} bits per "
             f"sample ({told(best.bits_per_dimension, best.bits_per_dimension_stderr)} bits per dimension)."
         )
         if len(view.good) > 1:
-            lead += " " + _lead_over(best, view.good[1])
+            lead += " " + _lead_over(best, view.good[1], view.name(view.good[1].model))
     parts = [f'<p class="lead">{lead}</p>']
     failed = len(view.lines) - len(view.good)
     notes = [*map(str, board.notes)]
@@ -57,10 +57,9 @@ def headline(view: View) -> str:
     return "".join(parts)
 
 
-def _lead_over(best: Any, second: Any) -> str:
-    """A sentence on how sure the first place is."""
+def _lead_over(best: Any, second: Any, name: str) -> str:
+    """A sentence on how sure the first place is, with the `name` of the second as HTML."""
     gap = with_error(second.difference, second.difference_stderr).text
-    name = breakable(second.model)
     if second.difference_stderr == 0 and second.difference == 0:
         return f"<b>{name}</b> has the same bits on every row."
     if second.chance is None:
@@ -100,8 +99,8 @@ _HEADS = (
 _CRITERIA = (("AIC", "of the fit to all rows"), ("BIC", "of the fit to all rows"))
 
 
-def _standing(place: int, line: Any, heads: int, criteria: bool) -> list[Cell]:
-    name = Cell(breakable(line.model), line.model)
+def _standing(place: int, line: Any, view: View, heads: int, criteria: bool) -> list[Cell]:
+    name = Cell(view.name(line.model), line.model)
     if line.error is not None:
         return [
             name,
@@ -136,11 +135,22 @@ def _standing(place: int, line: Any, heads: int, criteria: bool) -> list[Cell]:
 
 def table_html(board: Any) -> str:
     """The table of a `Comparison` as HTML: a line for each model, failures with their reason."""
-    lines = board.table()
-    criteria = any(line.aic is not None for line in lines)
+    view = View(board, None)
+    criteria = any(line.aic is not None for line in view.lines)
     heads = (*_HEADS, *(_CRITERIA if criteria else ()))
-    rows = [_standing(place, line, len(heads), criteria) for place, line in enumerate(lines)]
-    return table_of("Held-out code length, fewer bits are better", heads, rows, sortable=True, best=True)
+    rows = [_standing(place, line, view, len(heads), criteria) for place, line in enumerate(view.lines)]
+    caption = "Held-out code length, fewer bits are better"
+    return table_of(caption, heads, rows, sortable=True, best=True) + _whole_names(view)
+
+
+def _whole_names(view: View) -> str:
+    """What short names stand for, where there are such."""
+    rows = [
+        [Cell(breakable(short)), Cell(breakable(label), css="text")]
+        for label, short in view.short.items()
+        if short != label
+    ]
+    return table_of("The models with their options", [("model", ""), ("options", "")], rows) if rows else ""
 
 
 def differences(view: View) -> str:
@@ -158,7 +168,7 @@ def differences(view: View) -> str:
         chance = "unknown" if line.chance is None else percent(line.chance)
         rows.append(
             [
-                Cell(breakable(line.model)),
+                Cell(view.name(line.model)),
                 with_error(gap, error),
                 Cell(interval(line, " … ")) if math.isfinite(gap) and math.isfinite(error) else NOTHING,
                 Cell(chance),
@@ -172,7 +182,7 @@ def differences(view: View) -> str:
         ("chance", "that the order is real"),
         ("remark", ""),
     ]
-    caption = f"Bits per sample that each model needs more than {best.model}, on the same rows"
+    caption = f"Bits per sample that each model needs more than {view.short[best.model]}, on the same rows"
     alt = f"Paired differences to {best.model} with intervals of 95 %; the table below has the numbers."
     title = "Dots with intervals of 95 %. The arrow of a bound points to where the truth may be."
     return card(plots.comparison(view.board), title, alt, "single") + table_of(caption, heads, rows)
@@ -193,10 +203,10 @@ def learning(view: View) -> str:
         converged = [fold.converged for fold in folds if fold.converged is not None]
         alt = f"Objective of {line.model} from {first.mean():.4g} to {last.mean():.4g} bits per sample."
         if max(len(np.atleast_1d(h["objective"])) for h in histories) > 1:
-            cards.append(card(plots.learning_curves(histories), f"<b>{breakable(line.model)}</b>", alt))
+            cards.append(card(plots.learning_curves(histories), f"<b>{view.name(line.model)}</b>", alt))
         rows.append(
             [
-                Cell(breakable(line.model)),
+                Cell(view.name(line.model)),
                 value_cell(float(np.mean(counts)), digits=0) if counts else NOTHING,
                 Cell(f"{sum(converged)} of {len(converged)}") if converged else NOTHING,
                 value_cell(float(first.mean())),
@@ -232,7 +242,7 @@ def wins(view: View) -> str:
     wins = np.bincount(everything.argmin(axis=0), minlength=len(models))
     share = 100 / max(wins.sum(), 1)
     rows = [
-        [Cell(breakable(model)), value_cell(int(count), digits=0), Cell(f"{share * count:.1f} %")]
+        [Cell(view.name(model)), value_cell(int(count), digits=0), Cell(f"{share * count:.1f} %")]
         for model, count in zip(models, wins)
     ]
     heads = [("model", ""), ("rows", "with the fewest bits"), ("share", "of held-out rows")]
@@ -256,15 +266,16 @@ def wins(view: View) -> str:
 def _cases(view: View, winner: str, loser: str, cases: list[int]) -> str:
     """A table of the rows that one model explains so much better than another."""
     names, values = view.described(cases)
-    heads = [("row", "number"), (winner, "bits"), (loser, "bits"), ("difference", "bits"), *names]
+    one, two = view.short[winner], view.short[loser]
+    heads = [("row", "number"), (one, "bits"), (two, "bits"), ("difference", "bits"), *names]
     rows = []
     for row, cells in zip(cases, values):
-        one, two = view.bits[winner][row], view.bits[loser][row]
-        rows.append([Cell(str(row)), *(value_cell(v, digits=2) for v in (one, two, two - one)), *cells])
+        own, other = view.bits[winner][row], view.bits[loser][row]
+        rows.append([Cell(str(row)), *(value_cell(v, digits=2) for v in (own, other, other - own)), *cells])
     # the values of the others are not kept
     some = len(view.board.example_rows) if not view.sequences else view.board.n_rows
     among = f", among {some} of {view.board.n_rows} rows" if some < view.board.n_rows else ""
-    caption = f"Rows that {winner} explains better than {loser}, the largest first{among}"
+    caption = f"Rows that {one} explains better than {two}, the largest first{among}"
     return table_of(caption, heads, rows)
 
 
@@ -273,8 +284,10 @@ def settings(view: View) -> str:
     rows = [[Cell(breakable(name)), word_cell(value)] for name, value in settings.items()]
     models = [f"    {label!r}: {settings.get(f'model {label}', '…')}," for label in view.board.labels]
     data = "X" if view.board.y is None else "X, y"
+    # line by line, since the end of one is nothing to be seen
     code = "\n".join(
-        [
+        escape(line)
+        for line in [
             "import freeenergy as fe",
             "from freeenergy import *",
             "from freeenergy.distributions import *",
@@ -288,6 +301,6 @@ def settings(view: View) -> str:
     )
     return (
         f"<p>The same data, seed and versions give the same numbers; <code>{data}</code>: the data.</p>"
-        f'<pre tabindex="0"><code>{escape(code)}</code></pre>'
+        f'<pre tabindex="0"><code>{code}</code></pre>'
         + table_of("Settings, seeds and versions", [("what", ""), ("value", "")], rows)
     )

@@ -9,7 +9,9 @@ from scipy import stats
 
 from .. import plots
 from ..evaluation import uniformity
-from ._html import NOTHING, Cell, bitmap, breakable, card, escape, table_of, value_cell, word_cell
+from ..shell import Column
+from ..shell._time import in_words
+from ._html import NOTHING, Cell, bitmap, card, escape, table_of, value_cell, word_cell
 from ._view import View
 
 _IMAGES = 30
@@ -37,7 +39,7 @@ def samples(view: View) -> str:
             beyond = float(np.mean((X[:_IMAGES] < low) | (X[:_IMAGES] > high)))
             who = "Rows of the data" if name == "data" else f"Draws of {name}"
             picture = bitmap(whole, view.limits, f"{who} as images")
-            title = "<b>data</b>" if name == "data" else f"<b>{breakable(name)}</b>"
+            title = "<b>data</b>" if name == "data" else f"<b>{view.name(name)}</b>"
             title += f", {_IMAGES} of {len(X)} rows" if len(X) > _IMAGES else ""
             title += (
                 f"; {100 * beyond:.1f} % of the pixels are beyond the scale of the data" if beyond else ""
@@ -45,16 +47,29 @@ def samples(view: View) -> str:
             cards.append(f"<figure><figcaption>{title}</figcaption>{picture}</figure>")
         grid = f'<div class="cards">{"".join(cards)}</div>'
     else:
-        for name, X in drawn:
-            axes = plots.pairs(data, X, names=board.feature_names, labels=None)
+        # codes of labels are no numbers: these have bars of their own
+        numbers = np.flatnonzero(~view.labels)
+        names = [board.feature_names[j] for j in numbers]
+        dates = {
+            place: view.fields[j].told
+            for place, j in enumerate(numbers)
+            if view.fields[j].kind is Column.DATE
+        }
+        for name, X in drawn if len(numbers) else []:
+            axes = plots.pairs(data[:, numbers], X[:, numbers], names=names, labels=None, formats=dates)
             alt = f"Pairs of columns of the data beside draws of {name}."
-            cards.append(card(axes[0, 0], f"<b>{breakable(name)}</b> {_KEY}", alt))
+            cards.append(card(axes[0, 0], f"<b>{view.name(name)}</b> {_KEY}", alt))
         grid = f'<div class="cards broad">{"".join(cards)}</div>'
-    return grid + _moments(data, drawn)
+        if len(numbers) < len(view.fields):
+            grid = "<p>Columns of labels are bars, above.</p>" + grid
+        data, drawn = data[:, numbers], [(name, X[:, numbers]) for name, X in drawn]
+    return grid + _moments(view, data, drawn)
 
 
-def _moments(data: np.ndarray, drawn: list[tuple[str, np.ndarray]]) -> str:
+def _moments(view: View, data: np.ndarray, drawn: list[tuple[str, np.ndarray]]) -> str:
     """How far means, spreads and correlations of the draws are from those of the data."""
+    if not data.shape[1]:
+        return ""
     whole, spread = data, np.nanstd(data, axis=0)
     used = np.flatnonzero(spread > 0)[:_MOMENTS]
     data, spread = data[:, used], spread[used]
@@ -76,7 +91,7 @@ def _moments(data: np.ndarray, drawn: list[tuple[str, np.ndarray]]) -> str:
         wrong = np.sqrt(np.mean((correlations(X) - own) ** 2)) if len(own) else math.nan
         rows.append(
             [
-                Cell(breakable(name)),
+                Cell(view.name(name)),
                 value_cell(len(X), digits=0),
                 value_cell(float(shift.mean()), digits=3),
                 value_cell(float(shift.max()), digits=3),
@@ -104,14 +119,14 @@ def _sample_paths(view: View, drawn: list[tuple[str, np.ndarray]]) -> str:
     for model, samples in drawn:
         other = list(samples[:_PATHS])
         for feature in range(min(series[0].shape[1], _FEATURES)):
-            axes = plots.paths(series, other, feature=feature, labels=None)
-            title = f"<b>{breakable(model)}</b>: {escape(names[feature])} over time {_KEY}"
+            axes = plots.paths(series, other, feature=feature, labels=None, dates=view.dates)
+            title = f"<b>{view.name(model)}</b>: {escape(names[feature])} over time {_KEY}"
             cards.append(card(axes, title, f"Paths of the data beside draws of {model}."))
             data = np.concatenate([one[:, feature] for one in series])
             draws = np.concatenate([one[:, feature] for one in other])
             rows.append(
                 [
-                    Cell(breakable(model)),
+                    Cell(view.name(model)),
                     word_cell(names[feature]),
                     *(value_cell(float(f(v))) for f in (np.nanmean, np.nanstd) for v in (data, draws)),
                 ]
@@ -139,6 +154,8 @@ def latent(view: View) -> str:
         if z is None or len(z) == 0:
             continue
         z = np.asarray(z, float).reshape(len(z), -1)
+        if not np.ptp(z, axis=0).any():
+            continue  # one component, which all rows are in
         which = view.first(line.model, "latent_rows")
         shares = z.shape[1] > 1 and np.all(z >= 0) and np.allclose(z.sum(axis=1), 1, atol=1e-6)
         if view.groups is not None:
@@ -150,11 +167,11 @@ def latent(view: View) -> str:
         spread = np.linalg.svd(z - z.mean(axis=0), compute_uv=False) ** 2
         kept = float(spread[:2].sum() / spread.sum()) if spread.sum() > 0 else 1.0
         alt = f"Hidden coordinates of {len(z)} held-out rows under {line.model}, coloured by {by}."
-        title = f"<b>{breakable(line.model)}</b>, coloured by {by}"
+        title = f"<b>{view.name(line.model)}</b>, coloured by {by}"
         cards.append(card(plots.latent(z, colour), title, alt))
         rows.append(
             [
-                Cell(breakable(line.model)),
+                Cell(view.name(line.model)),
                 word_cell("responsibilities" if shares else "coordinates"),
                 value_cell(z.shape[1], digits=0),
                 value_cell(len(z), digits=0),
@@ -179,27 +196,28 @@ def _states(view: View) -> str:
     names = list(view.board.feature_names)
     for line in view.good:
         found = dict(view.first(line.model, "parts") or {})
-        series = found.pop("series", None)
+        series, times = found.pop("series", None), found.pop("times", None)
         if series is None:
             continue
+        dates = None if times is None else [in_words(time) for time in times.astype("M8[us]")]
         sure = NOTHING
         if "probabilities" in found:
             p = found["probabilities"]
             what, count, sure = "states", p.shape[1], Cell(f"{100 * p.max(axis=1).mean():.0f} %")
-            axes = plots.decoded(series, p, names=names)
+            axes = plots.decoded(series, p, names=names, dates=dates)
         elif "mean" in found:
             what, count = "coordinates", found["mean"].shape[1]
-            axes = plots.smoothed(found["mean"], found["std"])
+            axes = plots.smoothed(found["mean"], found["std"], dates=dates)
         else:
             order = sorted(name.split(" ", 2)[1:] for name in found if name.startswith("mean"))
             parts = {name: (found[f"mean {n} {name}"], found[f"std {n} {name}"]) for n, name in order}
             what, count = "parts of the sum", len(parts)
-            axes = plots.decomposition(series, parts, name=names[0])
+            axes = plots.decomposition(series, parts, name=names[0], dates=dates)
         alt = f"Hidden {what} of {line.model} over {len(series)} steps of a series that was held out."
-        cards.append(card(axes[0], f"<b>{breakable(line.model)}</b>: {what} given the whole series", alt))
+        cards.append(card(axes[0], f"<b>{view.name(line.model)}</b>: {what} given the whole series", alt))
         rows.append(
             [
-                Cell(breakable(line.model)),
+                Cell(view.name(line.model)),
                 word_cell(what),
                 value_cell(count, digits=0),
                 value_cell(len(series), digits=0),
@@ -227,9 +245,14 @@ def parts(view: View) -> str:
     """What models of rows are made of."""
     cards, rows = [], []
     kept = ~view.board.support.constant
+    if not view.sequences:
+        # the mean of codes says nothing
+        kept = kept & ~view.labels
     names = [name for name, keep in zip(view.board.feature_names, kept) if keep]
     for line in view.good:
         found = view.first(line.model, "parts") or {}
+        if not kept.any():
+            break
         if "loadings" in found:
             W = found["loadings"]
             what, share = "factors", (W**2).sum(axis=1) / max(kept.sum(), 1)
@@ -239,12 +262,12 @@ def parts(view: View) -> str:
             else:
                 axes = plots.atoms(W[np.argsort(-share)], view.shape, most=_IMAGES)
             alt = f"Loadings of the factors of {line.model}."
-            cards.append(card(axes, f"<b>{breakable(line.model)}</b>: {title}", alt))
+            cards.append(card(axes, f"<b>{view.name(line.model)}</b>: {title}", alt))
         elif "means" in found:
             means, share = found["means"], found["weights"]
             what = "components"
             alt = f"Means and weights of the components of {line.model}."
-            title = f"<b>{breakable(line.model)}</b>: the components, the heaviest first"
+            title = f"<b>{view.name(line.model)}</b>: the components, the heaviest first"
             if view.shape is None:
                 spread = found["spread"][:, kept] if "spread" in found else None
                 if spread is not None:
@@ -259,7 +282,7 @@ def parts(view: View) -> str:
             continue
         rows.append(
             [
-                Cell(breakable(line.model)),
+                Cell(view.name(line.model)),
                 word_cell(what),
                 value_cell(len(share), digits=0),
                 Cell(f"{100 * share.max():.1f} %", float(share.max())),
@@ -299,11 +322,11 @@ def calibration(view: View) -> str:
         distance, p_value = rank_test(ranks, draws)
         alt = f"Histogram of ranks for {line.model}, Kolmogorov–Smirnov p = {p_value:.2g}."
         axes = plots.calibration(ranks, draws=draws, what=f"held-out {unit}")
-        cards.append(card(axes, f"<b>{breakable(line.model)}</b>", alt))
+        cards.append(card(axes, f"<b>{view.name(line.model)}</b>", alt))
         outside = float(np.mean(np.asarray(ranks) < 0.05))
         rows.append(
             [
-                Cell(breakable(line.model)),
+                Cell(view.name(line.model)),
                 value_cell(len(ranks), digits=0),
                 value_cell(float(distance), digits=3),
                 Cell(f"{p_value:.3f}" if p_value >= 0.001 else "&lt; 0.001", float(p_value)),

@@ -11,7 +11,9 @@ import numpy as np
 
 from .. import plots
 from .._core import Kind
-from ._html import Cell, bitmap, with_error
+from ..shell import Column, Field
+from ..shell._time import in_words
+from ._html import NOTHING, Cell, bitmap, breakable, escape, with_error
 
 # bits are code lengths, −log₂ p: a lower bound of log p bounds them from above
 SIGN = {Kind.EXACT: "", Kind.LOWER: "≤ ", Kind.UPPER: "≥ ", Kind.ESTIMATE: "≈ "}
@@ -26,9 +28,43 @@ class View:
     def __init__(self, board: Any, image_shape: tuple[int, int] | None):
         self.board = board
         self.lines = board.table()
+        self.short = plots.short_names([line.model for line in self.lines])
         self.good = [line for line in self.lines if line.error is None]
         self.sequences = isinstance(board.examples, list) or np.ndim(board.examples) == 3
         self.shape = image_shape or self._recognised_shape()
+
+    def name(self, model: str) -> str:
+        """The short name of a model as HTML, with its whole label where a mouse rests on it."""
+        short = self.short[model]
+        if short == model:
+            return breakable(model)
+        return f'<span title="{escape(model)}">{breakable(short)}</span>'
+
+    @functools.cached_property
+    def fields(self) -> list[Field]:
+        """What is known of each column of the examples."""
+        schema = getattr(self.board, "schema", None)
+        if schema is not None:
+            return list(schema.modelled)
+        pairs = zip(self.board.feature_names, self.board.support.kinds, strict=True)
+        return [Field(name, kind) for name, kind in pairs]
+
+    @functools.cached_property
+    def labels(self) -> np.ndarray:
+        """Which columns hold labels or truth values, whose codes are no numbers."""
+        two = Column.BINARY
+        return np.array([not field.numeric or field.kind is two for field in self.fields], bool)
+
+    @functools.cached_property
+    def dates(self) -> list[str] | None:
+        """The times of the steps of the examples, where they are known and the same for all."""
+        times = getattr(self.board, "times", None)
+        if not times:
+            return None
+        longest = max(times, key=len)
+        if any(not np.array_equal(own, longest[: len(own)]) for own in times):
+            return None
+        return [in_words(time) for time in longest]
 
     def _recognised_shape(self) -> tuple[int, int] | None:
         """Square images: columns called `pixel…`, or a square number (≥ 16) of columns of whole numbers."""
@@ -84,7 +120,17 @@ class View:
             return [("image", "")], [[Cell(picture)] for picture in pictures]
         chosen = plots.telling_columns(np.asarray(self.board.examples, float), _COLUMNS)
         heads = [(str(self.board.feature_names[j]), "value") for j in chosen]
-        return heads, [[Cell(f"{x[j]:.4g}".replace("-", "−")) for j in chosen] for x in X]
+        return heads, [[told_cell(self.fields[j], x[j]) for j in chosen] for x in X]
+
+
+def told_cell(field: Field, code: float) -> Cell:
+    """A value in the words of the user."""
+    if np.isnan(code):
+        return NOTHING
+    words = field.told(float(code))
+    return Cell(
+        escape(words) if not field.numeric else words.replace("-", "−") if field.unit == "" else words
+    )
 
 
 def about(line: Any) -> str:

@@ -45,6 +45,22 @@ class Shell(Shows, BaseEstimator, metaclass=abc.ABCMeta):
 
     An estimator says which intake it has, how its parameters are checked, and how it learns from events;
     what it can do are further classes (`Scores`, `Samples`, …).
+
+    Attributes:
+        model_: the fitted model, a pytree; where columns are rescaled inside, of rescaled data.
+        history_: what the learner told at each iteration: `objective` and others, an array each.
+        n_iter_: how many iterations there were.
+        converged_: whether they ended by themselves; `stop_reason_` says why they ended.
+        stop_reason_: converged, out of iterations, interrupted, or what went wrong.
+        seed_: the numbers of the key that answers with chance in them begin with.
+        fitted_size_: how many rows, or time steps, were fitted, with their weights.
+        scaling_: how columns are shifted and scaled inside; evidence is in the units of the data.
+        n_features_in_, feature_names_in_: how many columns were fitted, and their names in a frame.
+        schema_: what the columns of a frame are.
+        frequency_: how far apart the steps of series in a frame with times are.
+        n_inputs_in_, input_scaling_: how many inputs series have, and how they are scaled inside.
+        length_: how many steps the longest series of the fit has.
+        classes_: the labels that were fitted.
     """
 
     # a class of `AbstractIntake`

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from .._core import key_of, split_key_data
+from .._core import in_notebook, key_of, notes_in_notebook, split_key_data, table_in_notebook
 from ._capabilities import Forecasts
 from ._schema import kinds_of
 from ._sequence import AbstractSequenceDensity, complete_series_sample_of
@@ -24,7 +24,7 @@ from ._validation import check_count, random_key
 # draws from which an interval is taken that no formula gives
 _DRAWS = 2000
 _HALVINGS = 60
-_SHOWN = 6
+_SHOWN, _SHOWN_IN_NOTEBOOKS = 6, 24
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -133,12 +133,24 @@ class Forecast:
         plots: Any = import_module(f"{__name__.partition('.')[0]}.plots")
         return plots.forecast(values, tuple(part[series] for part in self._parts), ax, **options)
 
-    def __repr__(self) -> str:
+    def _lines(self, most: int) -> tuple[list[list[str]], int]:
+        """Titles and rows in words, and how many rows there are in all."""
         columns = self._columns()
         count = len(columns["mean"])
         titles = {"low": f"{self.level:.0%} from", "high": "to"}
         lines = [[titles.get(name, name) for name in columns]]
-        lines += [[_word(values[row]) for values in columns.values()] for row in range(min(count, _SHOWN))]
+        lines += [[_word(values[row]) for values in columns.values()] for row in range(min(count, most))]
+        return lines, count
+
+    def _repr_html_(self) -> str:
+        (head, *rows), count = self._lines(_SHOWN_IN_NOTEBOOKS)
+        words = [place for place, title in enumerate(head) if title in ("series", "column")]
+        more = [f"{count - len(rows)} more rows are in to_frame()."] if count > len(rows) else []
+        sure = f"Each value by itself is in its interval with probability {self.level:.0%} under the model."
+        return in_notebook(table_in_notebook(head, rows, words=words), notes_in_notebook([*more, sure]))
+
+    def __repr__(self) -> str:
+        lines, count = self._lines(_SHOWN)
         widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
         text = ["  ".join(c.rjust(w) for c, w in zip(line, widths, strict=True)) for line in lines]
         return "\n".join([*text, *([f"… {count} rows in all"] if count > _SHOWN else [])])

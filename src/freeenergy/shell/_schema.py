@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import html
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from .._core import CellError
+from .._core import CellError, in_notebook, table_in_notebook
 from ._frames import (
     LIBRARIES,
     NO_TIME,
@@ -117,6 +116,21 @@ class Field:
         if self.kind is Column.DATE:
             return f"{self.unit}s since {np.array(self.since).astype(f'M8[{self.tick}]')}"
         return ""
+
+    def told(self, code: float) -> str:
+        """What a number stands for, in words: a label, a date, or the number; nothing where it is missing.
+
+        >>> Field("sex", Column.BINARY, ("f", "m")).told(1.0)
+        'm'
+        """
+        if np.isnan(code):
+            return ""
+        if self.kind in _LABELS and self.categories:
+            return str(self.categories[int(_places(np.array([code]), len(self.categories))[0])])
+        if self.kind is Column.DATE:
+            ticks = np.datetime64(int(self.decode(np.array([code])).values[0]), self.tick)  # pyright: ignore[reportArgumentType]
+            return str(ticks.astype(f"M8[{'D' if self.unit == 'day' else 's'}]")).replace("T", " ")
+        return f"{code:.7g}" if code == round(code) else f"{code:.4g}"
 
     # -- codes ------------------------------------------------------------------------------------
 
@@ -684,12 +698,11 @@ class Schema:
 
     def _repr_html_(self) -> str:
         head, *body = self._table()
-
-        def line(cells: tuple[str, ...], tag: str) -> str:
-            return f"<tr>{''.join(f'<{tag}>{html.escape(cell)}</{tag}>' for cell in cells)}</tr>"
-
-        rows = "".join(line(row, "td") for row in body)
-        return f"<table><thead>{line(head, 'th')}</thead><tbody>{rows}</tbody></table>"
+        modelled = len(self.modelled)
+        left = len(self) - modelled
+        many = f"{modelled} column{'s' if modelled != 1 else ''} for models"
+        caption = many + (f", {left} left out or constant" if left else "")
+        return in_notebook(table_in_notebook(head, body, caption=caption, words=(0, 1, 2, 4)))
 
 
 def like(filled: Values, read: Values) -> Values:

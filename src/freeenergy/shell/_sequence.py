@@ -74,6 +74,11 @@ class AbstractSequenceDensity(ScoresSteps, Samples, Completes, Shell):
         """In which sense its numbers are log-probabilities."""
         return Kind.EXACT
 
+    @property
+    def takes_inputs(self) -> bool:
+        """Whether `fit` may be given inputs."""
+        return self._takes_inputs
+
     def least_steps(self, n_features: int) -> int:
         """The steps that a fit needs to be of use: two numbers for each free parameter."""
         self._check_parameters()

@@ -246,20 +246,17 @@ def _inputs_in_frame(
     values = np.asarray(source.table.selected(columns), float)
     framed = beside if isinstance(beside, Framed) else None
     labels, rows, times = source.members
-    wanted = None
+    wanted, places = None, []
     if framed is not None:
         wanted = framed.times_ahead(ahead) if ahead else framed.grid.times
+        places = _places_of(subject, framed.source.labels, labels, len(framed.grid.rows))
     if framed is None or times is None or wanted is None:
         if framed is not None and not ahead and labels is not None and not source.same_rows(framed.source):
             raise ValueError("The 'inputs' of a frame with two index levels must have the index of X.")
-        return [values[own] for own in rows]
-    own_labels, parts = framed.source.labels, []
-    for number, steps in enumerate(wanted):
-        place = 0
-        if labels is not None and own_labels is not None:
-            if own_labels[number] not in labels:
-                raise ValueError(f"{subject} must have rows for series {own_labels[number]!r}. Got none.")
-            place = labels.index(own_labels[number])
+        named = framed is not None and labels is not None and framed.source.labels is not None
+        return [values[rows[place]] for place in (places if named else range(len(rows)))]
+    parts = []
+    for place, steps in zip(places, wanted, strict=True):
         found = np.searchsorted(times[place], steps).clip(max=len(times[place]) - 1)
         missing = np.flatnonzero(times[place][found] != steps)
         if len(missing):
@@ -267,6 +264,16 @@ def _inputs_in_frame(
             raise ValueError(f"{subject} must have a row for every time step. Got none for {first}.")
         parts.append(values[rows[place][found]])
     return parts
+
+
+def _places_of(subject: str, own: list[Any] | None, labels: list[Any] | None, count: int) -> list[int]:
+    """Which series of the inputs each series has: that of its name, or the first of all."""
+    if own is None or labels is None:
+        return [0] * count
+    absent = [label for label in own if label not in labels]
+    if absent:
+        raise ValueError(f"{subject} must have rows for series {absent[0]!r}. Got none.")
+    return [labels.index(label) for label in own]
 
 
 def _given_inputs(X: Any, inputs: Any) -> Any:

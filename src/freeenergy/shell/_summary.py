@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import html
 import inspect
 import itertools
 import math
@@ -21,10 +20,12 @@ from .._core import (
     Evidence,
     Kind,
     aligned,
-    html_table,
+    in_notebook,
     learnable,
+    notes_in_notebook,
     on_device,
     parameter_count,
+    table_in_notebook,
     unconstrain,
     visible,
 )
@@ -235,16 +236,12 @@ class Summary:
 
     def _repr_html_(self) -> str:
         """Two tables and the notes, for notebooks."""
-        left_side, right_side = "style='text-align:left'", "style='text-align:right'"
-        facts = "".join(
-            f"<tr><th {left_side}>{html.escape(name)}</th><td {right_side}>{html.escape(value)}</td></tr>"
-            for name, value in self._facts()
-        )
         head, lines, left = self._lines()
-        table = html_table(head, lines) if lines else ""
-        notes = "".join(f"<p>{html.escape(note)}</p>" for note in self._all_notes(left))
-        title = f"<p><code>{html.escape(visible(self.model))}</code></p>"
-        return f"<div>{title}<table>{facts}</table>{table}{notes}</div>"
+        return in_notebook(
+            table_in_notebook([], self._facts(), caption=self.model),
+            table_in_notebook(head, lines) if lines else "",
+            notes_in_notebook(self._all_notes(left)),
+        )
 
 
 def _number(value: float) -> str:

@@ -220,6 +220,12 @@ class NaiveBayes(AbstractGenerativeClassifier):
         weight_prior: a Dirichlet prior over π makes it MAP.
         component_prior: a conjugate prior over each θ_y; Gaussian columns are standardised.
 
+    Attributes:
+        classes_: the labels.
+        class_prior_: π, the probability of each class.
+        model_: the fitted mixture with classes for components, of rescaled rows.
+        history_, n_iter_, converged_, scaling_, …: as everywhere.
+
     >>> from freeenergy.distributions import Bernoulli, Poisson
     >>> X = [[0, 3], [0, 1], [1, 9], [1, 12]]
     >>> model = NaiveBayes([Bernoulli, Poisson]).fit(X, ["few", "few", "many", "many"])
@@ -317,6 +323,13 @@ class DiscriminantAnalysis(AbstractGenerativeClassifier):
         weight_prior: a Dirichlet prior over π makes it MAP.
         component_prior: a conjugate prior over each (μ_y, Σ_y), in units of the standardised columns;
             it needs covariances that are not shared.
+
+    Attributes:
+        classes_: the labels.
+        class_prior_: π, the probability of each class.
+        means_, covariances_: of each class, in the units of the data.
+        model_: the fitted mixture with classes for components, of rescaled rows.
+        history_, n_iter_, converged_, scaling_, …: as everywhere.
 
     >>> X = [[0.0], [1.0], [4.0], [5.0]]
     >>> model = DiscriminantAnalysis().fit(X, [0, 0, 1, 1])

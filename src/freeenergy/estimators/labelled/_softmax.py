@@ -20,6 +20,7 @@ from ...learning import LBFGS, AbstractAnswerPhase, Batch, Boltzmann, Conditiona
 from ...models import Density, SoftmaxModel
 from ...shell import (
     AbstractRowEstimator,
+    Field,
     LabelledTable,
     Predicts,
     PredictsProbabilities,
@@ -32,6 +33,7 @@ from ...shell import (
 )
 from ...shell._answers import seeded
 from ...shell._rows import row_seeds
+from ...shell._schema import kinds_of
 from ..tables._gaussian import GaussianDensity
 
 _IMPUTATIONS = 20
@@ -95,9 +97,18 @@ class SoftmaxRegression(
         learner: replaces L-BFGS (for `Boltzmann`) and Adam (for the others, which have kinks).
         random_state, verbose, checkpoint: as everywhere.
 
+    Attributes:
+        classes_: the labels.
+        coef_, intercept_: w and b of each answer, in the units of the data.
+        columns_: what the columns of `coef_` are called: those of X, or NAME=LABEL.
+        inputs_: the Gaussian of the inputs, from which missing ones are drawn.
+        model_: the fitted `freeenergy.models.SoftmaxModel`, of rescaled rows.
+        history_, n_iter_, converged_, scaling_, …: as everywhere.
+
     Missing inputs are drawn, 20 times, from a Gaussian fitted to the inputs, and predictions averaged
-    over the draws.  Of two answers that are equally good the second is predicted, sign(0) = +1; of more,
-    the first.
+    over the draws.  A column of labels is a column of 0 and 1 for each label but the first, in the order of
+    the schema; `columns_` names them.  Of two answers that are equally good the second is predicted,
+    sign(0) = +1; of more, the first.
 
     >>> model = SoftmaxRegression().fit([[0.0], [1.0], [2.0], [3.0]], ["no", "no", "yes", "yes"])
     >>> model.predict([[0.5], [2.5]]).tolist()
@@ -131,6 +142,35 @@ class SoftmaxRegression(
         super()._check_parameters()
         check_instance(self, "phase", AbstractAnswerPhase, optional=True)
         check_real(self, "C", closed=False, optional=True)
+
+    def takes(self, field: Field) -> bool:
+        return True
+
+    def as_modelled(self, X: np.ndarray) -> np.ndarray:
+        schema = kinds_of(self)
+        if schema is None:
+            return X
+        parts = []
+        for field, codes in zip(schema.modelled, X.T, strict=True):
+            column = codes[:, None]
+            if not _is_number(field):
+                ones = column == np.arange(1, len(field.categories))
+                column = np.where(np.isnan(column), np.nan, ones)
+            parts.append(column)
+        return np.concatenate(parts, axis=1)
+
+    @property
+    def columns_(self) -> list[str]:
+        """What the columns of `coef_` are called: those of X, or NAME=LABEL."""
+        schema = kinds_of(self)
+        if schema is None:
+            names = getattr(self, "feature_names_in_", None)
+            return [f"x{j}" for j in range(self.n_features_in_)] if names is None else list(map(str, names))
+        labels = [
+            [""] if _is_number(field) else [f"={label}" for label in field.categories[1:]]
+            for field in schema.modelled
+        ]
+        return [f"{field.name}{label}" for field, own in zip(schema.modelled, labels) for label in own]
 
     def fit(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, X: Any, y: Any, sample_weight: Any = None
@@ -228,6 +268,11 @@ class SoftmaxRegression(
     def intercept_(self) -> np.ndarray:
         """b, a number per answer, in the units of the data."""
         return np.asarray(self.model_.bias) - self.coef_ @ self.scaling_.shift
+
+
+def _is_number(field: Field) -> bool:
+    """Whether a column is taken as it is: numbers, and two labels, which are 0 and 1."""
+    return field.numeric or len(field.categories) <= 2
 
 
 def _learner(phase: AbstractAnswerPhase, penalty: float, tol: float) -> AbstractAlgorithm:

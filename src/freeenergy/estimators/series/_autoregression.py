@@ -39,6 +39,13 @@ class AutoRegression(AbstractStateSpace):
         learner: replaces L-BFGS, or EM.
         random_state, verbose, checkpoint: as everywhere.
 
+    Attributes:
+        coefficients_: Φ, of shape (p, features, features), in the units of the data.
+        input_coefficients_: B, in the units of the data.
+        noise_covariance_: Q, in the units of the data.
+        model_: the fitted `freeenergy.models.AutoRegression`, of rescaled series.
+        n_inputs_in_, length_, history_, n_iter_, converged_, …: as everywhere.
+
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
     >>> x = np.zeros((500, 1))

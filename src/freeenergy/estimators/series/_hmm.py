@@ -198,6 +198,14 @@ class HMM(Predicts, PredictsProbabilities, ForecastsSeries):
         verbose: 1 shows progress.
         checkpoint: a file that keeps a long fit.
 
+    Attributes:
+        initial_: the probabilities of the first state.
+        transition_: p(next = j | now = i) at [i, j]; `transitions` if it depends on inputs.
+        means_, covariances_: of the emissions of each state, in the units of the data.
+        coefficients_: what an input adds to the means of each state, (states, features, inputs).
+        model_: the fitted `freeenergy.models.HMM`, of rescaled series.
+        n_inputs_in_, length_, history_, n_iter_, converged_, …: as everywhere.
+
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
     >>> states = np.repeat([0, 1, 0, 1], 50)

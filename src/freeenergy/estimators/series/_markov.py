@@ -51,6 +51,12 @@ class MarkovChain(ForecastsSeries):
         random_state: seed; a fit has nothing random.
         verbose: 1 shows progress.
 
+    Attributes:
+        initial_: the probabilities of the first symbol, for each column.
+        transition_: p(next = j | now = i) at [column, i, j].
+        model_: the fitted `freeenergy.models.MarkovChain`.
+        n_inputs_in_, length_, history_, n_iter_, converged_, …: as everywhere.
+
     >>> import numpy as np
     >>> chain = MarkovChain().fit(np.array([[0], [1], [0], [1], [1]]))
     >>> chain.transition_[0].tolist()

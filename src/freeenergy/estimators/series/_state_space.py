@@ -126,6 +126,13 @@ class LinearGaussianSSM(AbstractStateSpace):
         verbose: 1 shows progress.
         checkpoint: a file that keeps the state of the fit.
 
+    Attributes:
+        transition_, emission_: A and C, in the units of the data.
+        emission_noise_: R, in the units of the data.
+        input_transition_, input_emission_: B and D, for inputs in their own units.
+        model_: the fitted model, of rescaled series.
+        n_inputs_in_, length_, history_, n_iter_, converged_, …: as everywhere.
+
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
     >>> x = np.cumsum(rng.normal(size=200))[:, None]

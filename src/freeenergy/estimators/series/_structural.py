@@ -141,6 +141,11 @@ class StructuralTimeSeries(AbstractStateSpace):
         learner: replaces L-BFGS, for each column.
         random_state, verbose, checkpoint: as everywhere.
 
+    Attributes:
+        model_: the fitted parts of each column, of rescaled series; `summary()` has their variances in
+            units.
+        n_inputs_in_, length_, history_, n_iter_, converged_, …: as everywhere.
+
     >>> import numpy as np
     >>> from freeenergy.models import Level, Seasonal
     >>> rng = np.random.default_rng(0)
@@ -209,6 +214,10 @@ class StructuralTimeSeries(AbstractStateSpace):
     def _free_parameters(self, n_features: int) -> int:
         structure = self._structure()
         return n_features * parameter_count(eqx.filter(structure, held_at_zero(structure)))
+
+    @property
+    def takes_inputs(self) -> bool:
+        return any(isinstance(block, Regressors) for block in self._structure().blocks)
 
     def least_steps(self, n_features: int) -> int:
         # each unknown number of a diffuse start takes one observed value

@@ -53,6 +53,10 @@ class SwitchingLinearSystem(PredictsProbabilities, AbstractStateSpace):
         n_regimes: how many systems there are.
         n_latent: the size of the state.
         max_iter, tol, learner, random_state, verbose, checkpoint: as everywhere.
+
+    Attributes:
+        model_: the fitted model, of rescaled series.
+        n_inputs_in_, length_, history_, n_iter_, converged_, …: as everywhere.
     """
 
     model_: models.SwitchingLinearSystem

@@ -82,6 +82,14 @@ class BayesianMixture(AbstractMixture):
         verbose: 1 shows progress.
         checkpoint: a file that keeps a long fit.
 
+    Attributes:
+        weights_, means_, covariances_: posterior means, in the units of the data.
+        counts_: the expected number of training rows of each component.
+        n_active_: how many components explain a training row or more.
+        bound_: the evidence lower bound, at most the log evidence of all training rows together.
+        model_: the fitted model, with posteriors of its parameters, of rescaled rows.
+        history_, n_iter_, converged_, scaling_, …: as everywhere.
+
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
     >>> X = np.concatenate([rng.normal(0, 1, (200, 1)), rng.normal(8, 1, (200, 1))])

@@ -114,6 +114,14 @@ class Dequantised(AbstractDensity):
             K noisy rows, where these are uniform.
         random_state: seed of the noise, and of `estimator` if it has none.
 
+    Attributes:
+        estimator_: the fitted copy of `estimator`.
+        support_: what the columns hold.
+        kept_, constants_: which columns vary, and the values of those that do not.
+        noisy_, steps_, noise_scaling_: which columns are on a grid, its steps, and the units of the noise.
+        model_: the fitted model of `estimator_`.
+        history_, n_iter_, converged_, scaling_, …: as everywhere.
+
     >>> import numpy as np
     >>> X = np.random.default_rng(0).poisson(20, size=(300, 1))
     >>> model = Dequantised(random_state=0).fit(X)

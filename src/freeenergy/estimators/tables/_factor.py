@@ -272,6 +272,15 @@ class FactorAnalysis(AbstractFactorModel):
         learner: replaces EM.
         random_state, verbose, checkpoint: as everywhere.
 
+    Attributes:
+        components_: Wᵀ, a row per factor, in the units of the data; known up to a rotation of the factors.
+        mean_: μ, in the units of the data.
+        noise_variance_: the diagonal of Ψ, in the squared units of the data.
+        n_components_: how many factors there are.
+        log_evidence_: of each number of factors from none on, only where `n_components` is None.
+        model_: the fitted `freeenergy.models.LinearGaussian`, of rescaled rows.
+        history_, n_iter_, converged_, scaling_, …: as everywhere.
+
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(500, 1)) @ np.ones((1, 5)) + 0.5 * rng.normal(size=(500, 5))
@@ -374,6 +383,15 @@ class PPCA(AbstractFactorModel):
         max_iter, tol: the most iterations, and the improvement in nats per row below which EM stops.
         learner: replaces EM.
         random_state, verbose, checkpoint: as everywhere.
+
+    Attributes:
+        components_: Wᵀ, a row per factor, in the units of the data; known up to a rotation of the factors.
+        mean_: μ, in the units of the data.
+        noise_variance_: σ², in the squared units of the data.
+        n_components_: how many factors there are.
+        log_evidence_: of each number of factors from none on, only where `n_components` is None.
+        model_: the fitted `freeenergy.models.LinearGaussian`, of rescaled rows.
+        history_, n_iter_, converged_, scaling_, …: as everywhere.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)

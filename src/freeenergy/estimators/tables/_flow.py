@@ -93,6 +93,10 @@ class NormalizingFlow(AbstractFlowDensity):
         learner: replaces Adam on the likelihood.
         random_state, verbose, checkpoint: as everywhere.
 
+    Attributes:
+        model_: the fitted flow, of rescaled rows.
+        history_, n_iter_, converged_, scaling_, …: as everywhere.
+
     >>> import numpy as np
     >>> X = np.exp(np.random.default_rng(0).normal(size=(200, 2)))
     >>> model = NormalizingFlow(layers=2, width=16, max_iter=30, random_state=0).fit(X)

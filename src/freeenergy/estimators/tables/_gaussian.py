@@ -42,6 +42,11 @@ class GaussianDensity(LearnsInParts, AbstractDensity):
         random_state: seed of draws that `fit` needs (none by default).
         verbose: 1 shows progress.
 
+    Attributes:
+        mean_, covariance_: μ and Σ, in the units of the data.
+        model_: the fitted density, of rescaled rows.
+        history_, n_iter_, converged_, scaling_, …: as everywhere.
+
     >>> import numpy as np
     >>> model = GaussianDensity().fit([[0.0, 1.0], [2.0, 3.0], [4.0, np.nan]])
     >>> model.impute([[6.0, np.nan]]).round(3).tolist()

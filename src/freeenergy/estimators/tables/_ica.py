@@ -56,6 +56,13 @@ class ICA(AbstractFlowDensity):
         learner: replaces `learning.RelativeNewton`.
         random_state, verbose: as everywhere.
 
+    Attributes:
+        components_: D, a row per source, for rows in the units of the data.
+        mixing_: D⁻¹, a column per source, in the units of the data.
+        mean_: the row whose sources are all zero, in the units of the data.
+        model_: the fitted model, of rescaled rows.
+        history_, n_iter_, converged_, scaling_, …: as everywhere.
+
     >>> rng = np.random.default_rng(0)
     >>> S = rng.laplace(size=(2000, 2))
     >>> model = ICA(random_state=0).fit(S @ np.array([[1.0, 1.0], [1.0, -2.0]]))

@@ -82,14 +82,19 @@ class KernelDensity(AbstractDensity):
     It makes no assumption but smoothness: the baseline of every comparison.
 
     In a table with columns of different kinds labels have the kernel of Aitchison and Aitken, labels with
-    an order and counts a geometric one (`models.MixedKernels`), each with a λ_d of its own.  They are chosen
-    together with h, and none is less than that of one imagined row.  Where no column has a density, one row
+    an order and counts a geometric one (`models.MixedKernels`), each with a λ_d of its own.  They are
+    chosen together with h, and none is less than that of one imagined row.  Where no column has a density, one row
     is left out, and not its equals.
 
     Args:
         bandwidth: h, in standard deviations of the columns; None chooses it.  For a mixed table it may be a
             list with a number for each column: h of numbers, λ of labels and counts.
         random_state: as everywhere; nothing in the fit is random.
+
+    Attributes:
+        bandwidth_: the standard deviation of the kernels in each column, in the units of the data.
+        model_: the fitted density, of rescaled rows.
+        history_, n_iter_, converged_, scaling_, …: as everywhere.
 
     After `fit`, `bandwidth_` has the standard deviation of the kernels in each column, in the units of
     the data (λ of labels and counts), and `history_` has −L per row for each that was looked at.

@@ -106,6 +106,13 @@ class KMeans(Transforms, Predicts, ClusterMixin, AbstractRowEstimator):
         verbose: 1 shows progress.
         checkpoint: a file that keeps a long fit.
 
+    Attributes:
+        cluster_centers_: the centres, in the units of the data.
+        labels_: the cluster of each row of the fit.
+        inertia_: the sum of squared distances of the rows to their centres, in squared units of the data.
+        model_: the fitted clusters, of rescaled rows.
+        history_, n_iter_, converged_, scaling_, …: as everywhere.
+
     >>> import numpy as np
     >>> model = KMeans(2, random_state=0).fit([[0.0], [1.0], [10.0], [11.0]])
     >>> model.inertia_

@@ -470,6 +470,11 @@ class Mixture(AbstractIncrementalMixture):
         verbose: 1 shows progress.
         checkpoint: a file that keeps a long fit.
 
+    Attributes:
+        weights_: the probabilities of the components.
+        model_: the fitted `freeenergy.models.Mixture`; `model_.components` are the members.
+        history_, n_iter_, converged_, scaling_, …: as everywhere.
+
     >>> import numpy as np
     >>> from freeenergy.distributions import Poisson
     >>> counts = np.random.default_rng(0).poisson([[2.0]] * 50 + [[20.0]] * 50)
@@ -628,6 +633,12 @@ class GaussianMixture(AbstractIncrementalMixture):
         random_state: seed.
         verbose: 1 shows progress.
         checkpoint: a file that keeps a long fit.
+
+    Attributes:
+        weights_: the probabilities of the components.
+        means_, covariances_: of each component, in the units of the data.
+        model_: the fitted `freeenergy.models.Mixture`, of rescaled rows.
+        history_, n_iter_, converged_, scaling_, …: as everywhere.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)

@@ -45,6 +45,14 @@ class PCA(Transforms, Completes, LearnsInParts):
         max_iter, tol: for incomplete rows, the most iterations, and the fall of the mean squared
             residual, in units of the variance of the data, below which they stop.
 
+    Attributes:
+        components_: the directions, a row each, in the units of the data.
+        mean_: μ, in the units of the data.
+        explained_variance_, explained_variance_ratio_: the variance along each, and its share of all.
+        n_components_: how many directions there are.
+        model_: the fitted model, of rescaled rows.
+        history_, n_iter_, converged_, scaling_, …: as everywhere.
+
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(100, 1)) @ np.array([[3.0, 4.0]]) + 7.0
     >>> model = PCA(1).fit(X)

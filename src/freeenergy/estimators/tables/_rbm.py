@@ -78,6 +78,11 @@ class RBM(TransformsRows, AbstractDensity):
         learner: replaces all of these.
         random_state, verbose, checkpoint: as everywhere.
 
+    Attributes:
+        base_rate_: the log-odds of a one in each column, from which annealing starts.
+        model_: the fitted `freeenergy.models.Harmonium`.
+        history_, n_iter_, converged_, scaling_, …: as everywhere.
+
     >>> import numpy as np
     >>> X = np.repeat([[0, 0, 1], [1, 1, 0]], 50, axis=0)
     >>> model = RBM(2, random_state=0, max_iter=300, learning_rate=0.05).fit(X)

@@ -47,6 +47,11 @@ class SparseCoding(TransformsRows, AbstractDensity):
         verbose: 1 shows progress.
         checkpoint: a file that keeps a long fit.
 
+    Attributes:
+        components_: Cᵀ, a row per source, in the units of the data.
+        model_: the fitted model, of rescaled rows.
+        history_, n_iter_, converged_, scaling_, …: as everywhere.
+
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
     >>> X = rng.laplace(size=(100, 2)) @ np.array([[1.0, 0.0], [1.0, 1.0]])

@@ -65,6 +65,10 @@ class VAE(TransformsRows, AbstractDensity):
         learner: replaces Adam on the free energy.
         random_state, verbose, checkpoint: as everywhere.
 
+    Attributes:
+        model_: the fitted `freeenergy.models.VAE`, of rescaled rows.
+        history_, n_iter_, converged_, scaling_, …: as everywhere.
+
     >>> import numpy as np
     >>> X = np.random.default_rng(0).normal(size=(100, 3))
     >>> model = VAE(1, width=8, max_iter=20, importance_samples=50, random_state=0).fit(X)

@@ -120,6 +120,12 @@ class LatentDirichletAllocation(Transforms, Scores, Samples, Completes, Shell):
         verbose: 1 shows progress.
         checkpoint: a file that keeps a long fit.
 
+    Attributes:
+        components_: the probability of each word in each topic, (n_topics, words).
+        length_law_: how long documents are.
+        model_: the fitted model.
+        history_, n_iter_, converged_, …: as everywhere.
+
     >>> import numpy as np
     >>> X = np.array([[4, 3, 0, 0], [5, 2, 0, 0], [0, 0, 6, 2], [0, 0, 3, 3]])
     >>> shares = LatentDirichletAllocation(2, random_state=0).fit_transform(X)

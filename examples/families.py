@@ -1,0 +1,150 @@
+"""A picture for the pages of families whose density, or decision, is seen in the plane.
+
+    python examples/families.py [folder]
+
+Contours of densities, probabilities of classes, directions of hidden sources: what each family makes of a
+few hundred points.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+import freeenergy as fe
+from freeenergy import plots
+
+
+def plane(X: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The places of a grid around points, along both axes and as rows."""
+    low, high = np.nanmin(X, axis=0), np.nanmax(X, axis=0)
+    x, y = (np.linspace(a - 0.15 * (b - a), b + 0.15 * (b - a), 80) for a, b in zip(low, high))
+    return x, y, np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)
+
+
+def axes_of(width: float = 4.4, height: float = 3.4) -> Any:
+    return Figure(figsize=(width, height), layout="constrained").subplots()
+
+
+def contours(model: Any, X: np.ndarray) -> Any:
+    """Lines of equal density that hold half, four fifths and 95 % of the points."""
+    ax = axes_of()
+    x, y, grid = plane(X)
+    whole = X[~np.isnan(X).any(axis=1)]
+    own = model.score_samples(whole)
+    levels = np.unique(np.quantile(own, [0.05, 0.2, 0.5]))
+    ax.plot(*whole.T, ".", color=plots.PALETTE[0], markersize=3, alpha=0.5)
+    nats = model.score_samples(grid).reshape(80, 80)
+    ax.contour(x, y, nats, levels, colors=plots.PALETTE[1], linestyles="solid")
+    return ax
+
+
+def gaussian() -> Any:
+    rng = np.random.default_rng(0)
+    X = rng.multivariate_normal([10.0, -3.0], [[4.0, 3.0], [3.0, 9.0]], size=300)
+    X[rng.random(X.shape) < 0.2] = np.nan
+    return contours(fe.GaussianDensity().fit(X), X)
+
+
+def kernel() -> Any:
+    X = fe.datasets.load("two-moons").X[:300]
+    return contours(fe.KernelDensity().fit(X), X)
+
+
+def flow() -> Any:
+    X = fe.datasets.load("two-moons").X[:500]
+    model = fe.NormalizingFlow(layers=6, width=32, depth=1, max_iter=150, random_state=0)
+    return contours(model.fit(X), X)
+
+
+def bayesian_mixture() -> Any:
+    rng = np.random.default_rng(0)
+    centres = np.array([[0.0, 0.0], [5.0, 1.0], [1.0, 6.0]])
+    X = centres[rng.integers(0, 3, 240)] + rng.normal(size=(240, 2)) * [0.7, 1.1]
+    model = fe.BayesianMixture(8, random_state=0).fit(X)
+    # the others are as the prior has them
+    active = np.flatnonzero(model.counts_ >= 1)
+    shown = SimpleNamespace(
+        weights_=model.weights_[active],
+        means_=model.means_[active],
+        covariances_=model.covariances_[active],
+        predict=lambda rows: np.searchsorted(active, model.predict(rows)),
+    )
+    return plots.components(shown, X)
+
+
+def wines() -> tuple[np.ndarray, np.ndarray]:
+    data = fe.datasets.load("wine")
+    return data.X[:, [0, 6]], data.y
+
+
+def regions(model: Any, X: np.ndarray, y: np.ndarray) -> Any:
+    """The ground has the colour of the likeliest class, the stronger the surer."""
+    ax = axes_of()
+    x, a, grid = plane(X)
+    shares = model.predict_proba(grid)
+    best, sure = shares.argmax(axis=1), shares.max(axis=1)
+    for k in range(shares.shape[1]):
+        strength = np.where(best == k, sure, np.nan).reshape(80, 80)
+        levels = [1 / shares.shape[1], 0.6, 0.8, 0.95, 1.001]
+        for low, high, alpha in zip(levels, levels[1:], (0.1, 0.2, 0.3, 0.4)):
+            ax.contourf(x, a, strength, [low, high], colors=[plots.PALETTE[k]], alpha=alpha)
+        ax.plot(*X[y == k].T, ".", color=plots.PALETTE[k], markersize=4)
+    ax.set_xlabel("alcohol")
+    ax.set_ylabel("flavanoids")
+    return ax
+
+
+def classifiers() -> Any:
+    X, y = wines()
+    return regions(fe.DiscriminantAnalysis(fe.distributions.Full()).fit(X, y), X, y)
+
+
+def softmax() -> Any:
+    X, y = wines()
+    return regions(fe.SoftmaxRegression().fit(X, y), X, y)
+
+
+def pca_ica() -> Any:
+    rng = np.random.default_rng(0)
+    X = rng.laplace(size=(400, 2)) @ np.array([[2.0, 0.6], [0.4, 1.2]])
+    ax = axes_of()
+    ax.plot(*X.T, ".", color=plots.PALETTE[6], markersize=3, alpha=0.4)
+    sets = [
+        ("PCA", fe.PCA(2).fit(X).components_),
+        ("ICA", fe.ICA(fe.distributions.Laplace).fit(X).mixing_.T),
+    ]
+    for number, (name, directions) in enumerate(sets):
+        for place, line in enumerate(directions):
+            end = 5 * line / np.linalg.norm(line)
+            label = name if place == 0 else None
+            ax.plot([-end[0], end[0]], [-end[1], end[1]], color=plots.PALETTE[number], label=label)
+    ax.set_aspect("equal")
+    ax.legend()
+    return ax
+
+
+PICTURES: tuple[Callable[[], Any], ...] = (
+    *(gaussian, kernel, flow, bayesian_mixture, classifiers, softmax, pca_ica),
+)
+
+
+def main(folder: str = "demo", *only: str) -> list[str]:
+    place = Path(folder)
+    place.mkdir(parents=True, exist_ok=True)
+    drawn = [draw for draw in PICTURES if not only or draw.__name__ in only]
+    for draw in drawn:
+        with plots.theme():
+            draw().figure.savefig(place / f"{draw.__name__}.png", dpi=100, facecolor="white")
+    print(f"{len(drawn)} pictures are in {place}")
+    return [draw.__name__ for draw in drawn]
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -83,8 +83,8 @@ class KernelDensity(AbstractDensity):
 
     In a table with columns of different kinds labels have the kernel of Aitchison and Aitken, labels with
     an order and counts a geometric one (`models.MixedKernels`), each with a λ_d of its own.  They are
-    chosen together with h, and none is less than that of one imagined row.  Where no column has a density, one row
-    is left out, and not its equals.
+    chosen together with h, and none is less than that of one imagined row.  Where no column has a density,
+    one row is left out, and not its equals.
 
     Args:
         bandwidth: h, in standard deviations of the columns; None chooses it.  For a mixed table it may be a

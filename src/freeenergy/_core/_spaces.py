@@ -576,8 +576,8 @@ def as_rotation(matrix: Array) -> Array:
 
     Gaussian elimination of I + Q takes for each column the sign with which the pivot is one or more.
 
-    >>> as_rotation(jnp.array([[-1.0, 0.0], [0.0, 1.0]])).tolist()
-    [[1.0, -0.0], [-0.0, 1.0]]
+    >>> jnp.diag(as_rotation(jnp.diag(jnp.array([-1.0, 1.0])))).tolist()
+    [1.0, 1.0]
     """
     n = matrix.shape[-1]
     place = np.arange(n)

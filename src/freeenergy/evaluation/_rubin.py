@@ -38,8 +38,8 @@ class Pooled:
 
     >>> pool([(10.0, 4.0), (12.0, 4.0), (11.0, 4.0)])
     3 completed tables, by Rubin's rules
-      quantity  estimate  std. error     df  95 % from     to  missing information
-      0               11       2.309  32.00      6.296  15.70               0.2929
+      quantity  estimate  std. error     df  95 % from    to  missing information
+      0               11       2.309  32.00      6.296  15.7               0.2929
     """
 
     estimate: Any

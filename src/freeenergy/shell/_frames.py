@@ -506,8 +506,8 @@ def in_library(X: Any, name: str) -> Any:
     """A table as a frame of "pandas" or "polars": as it is, if it is one, or an array of numbers.
 
     >>> import polars as pl
-    >>> in_library(pl.DataFrame({"a": [1, 2], "b": ["x", None]}), "pandas").to_numpy().tolist()
-    [[1, 'x'], [2, None]]
+    >>> in_library(pl.DataFrame({"a": [1, 2], "b": ["x", "y"]}), "pandas").to_numpy().tolist()
+    [[1, 'x'], [2, 'y']]
     """
     own = table_library(X)
     numbers = isinstance(X, np.ndarray) and X.dtype.kind != "O"

@@ -90,7 +90,7 @@ def main(path: str = "demo/mixed.png") -> dict:
     rank = dict(zip(frame.columns, model.correlation_[0].round(2).tolist(), strict=True))
     print("scores of 'spent' correlate with:", rank)
     best = board.table()[0]
-    return {"best": best.name, "correlation": model.correlation_}
+    return {"best": best.model, "correlation": model.correlation_}
 
 
 if __name__ == "__main__":

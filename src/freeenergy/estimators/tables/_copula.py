@@ -33,6 +33,9 @@ from .._by_column import roles_by_column
 _KERNELS = 64
 # values of a column that are left out in turn to choose a bandwidth, and those that are kernels then
 _JUDGED, _LEFT = 400, 1000
+# widths of the tails of numbers, in standard deviations, and their shares
+_WIDE = 2.0 ** np.arange(5)
+_WIDE_SHARES = (1 / _WIDE) / np.sum(1 / _WIDE)
 # bandwidths looked at first, in standard deviations
 _GRID = np.append(np.geomspace(0.02, 0.9, 12), 1.0)
 # the width of numbers that never vary, and the least of counts, which leaves them as they are
@@ -50,11 +53,11 @@ _LEAST, _MOST_STEPS, _NEAR = 1e-3, 1000, 1e-9
 class GaussianCopula(AbstractDensity):
     """Columns of any kind, joined by normal scores:  z ~ N(0, R), x_j = F_j⁻¹(Φ(z_j)).
 
-    Each column has the law F_j of its kind, smoothed, so that nothing it may be is impossible: numbers a
-    mixture of normal kernels that keeps mean and variance, counts the same on whole numbers with a
-    geometric tail, labels their shares with one imagined row.  Labels without an order are put in the one
-    in which they best line up with the other columns; what no order can say, such as a middle label that
-    goes with both extremes of another column, is lost.
+    Each column has the law F_j of its kind, smoothed by one imagined row, so that nothing it may be is
+    impossible: numbers a mixture of normal kernels with wide tails, counts kernels on whole numbers with
+    a geometric tail, labels their shares.  Labels without an order are put in the one in which they best
+    line up with the other columns; what no order can say, such as a middle label that goes with both
+    extremes of another column, is lost.
 
     Each entry of R is the maximum of the likelihood of its two columns (Pearson, polyserial or polychoric
     correlation) over rows that have both; R is the correlation matrix nearest to these, if they are none.
@@ -65,7 +68,7 @@ class GaussianCopula(AbstractDensity):
 
     Args:
         bandwidth: of the kernels of numbers and counts, in standard deviations of a column, up to 1, with
-            which numbers have a normal law; None chooses it for each column by leaving values out.
+            which numbers have a normal law and no other tails; None chooses it for each column by leaving values out.
         importance_samples: draws for the evidence of a row with more than two such entries.
         random_state: seed of these; nothing in the fit is random.
 
@@ -183,11 +186,11 @@ class GaussianCopula(AbstractDensity):
             flat = np.average((value - np.average(value, weights=weight)) ** 2, weights=weight) < 1e-16
             self.bandwidth_[j] = (_FLAT if flat else h) * self.scaling_.scale[j]
             centre, spread, share = _grouped(value, weight)
-            if flat:
-                kernels.append((share, centre, np.full_like(centre, _FLAT)))
-                continue
-            keep = 1 - h**2
-            kernels.append((share, np.sqrt(keep) * centre, np.sqrt(keep * spread + h**2)))
+            keep, tail = (0.0 if flat else 1 - h**2), _tail(weight, 1.0 if flat else h)
+            widths = np.full_like(centre, _FLAT) if flat else np.sqrt(keep * spread + h**2)
+            parts = (1 - tail) * share, (centre if flat else np.sqrt(keep) * centre), widths
+            wide = tail * _WIDE_SHARES, np.zeros_like(_WIDE), _WIDE
+            kernels.append([np.append(own, more) for own, more in zip(parts, wide, strict=True)])
         weights, centres, widths = (np.stack(part) for part in zip(*kernels, strict=True))
         edges, values = _bins_of_numbers(weights, centres, widths)
         return SmoothMarginals(*map(on_device, (edges, values, weights, centres, widths)))
@@ -293,6 +296,11 @@ def _some(value: np.ndarray, weight: np.ndarray, most: int) -> tuple[np.ndarray,
     return value[::stride], weight[::stride]
 
 
+def _tail(weight: np.ndarray, h: float) -> float:
+    """The share of the tails: that of one imagined row, and none of a normal law."""
+    return (1 - h**2) / (weight.sum() + 1)
+
+
 def _left_out(value: np.ndarray, weight: np.ndarray, h: float) -> float:
     """Minus the mean of log f(x) without the kernels of x itself, in units of the column."""
     centre, share = _some(value, weight, _LEFT)
@@ -303,7 +311,11 @@ def _left_out(value: np.ndarray, weight: np.ndarray, h: float) -> float:
     top = logs.max(axis=1)
     nats = top + np.log(np.exp(logs - top[:, None]).sum(axis=1)) - np.log(h)
     rest = share.sum() - np.where(own, share[None], 0.0).sum(axis=1)
-    return -float(np.average(nats - np.log(rest), weights=counts))
+    tail = _tail(weight, h)
+    wide = np.exp(-0.5 * (judged[:, None] / _WIDE[None]) ** 2) @ (_WIDE_SHARES / _WIDE)
+    with np.errstate(divide="ignore"):
+        both = np.logaddexp(np.log1p(-tail) + nats - np.log(rest), np.log(tail * wide))
+    return -float(np.average(both, weights=counts))
 
 
 def _count_masses(
@@ -473,8 +485,8 @@ def pairwise_correlations(low: np.ndarray, high: np.ndarray, weight: np.ndarray)
         for j in range(i):
             both = ~(np.isnan(low[:, i]) | np.isnan(low[:, j]))
             if weight[both].sum() > 0:
-                ends = [(low[both, k], high[both, k]) for k in (i, j)]
-                found[i, j] = found[j, i] = _pair(*ends, weight[both])
+                one, other = ((low[both, k], high[both, k]) for k in (i, j))
+                found[i, j] = found[j, i] = _pair(one, other, weight[both])
     return found
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -36,12 +36,12 @@ def _left_out(pair: tuple[Array, Array], model: Kernels) -> Array:
     return model.log_prob_without(*pair)
 
 
-class _Judged(eqx.Module):
+class _Judged(NamedTuple):
     """Rows that are left out in turn: their numbers, and the weight that stays where each was."""
 
-    x: Array
-    number: Array
-    left: Array
+    x: Any
+    number: Any
+    left: Any
 
 
 def _with_bandwidths(start: MixedKernels, width: Any, smoothing: Any) -> MixedKernels:
@@ -53,7 +53,7 @@ def _with_bandwidths(start: MixedKernels, width: Any, smoothing: Any) -> MixedKe
 
 @eqx.filter_jit
 def _loss_and_slope(
-    free: Array, start: MixedKernels, most: Array, data: Data, flat: Array
+    free: Any, start: MixedKernels, most: Array, data: Data, flat: Array
 ) -> tuple[Array, Array]:
     """−L per row and its gradient, of log h and the log-odds of λ as a share of the most it may be."""
 
@@ -83,18 +83,13 @@ class KernelDensity(AbstractDensity):
 
     In a table with columns of different kinds labels have the kernel of Aitchison and Aitken, labels with
     an order and counts a geometric one (`models.MixedKernels`), each with a λ_d of its own.  They are
-    chosen together with h, and none is less than that of one imagined row.  Where no column has a density,
-    one row is left out, and not its equals.
+    chosen together with h, and none is less than that of one imagined row.  Where no column has a
+    density, one row is left out, and not its equals.
 
     Args:
         bandwidth: h, in standard deviations of the columns; None chooses it.  For a mixed table it may be a
             list with a number for each column: h of numbers, λ of labels and counts.
         random_state: as everywhere; nothing in the fit is random.
-
-    Attributes:
-        bandwidth_: the standard deviation of the kernels in each column, in the units of the data.
-        model_: the fitted density, of rescaled rows.
-        history_, n_iter_, converged_, scaling_, …: as everywhere.
 
     After `fit`, `bandwidth_` has the standard deviation of the kernels in each column, in the units of
     the data (λ of labels and counts), and `history_` has −L per row for each that was looked at.

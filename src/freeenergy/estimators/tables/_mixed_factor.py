@@ -51,8 +51,8 @@ def _loss(model: MixedFactors, batch: Batch, key: Array) -> Array:
 
 def _noise(member: Product) -> Any:
     """The variance of each column of numbers given the factors."""
-    first: Any = member.parts[0]
-    return first.covariance.variance if isinstance(first, Gaussian) else jnp.zeros(0)
+    first = member.parts[0]
+    return first.covariance.variances() if isinstance(first, Gaussian) else jnp.zeros(0)
 
 
 def _log_prior(model: MixedFactors) -> Array:

@@ -101,7 +101,8 @@ def distributions(view: View) -> str:
     """Each column of the data beside draws of the best model, and how far the others are off."""
     data = np.asarray(view.board.examples, float) if not view.sequences else np.empty((0, 0))
     if view.sequences or view.shape is not None or not len(data):
-        return "<p>Rows are shown as a whole, below.</p>"
+        what = "Series are shown over time" if view.sequences else "Rows are shown as a whole"
+        return f"<p>{what}, below.</p>"
     drawn, labels = _drawn(view), view.labels
     varied = [j for j, field in enumerate(view.fields) if field.kind is not Column.CONSTANT]
     gaps = {model: [_distance(data[:, j], X[:, j], bool(labels[j])) for j in varied] for model, X in drawn}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from scipy import stats
@@ -142,7 +143,8 @@ def _distance(x: np.ndarray, draws: np.ndarray, labels: bool) -> float:
     if not len(x) or not len(draws):
         return math.nan
     if not labels:
-        return float(stats.ks_2samp(x, draws, method="asymp").statistic)
+        found: Any = stats.ks_2samp(x, draws, method="asymp")
+        return float(found.statistic)
     draws = np.clip(np.rint(draws), 0, None)
     values = np.union1d(x, draws)
     return 0.5 * sum(abs(float(np.mean(x == v)) - float(np.mean(draws == v))) for v in values)

@@ -193,7 +193,7 @@ def test_measures_refuse_what_has_no_answer():
         fe.evaluation.rmse([[1.0]], [1.0])
 
 
-def test_a_board_has_the_errors_of_forecasts_from_rolling_origins():
+def test_a_board_has_the_errors_of_forecasts_from_rolling_origins(tmp_path):
     models = {"level": fe.StructuralTimeSeries(Level(), tol=0.1), "iid": fe.GaussianDensity()}
     board = fe.compare(models, FRAME, cv=2, horizon=2, level=0.8, random_state=0)
     lines = board.forecasts()
@@ -218,6 +218,12 @@ def test_a_board_has_the_errors_of_forecasts_from_rolling_origins():
     assert lines[1].coverage == np.mean(inside)
     assert "in 80%" in str(board)
     assert board.to_json()["forecasts"][1]["steps"] == 2
+    board.to_html(tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text("utf-8")
+    assert "Forecasts from held-out steps" in page
+    assert f"{lines[1].forecasts}</td>" in page
+    # dates below the paths
+    assert "2019-11-30" in page
     # the best model knows the dates
     assert board.best_estimator.forecast(FRAME, 1).index[0] == pd.Timestamp("2024-11-30")
     with pytest.raises(ValueError, match="'horizon' parameter of compare must be an int in the range"):

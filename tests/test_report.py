@@ -1,5 +1,6 @@
 """The report has its parts, in words, numbers and pictures, and opens in a browser without a complaint."""
 
+import dataclasses
 import html.parser
 import os
 import re
@@ -275,6 +276,25 @@ def regimes():
         "rows": fe.GaussianMixture(2),
     }
     return fe.compare(models, X, cv=2, random_state=0)
+
+
+def test_pictures_are_of_the_fold_that_has_them(series, tmp_path):
+    rng = np.random.default_rng(5)
+    bare, drawn = (r for r in series.results)
+    drawn = dataclasses.replace(
+        drawn,
+        model="near",
+        fold=1,
+        pit=rng.random(60),
+        pit_draws=500,
+        parts={"series": rng.normal(size=(9, 2)), "probabilities": np.full((9, 2), 0.5)},
+    )
+    board = SimpleNamespace(**{**vars(series), "results": [bare, drawn], "finished": True})
+    page, _ = written(board, tmp_path)
+    assert page.tables["Hidden parts"][1][:3] == ["near", "states", "2"]
+    row = page.tables["Calibration of the evidence"][1]
+    distance = stats.kstest(drawn.pit, "uniform").statistic
+    assert number(row[3]) == pytest.approx(stats.kstwo.sf(distance, round(60 * 500 / 560)), abs=6e-4)
 
 
 @pytest.mark.slow

@@ -50,7 +50,8 @@ def _asked(
 
     from . import _files
 
-    estimator, timing = _load(model, method), Timing() if timing is None else timing
+    estimator: Any = _load(model, method)
+    timing = Timing() if timing is None else timing
     serial = isinstance(estimator, ScoresSteps)
     if timing.option is not None and not serial:
         name = type(estimator).__name__
@@ -69,7 +70,7 @@ def _asked(
     found = found.in_time()
     if found.steps is None and named:
         # the columns are in its order now, and arrays have no names to be compared again
-        del estimator.feature_names_in_
+        vars(estimator).pop("feature_names_in_")
     return estimator, found, found.sequence
 
 

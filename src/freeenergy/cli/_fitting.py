@@ -281,7 +281,8 @@ def fit(
     found = read(data, reading, target=target, timing=timing)
     with found.in_words_of_the_file():
         estimator = _specs.build(model, found.rows)
-    if isinstance(estimator, ScoresSteps):
+    serial = isinstance(estimator, ScoresSteps)
+    if serial:
         found = found.in_time()
     elif timing.option is not None:
         raise ValueError(

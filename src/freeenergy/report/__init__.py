@@ -18,7 +18,7 @@ __all__ = ["notebook_html", "table_html", "to_html"]
 
 _SECTIONS = (
     ("columns", "Columns", _columns.columns),
-    ("table", "Table", lambda view: table_html(view.board)),
+    ("table", "Table", lambda view: table_html(view.board) + _numbers.forecasts(view)),
     ("differences", "Paired differences", _numbers.differences),
     ("learning", "Learning curves", _numbers.learning),
     ("distributions", "Each column, data beside draws", _columns.distributions),

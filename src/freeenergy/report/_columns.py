@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from scipy import stats
@@ -101,7 +102,8 @@ def distributions(view: View) -> str:
     """Each column of the data beside draws of the best model, and how far the others are off."""
     data = np.asarray(view.board.examples, float) if not view.sequences else np.empty((0, 0))
     if view.sequences or view.shape is not None or not len(data):
-        return "<p>Rows are shown as a whole, below.</p>"
+        what = "Series are shown over time" if view.sequences else "Rows are shown as a whole"
+        return f"<p>{what}, below.</p>"
     drawn, labels = _drawn(view), view.labels
     varied = [j for j, field in enumerate(view.fields) if field.kind is not Column.CONSTANT]
     gaps = {model: [_distance(data[:, j], X[:, j], bool(labels[j])) for j in varied] for model, X in drawn}
@@ -141,7 +143,8 @@ def _distance(x: np.ndarray, draws: np.ndarray, labels: bool) -> float:
     if not len(x) or not len(draws):
         return math.nan
     if not labels:
-        return float(stats.ks_2samp(x, draws, method="asymp").statistic)
+        found: Any = stats.ks_2samp(x, draws, method="asymp")
+        return float(found.statistic)
     draws = np.clip(np.rint(draws), 0, None)
     values = np.union1d(x, draws)
     return 0.5 * sum(abs(float(np.mean(x == v)) - float(np.mean(draws == v))) for v in values)

@@ -143,6 +143,36 @@ def table_html(board: Any) -> str:
     return table_of(caption, heads, rows, sortable=True, best=True) + _whole_names(view)
 
 
+def forecasts(view: View) -> str:
+    """Errors and coverage of forecasts, where a horizon was asked for."""
+    ask = getattr(view.board, "forecasts", None)
+    lines = [] if ask is None else ask()
+    if not lines:
+        return ""
+    heads = [
+        ("model", ""),
+        ("column", ""),
+        ("steps", "ahead"),
+        ("RMSE", "± standard error"),
+        ("MASE", "in mean changes from step to step"),
+        (f"in {lines[0].level:.0%}", "share in intervals"),
+        ("forecasts", "number"),
+    ]
+    rows = [
+        [
+            Cell(view.name(line.model), line.model),
+            word_cell(line.column),
+            value_cell(line.steps, digits=0),
+            with_error(line.rmse, line.rmse_stderr),
+            with_error(line.mase, line.mase_stderr),
+            with_error(line.coverage, line.coverage_stderr),
+            value_cell(line.forecasts, digits=0),
+        ]
+        for line in lines
+    ]
+    return table_of("Forecasts from held-out steps", heads, rows, sortable=True)
+
+
 def _whole_names(view: View) -> str:
     """What short names stand for, where there are such."""
     rows = [

@@ -233,8 +233,10 @@ def _states(view: View) -> str:
         ("shown", "steps"),
         ("how sure", "probability of the likeliest state, mean"),
     ]
+    alone = len(view.board.examples) == 1
+    over = "The series, whose end was held out." if alone else "A series that the model was not fitted to."
     note = (
-        "<p>Over one series that the model was not fitted to. Bands hold the truth with probability 95 % "
+        f"<p>{over} Bands hold the truth with probability 95 % "
         "if the model is right; a state has a row as thick as its probability, and the series a ground "
         "of the colour of the likeliest.</p>"
     )

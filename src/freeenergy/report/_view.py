@@ -80,9 +80,9 @@ class View:
         return [result for result in self.board.results if result.model == model and result.error is None]
 
     def first(self, model: str, field: str) -> Any:
-        """A field that only one fold of a model has, or None."""
+        """A field that only one fold of a model has, or None; in the others it is None, empty or zero."""
         found = [getattr(fold, field) for fold in self.folds(model)]
-        return next((value for value in found if value is not None), None)
+        return next((value for value in found if isinstance(value, np.ndarray) or value), None)
 
     @functools.cached_property
     def groups(self) -> np.ndarray | None:

@@ -128,7 +128,7 @@ class Field:
         if self.kind in _LABELS and self.categories:
             return str(self.categories[int(_places(np.array([code]), len(self.categories))[0])])
         if self.kind is Column.DATE:
-            ticks = np.datetime64(int(self.decode(np.array([code])).values[0]), self.tick)  # pyright: ignore[reportArgumentType]
+            ticks = np.array(self.decode(np.array([code])).values[0]).astype(f"M8[{self.tick}]")
             return str(ticks.astype(f"M8[{'D' if self.unit == 'day' else 's'}]")).replace("T", " ")
         return f"{code:.7g}" if code == round(code) else f"{code:.4g}"
 

@@ -68,7 +68,8 @@ class GaussianCopula(AbstractDensity):
 
     Args:
         bandwidth: of the kernels of numbers and counts, in standard deviations of a column, up to 1, with
-            which numbers have a normal law and no other tails; None chooses it for each column by leaving values out.
+            which numbers have a normal law and no other tails; None chooses it for each column by leaving
+            values out.
         importance_samples: draws for the evidence of a row with more than two such entries.
         random_state: seed of these; nothing in the fit is random.
 

@@ -240,8 +240,11 @@ def transform(
     _files.check_output(output)
     estimator, found, X = _asked(model, "transform", data, reading)
     with found.in_words_of_the_file():
-        hidden = np.asarray(estimator.transform(X))
-    _give(dict(zip(map(str, estimator.get_feature_names_out()), hidden.T, strict=True)), output, json)
+        hidden = estimator.transform(X)
+    # an imputer gives the table that it was given
+    framed = getattr(hidden, "columns", None)
+    columns = np.asarray(hidden).T if framed is None else [np.asarray(hidden[name]) for name in framed]
+    _give(dict(zip(map(str, estimator.get_feature_names_out()), columns, strict=True)), output, json)
 
 
 @reads_data

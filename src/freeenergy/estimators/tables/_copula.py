@@ -34,7 +34,7 @@ _KERNELS = 64
 # values of a column that are left out in turn to choose a bandwidth, and those that are kernels then
 _JUDGED, _LEFT = 400, 1000
 # widths of the tails of numbers, in standard deviations, and their shares
-_WIDE = 2.0 ** np.arange(5)
+_WIDE = 2.0 ** np.arange(4)
 _WIDE_SHARES = (1 / _WIDE) / np.sum(1 / _WIDE)
 # bandwidths looked at first, in standard deviations
 _GRID = np.append(np.geomspace(0.02, 0.9, 12), 1.0)

@@ -17,7 +17,8 @@ _STYLE = (
     "border-bottom:1px solid rgba(128,128,128,.35);background:none}"
     ".freeenergy thead th{vertical-align:bottom;font-weight:600}"
     ".freeenergy th small{display:block;font-weight:400;opacity:.75}"
-    ".freeenergy .text{text-align:left}"
+    ".freeenergy .text,.freeenergy .reason,.freeenergy tbody th,.freeenergy th:first-child{text-align:left}"
+    ".freeenergy td:not(.text):not(.reason){white-space:nowrap}"
     ".freeenergy tr.best th,.freeenergy tr.best td{font-weight:700}"
     ".freeenergy ul.notes{margin:.4em 0;padding-left:1.2em;opacity:.85;max-width:60em}"
 )

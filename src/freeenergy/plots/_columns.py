@@ -18,7 +18,7 @@ _LABELS = (Column.BINARY, Column.CATEGORY, Column.ORDERED)
 _MOST_LABELS, _MOST_WHOLE = 10, 24
 _BINS = 24
 # the share on each side that is left out where the rest would take less than one part in so many
-_RARE, _FAR = 0.01, 4
+_RARE, _FAR = 0.01, 3
 _MOST_COLUMNS, _MOST_ROWS = 40, 200
 
 

@@ -39,8 +39,7 @@ def _resource(name: str) -> str:
 
 def notebook_html(board: Any) -> str:
     """The table of a `Comparison` with its notes, as notebooks show it."""
-    failed = [f"{line.model}: {line.error}" for line in board.table() if line.error is not None]
-    return in_notebook(table_html(board), notes_in_notebook([*failed, *board.notes]))
+    return in_notebook(table_html(board), notes_in_notebook(board.notes))
 
 
 def to_html(

@@ -104,7 +104,7 @@ def ets(y: np.ndarray, season: int, steps: int) -> Ahead:
         for damped in {False, trend is not None}:
             for seasonal in {None, "add" if season > 1 else None}:
                 periods = season if seasonal else None
-                model = ETSModel(y, "add", trend, damped, seasonal, seasonal_periods=periods)
+                model = ETSModel(pd.Series(y), "add", trend, damped, seasonal, seasonal_periods=periods)
                 found: Any = model.fit(disp=False)
                 best = found if best is None or found.aicc < best.aicc else best
     assert best is not None

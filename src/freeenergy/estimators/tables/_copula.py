@@ -73,7 +73,11 @@ class GaussianCopula(AbstractDensity):
         importance_samples: draws for the evidence of a row with more than two such entries.
         random_state: seed of these; nothing in the fit is random.
 
-    After `fit`, `correlation_` is R and `bandwidth_` has the bandwidth of each column, zero for labels.
+    Attributes:
+        correlation_: R.
+        bandwidth_: the bandwidth of each column, zero for labels.
+        model_: the fitted `freeenergy.models.GaussianCopula`, of rescaled rows.
+        history_, n_iter_, converged_, scaling_, …: as everywhere.
 
     References:
         U. Olsson, Maximum likelihood estimation of the polychoric correlation coefficient, Psychometrika 44

@@ -278,6 +278,7 @@ class FactorAnalysis(AbstractFactorModel):
         noise_variance_: the diagonal of Ψ, in the squared units of the data.
         n_components_: how many factors there are.
         log_evidence_: of each number of factors from none on, only where `n_components` is None.
+        discrepancy_: F of the test of the number of factors; None where it has no answer.
         model_: the fitted `freeenergy.models.LinearGaussian`, of rescaled rows.
         history_, n_iter_, converged_, scaling_, …: as everywhere.
 

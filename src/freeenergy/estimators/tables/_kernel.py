@@ -91,8 +91,11 @@ class KernelDensity(AbstractDensity):
             list with a number for each column: h of numbers, λ of labels and counts.
         random_state: as everywhere; nothing in the fit is random.
 
-    After `fit`, `bandwidth_` has the standard deviation of the kernels in each column, in the units of
-    the data (λ of labels and counts), and `history_` has −L per row for each that was looked at.
+    Attributes:
+        bandwidth_: the standard deviation of the kernels in each column, in the units of the data; λ of
+            labels and counts.
+        history_: −L per row for each bandwidth that was looked at.
+        model_, n_iter_, converged_, scaling_, …: as everywhere.
 
     >>> rng = np.random.default_rng(0)
     >>> X = np.concatenate([rng.normal(-4, 1, (100, 1)), rng.normal(4, 1, (100, 1))])

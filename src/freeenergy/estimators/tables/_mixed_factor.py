@@ -83,9 +83,12 @@ class MixedFactorAnalysis(TransformsRows, AbstractDensity):
         learner: replaces L-BFGS.
         random_state, verbose, checkpoint: as everywhere; nothing in the fit is random.
 
-    After `fit`, `components_` has Wᵀ, a row per factor, and `output_names_` says what each of its columns
-    is: a column of numbers (in the units of the data) or counts, or the log-odds of a label against the
-    last one.
+    Attributes:
+        components_: Wᵀ, a row per factor.
+        output_names_: what each column of `components_` is about: a column of numbers (in the units of the
+            data) or counts, or the log-odds of a label against the last one.
+        model_: the fitted model, of rescaled rows.
+        history_, n_iter_, converged_, scaling_, …: as everywhere.
 
     >>> import polars as pl
     >>> rng = np.random.default_rng(0)

@@ -243,6 +243,14 @@ def test_frames_of_several_kinds_come_back_as_they_are(people, mixed):
     assert filled["kind"].filter(clear).to_list() == ["ab"[int(t)] for t in tall]
 
 
+def test_observed_numbers_keep_all_their_digits():
+    frame = pl.DataFrame({"a": [1.0, 5.2, None, 1.3, 4.9, 5.3] * 10, "b": ["x", "y", "y"] * 20})
+    filled = fe.Imputer(fe.Mixture(2, family="by column", random_state=0)).fit_transform(frame)
+    seen = frame["a"].is_not_null()
+    assert filled["a"].filter(seen).to_list() == frame["a"].filter(seen).to_list()
+    np.testing.assert_allclose(filled["a"] * 10, np.rint(filled["a"] * 10), atol=1e-9)
+
+
 def test_set_output_chooses_the_library(people, mixed):
     copied = clone(mixed).set_output(transform="pandas")
     with pytest.warns(UserWarning, match="identifier"):

@@ -32,6 +32,8 @@ _LONG = 30
 # the variance of counts in units of their mean, which is one for independent events at one rate
 _DISPERSION = (0.2, 20.0)
 _PART = 4096
+# how far from a value of a grid, in steps, one is that was read and not inferred
+_ON_GRID = 1e-9
 
 _LABELS = (Column.BINARY, Column.CATEGORY, Column.ORDERED)
 _LEFT_OUT = (Column.IDENTIFIER, Column.TEXT)
@@ -221,7 +223,9 @@ class Field:
             numbers = np.where(codes < 0, 0.0, codes) if self.kind is Column.COUNT else codes
             if self.kind is Column.ROUNDED:
                 # what a model of continuous columns draws between two values of the grid cannot occur
-                numbers = Grid(self.origin, self.step).snap(numbers)
+                nearest = Grid(self.origin, self.step).snap(numbers)
+                # one that is on the grid keeps its last digits
+                numbers = np.where(np.abs(numbers - nearest) <= _ON_GRID * self.step, numbers, nearest)
             return Values(self.form, numbers, self.dtype, **options)
         places = _places(codes, len(self.categories))
         if self.form is Form.LABEL:

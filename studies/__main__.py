@@ -8,49 +8,58 @@ import time
 from pathlib import Path
 from typing import Any
 
-RESULTS = Path(__file__).with_name("results.json")
 PAGE = Path(__file__).parent.parent / "docs" / "studies.md"
 STUDIES = ("imputation", "forecasts")
 
 
+def kept(name: str) -> Path:
+    """Where the numbers of a study are."""
+    return Path(__file__).with_name(f"{name}.json")
+
+
+def numbers(name: str) -> dict[str, Any]:
+    """What is kept of a study so far."""
+    return json.loads(kept(name).read_text("utf-8")) if kept(name).exists() else {}
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m studies", description="Quality beside the peers.")
-    parser.add_argument("study", choices=STUDIES, nargs="*", help="which; both by default")
+    parser.add_argument("study", choices=STUDIES, nargs="?", help="which; both by default")
     parser.add_argument("--only", action="append", help="one table or series; may be repeated")
     parser.add_argument("--quick", action="store_true", help="few rows, to see that everything runs")
     parser.add_argument("--write", action="store_true", help=f"keep the numbers, and write {PAGE.name}")
     options = parser.parse_args()
     if options.write and options.quick:
         parser.error("--write is for whole tables and series")
-    kept: dict[str, Any] = json.loads(RESULTS.read_text("utf-8")) if RESULTS.exists() else {}
-    for name in options.study or STUDIES:
+    for name in [options.study] if options.study else STUDIES:
         module = importlib.import_module(f".{name}", __package__)
         data = module.TABLES if name == "imputation" else module.SERIES
-        found = kept.setdefault(name, {}) if options.write else {}
+        found = numbers(name) if options.write else {}
         for one in options.only or data:
             started = time.perf_counter()
             found[one] = module.study(one, quick=options.quick)
             print(f"{one}: {time.perf_counter() - started:.0f} s {json.dumps(found[one])}", flush=True)
             if options.write:
-                RESULTS.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+                kept(name).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
         print("\n".join(module.report({one: found[one] for one in data if one in found})))
     if options.write:
-        write(kept)
+        write()
     return 0
 
 
-def write(kept: dict[str, Any]) -> None:
+def write() -> None:
     """The page of the documentation, from all numbers that are kept."""
     lines = ["# Beside other libraries, on public data", ""]
     lines += ["Written by `python -m studies --write`; `make studies` installs the peers and runs it.", ""]
     for name in STUDIES:
-        if name not in kept:
+        found = numbers(name)
+        if not found:
             continue
         module = importlib.import_module(f".{name}", __package__)
         title, _, text = (module.__doc__ or "").partition("\n\n")
         data = module.TABLES if name == "imputation" else module.SERIES
         lines += [f"## {title}", "", text.strip(), ""]
-        lines += [*module.report({one: kept[name][one] for one in data if one in kept[name]}), ""]
+        lines += [*module.report({one: found[one] for one in data if one in found}), ""]
     PAGE.write_text("\n".join(lines), encoding="utf-8")
 
 

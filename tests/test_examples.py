@@ -192,6 +192,7 @@ PAGES = [
     pytest.param("docs/families/softmax.md", marks=pytest.mark.slow),
     "docs/families/classifiers.md",
     "docs/families/kernel.md",
+    "docs/families/mixed.md",
     "docs/families/pca_ica.md",
     pytest.param("docs/families/hmm.md", marks=pytest.mark.slow),
     pytest.param("docs/families/state_space.md", marks=pytest.mark.slow),

@@ -46,6 +46,8 @@ def _asked(
     target: list[str] | None = None,
 ) -> tuple[Any, Input, Any]:
     """A model that has a method, the data with its columns, and these as it takes them."""
+    import numpy as np
+
     from freeenergy.shell import ScoresSteps
 
     from . import _files
@@ -71,6 +73,9 @@ def _asked(
     if found.steps is None and named:
         # the columns are in its order now, and arrays have no names to be compared again
         vars(estimator).pop("feature_names_in_")
+    elif found.steps is not None and not named:
+        # it was fitted to an array: columns are taken in their order
+        vars(estimator)["feature_names_in_"] = np.array(found.names, object)
     return estimator, found, found.sequence
 
 

@@ -163,6 +163,17 @@ def test_far_rows_and_large_counts_have_a_number(model):
     assert np.isfinite(far[[0, 1, 3]]).all()
 
 
+def test_a_missing_number_is_integrated_out_in_the_tails_too():
+    X = LATENT[:, :2] * [1.0, 3.0]
+    found = fe.GaussianCopula().fit(X)
+    # the wide tails reach so far
+    other, step = np.linspace(-90, 90, 2048, retstep=True)
+    for value in (0.0, 2.0, -4.0):
+        joint = found.score_samples(np.column_stack([np.full(len(other), value), other]))
+        marginal = found.score_samples([[value, np.nan]])[0]
+        assert np.log(np.exp(joint).sum() * step) == pytest.approx(marginal, abs=1e-4)
+
+
 def test_normal_marginals_are_a_gaussian():
     X = RNG.multivariate_normal([1.0, -20.0, 300.0], [[1, 5, 0], [5, 100, -30], [0, -30, 900]], 90)
     ours, theirs = fe.GaussianCopula(bandwidth=1.0).fit(X), fe.GaussianDensity().fit(X)

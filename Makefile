@@ -37,12 +37,10 @@ test test-all: export OMP_NUM_THREADS = 1
 test test-all: export OPENBLAS_NUM_THREADS = 1
 # Most of the time of the tests is compilation, most of that optimisation, which small shapes do not repay
 # (the first fit of a mixture compiles in half the time; with level 0 beside it jaxlib 0.10.2 gives wrong
-# numbers), cutting programs into parts for several threads, and unrolling and widening loops; test-all runs the
-# programs that users run.
+# numbers), and cutting programs into parts for several threads; test-all runs the programs that users run.
 test test-all: export XLA_FLAGS = --xla_cpu_multi_thread_eigen=false $(LESS)
 test: LESS = --xla_backend_optimization_level=1 --xla_cpu_use_fusion_emitters=false \
-	--xla_cpu_parallel_codegen_split_count=1 \
-	--xla_backend_extra_options=xla_cpu_disable_loop_unrolling,xla_cpu_optimize_for_size,xla_cpu_disable_slp_vectorizer
+	--xla_cpu_parallel_codegen_split_count=1
 
 test: $(VENV)/.installed-test
 	$(PYTEST) -m "not slow" $(ARGS)

@@ -79,7 +79,7 @@ def test_pooling_several_quantities_with_a_matrix():
     assert frame["quantity"].to_list() == ["slope", "height"]
     np.testing.assert_allclose(frame["upper"], pooled.interval()[1])
     assert "slope" in repr(pooled)
-    assert "<td style='text-align:left'>slope</td>" in pooled._repr_html_()
+    assert '<td class="text">slope</td>' in pooled._repr_html_()
 
 
 def test_pooling_agrees_with_statsmodels():

@@ -246,10 +246,14 @@ def test_the_version_is_the_same_everywhere(root):
 
 
 def requirements(root: Path) -> list[Requirement]:
-    """What the package, each of its extras and its build ask for, itself left out."""
+    """What the package, its extras and its build ask for, itself left out.
+
+    The peers of the studies have an environment of their own, with other versions.
+    """
     content = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))
     project = content["project"]
-    groups = [project["dependencies"], *project["optional-dependencies"].values()]
+    extras = {name: lines for name, lines in project["optional-dependencies"].items() if name != "studies"}
+    groups = [project["dependencies"], *extras.values()]
     groups += [content["build-system"]["requires"], *content["dependency-groups"].values()]
     asked = [Requirement(line) for group in groups for line in group]
     return [requirement for requirement in asked if requirement.name != project["name"]]

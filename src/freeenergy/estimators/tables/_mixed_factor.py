@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from sklearn.utils.validation import check_is_fitted
 
 from ..._core import AbstractAlgorithm, Data, Evidence, Fit, Kind, check_size, on_device, parameter_count
 from ...distributions import Bernoulli, ByColumn, Categorical, Diagonal, Gaussian, Given, Poisson, Product
@@ -200,6 +201,7 @@ class MixedFactorAnalysis(TransformsRows, AbstractDensity):
     @property
     def output_names_(self) -> list[str]:
         """What each column of `components_` is about."""
+        check_is_fitted(self, "model_")
         schema = kinds_of(self)
         assert schema is not None
         fields, names = schema.modelled, []

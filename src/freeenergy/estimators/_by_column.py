@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..distributions import AbstractConjugatePrior, ByColumn, Product
-from ..shell import Column, ColumnRoles, Field, Rows, Scaling, Schema
+from ..shell import AbstractDensity, Column, ColumnRoles, Field, Rows, Scaling, Schema
 from ..shell._schema import kinds_of
 
 WORD = "by column"
@@ -26,6 +26,25 @@ def roles_by_column(schema: Schema) -> ColumnRoles:
     labels = np.array([field.kind in (Column.CATEGORY, Column.ORDERED) for field in fields], bool)
     whole = np.array([field.kind in (Column.COUNT, Column.BINARY) for field in fields], bool)
     return ColumnRoles(labels | whole, labels, whole)
+
+
+class AnyColumns(AbstractDensity):
+    """A density of columns of any kind: what each of them means follows from its kind."""
+
+    def takes(self, field: Field) -> bool:
+        return True
+
+    def column_roles(self, n_features: int) -> ColumnRoles:
+        schema = kinds_of(self)
+        return ColumnRoles.continuous(n_features) if schema is None else roles_by_column(schema)
+
+    def roles_for(self, schema: Schema) -> ColumnRoles:
+        return roles_by_column(schema)
+
+    def _scaling(self, X: np.ndarray, weight: np.ndarray | None) -> Scaling:
+        """Standardised numbers; what has a mass has no other unit."""
+        whole, mass = Scaling.standardise(X, weight), self.column_roles(X.shape[1]).mass
+        return Scaling(np.where(mass, 0.0, whole.shift), np.where(mass, 1.0, whole.scale))
 
 
 def takes_by_family(family: Any, field: Field) -> bool:

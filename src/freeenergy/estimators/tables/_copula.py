@@ -14,20 +14,15 @@ from ...models import CountMarginals, LevelMarginals, SmoothMarginals
 from ...models import GaussianCopula as GaussianCopulaModel
 from ...models._copula import FEW_CELLS
 from ...shell import (
-    AbstractDensity,
     Column,
-    ColumnRoles,
-    Field,
     Rows,
-    Scaling,
-    Schema,
     check_int,
     check_real,
     rows_at_once,
 )
 from ...shell._answers import answers, bound_of, seeded_answers
 from ...shell._schema import kinds_of
-from .._by_column import roles_by_column
+from .._by_column import AnyColumns
 
 # kernels of a column; more values than that share them
 _KERNELS = 64
@@ -50,7 +45,7 @@ _NODES, _NODE_WEIGHTS = (0.5 * (v + shift) for v, shift in zip(np.polynomial.leg
 _LEAST, _MOST_STEPS, _NEAR = 1e-3, 1000, 1e-9
 
 
-class GaussianCopula(AbstractDensity):
+class GaussianCopula(AnyColumns):
     """Columns of any kind, joined by normal scores:  z ~ N(0, R), x_j = F_j⁻¹(Φ(z_j)).
 
     Each column has the law F_j of its kind, smoothed by one imagined row, so that nothing it may be is
@@ -117,22 +112,8 @@ class GaussianCopula(AbstractDensity):
     def needs_kinds(self) -> bool:
         return True
 
-    def takes(self, field: Field) -> bool:
-        return True
-
-    def column_roles(self, n_features: int) -> ColumnRoles:
-        schema = kinds_of(self)
-        return ColumnRoles.continuous(n_features) if schema is None else roles_by_column(schema)
-
-    def roles_for(self, schema: Schema) -> ColumnRoles:
-        return roles_by_column(schema)
-
     def _check_size(self, rows: int, columns: int) -> None:
         check_size(4 * columns**2, f"GaussianCopula of {columns:,} columns", "Use fewer columns.")
-
-    def _scaling(self, X: np.ndarray, weight: np.ndarray | None) -> Scaling:
-        whole, mass = Scaling.standardise(X, weight), self.column_roles(X.shape[1]).mass
-        return Scaling(np.where(mass, 0.0, whole.shift), np.where(mass, 1.0, whole.scale))
 
     # -- the fit ----------------------------------------------------------------------------------
 

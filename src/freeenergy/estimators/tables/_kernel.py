@@ -14,9 +14,9 @@ from scipy.special import expit, logit
 
 from ..._core import Data, Fit, Status, bucket, check_size, map_rows, on_device
 from ...models import Kernels, MixedKernels
-from ...shell import AbstractDensity, Column, ColumnRoles, Field, Rows, Scaling, Schema, check_real
+from ...shell import Column, Rows, check_real
 from ...shell._schema import kinds_of
-from .._by_column import roles_by_column
+from .._by_column import AnyColumns
 
 # rows × kernels that one look at a bandwidth may cost; more rows are judged by some of them
 _MOST_PAIRS = 50_000_000
@@ -70,7 +70,7 @@ def _loss_and_slope(
     return jax.value_and_grad(loss)(free)
 
 
-class KernelDensity(AbstractDensity):
+class KernelDensity(AnyColumns):
     """A Gaussian on every row:  p(x) = Σ_n w_n Π_d N(x_d; x_nd, (h s_d)²), with s_d the spread of column d.
 
     The bandwidth h is the one under which each row is most likely given all others,
@@ -112,20 +112,6 @@ class KernelDensity(AbstractDensity):
         super()._check_parameters()
         if np.ndim(self.bandwidth) == 0:
             check_real(self, "bandwidth", closed=False, optional=True)
-
-    def takes(self, field: Field) -> bool:
-        return True
-
-    def column_roles(self, n_features: int) -> ColumnRoles:
-        schema = kinds_of(self)
-        return ColumnRoles.continuous(n_features) if schema is None else roles_by_column(schema)
-
-    def roles_for(self, schema: Schema) -> ColumnRoles:
-        return roles_by_column(schema)
-
-    def _scaling(self, X: np.ndarray, weight: np.ndarray | None) -> Scaling:
-        whole, mass = Scaling.standardise(X, weight), self.column_roles(X.shape[1]).mass
-        return Scaling(np.where(mass, 0.0, whole.shift), np.where(mass, 1.0, whole.scale))
 
     def _check_size(self, rows: int, columns: int) -> None:
         # of each kernel its centre, its variances and what both say of x², x and 1, and these of rows

@@ -15,19 +15,14 @@ from ...distributions import Bernoulli, ByColumn, Categorical, Diagonal, Gaussia
 from ...learning import LBFGS, MAP, Batch
 from ...models import MixedFactors
 from ...shell import (
-    AbstractDensity,
     Column,
-    ColumnRoles,
-    Field,
     Rows,
-    Scaling,
-    Schema,
     TransformsRows,
     check_int,
 )
 from ...shell._answers import answers, evidence_of_rows
 from ...shell._schema import kinds_of
-from .._by_column import member_by_column, roles_by_column, scaling_by_column
+from .._by_column import AnyColumns, member_by_column
 
 # rows whose integrals are had together
 _ROWS_AT_ONCE = 256
@@ -63,7 +58,7 @@ def _log_prior(model: MixedFactors) -> Array:
     return -0.5 * (jnp.sum(loading**2) + jnp.sum(bias**2))
 
 
-class MixedFactorAnalysis(TransformsRows, AbstractDensity):
+class MixedFactorAnalysis(TransformsRows, AnyColumns):
     """Few normal factors behind columns of any kind:  z ~ N(0, I), x_j | z of the family of its kind.
 
     Numbers and dates are Gaussian with noise of their own, x_j = w_j·z + b_j + ε_j; counts are Poisson with
@@ -130,19 +125,6 @@ class MixedFactorAnalysis(TransformsRows, AbstractDensity):
     @property
     def needs_kinds(self) -> bool:
         return True
-
-    def takes(self, field: Field) -> bool:
-        return True
-
-    def column_roles(self, n_features: int) -> ColumnRoles:
-        schema = kinds_of(self)
-        return ColumnRoles.continuous(n_features) if schema is None else roles_by_column(schema)
-
-    def roles_for(self, schema: Schema) -> ColumnRoles:
-        return roles_by_column(schema)
-
-    def _scaling(self, X: np.ndarray, weight: np.ndarray | None) -> Scaling:
-        return scaling_by_column(member_by_column(ByColumn(), self), X, weight)
 
     def _check_size(self, rows: int, columns: int) -> None:
         check_size(

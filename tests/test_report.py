@@ -207,9 +207,11 @@ def test_every_section_is_there_and_shows_pictures_and_tables(images, rows, tmp_
 
 
 def test_whole_numbers_in_a_square_are_shown_as_images(images, rows, tmp_path):
-    page, _ = written(images, tmp_path)
+    page, text = written(images, tmp_path)
     pictures = [attrs["alt"] for tag, attrs in page.tags if tag == "img"]
     assert {"Rows of the data as images", "Draws of Poissons as images"} <= set(pictures)
+    # columns of an image are no pictures of their own, which both sections about columns say
+    assert text.count("Rows are shown as a whole, below.") == 2
     page, _ = written(rows, tmp_path)
     assert "img" not in [tag for tag, _ in page.tags]
     page, _ = written(rows, tmp_path, image_shape=(2, 2))

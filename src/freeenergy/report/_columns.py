@@ -98,12 +98,21 @@ def _drawn(view: View) -> list[tuple[str, np.ndarray]]:
     return found
 
 
+def _shown_as_a_whole(view: View) -> str:
+    """Where series and images are shown, of which single columns say little; nothing for tables."""
+    if view.sequences:
+        return "<p>Series are shown over time, below.</p>"
+    if view.shape is not None or not len(view.board.examples):
+        return "<p>Rows are shown as a whole, below.</p>"
+    return ""
+
+
 def distributions(view: View) -> str:
     """Each column of the data beside draws of the best model, and how far the others are off."""
-    data = np.asarray(view.board.examples, float) if not view.sequences else np.empty((0, 0))
-    if view.sequences or view.shape is not None or not len(data):
-        what = "Series are shown over time" if view.sequences else "Rows are shown as a whole"
-        return f"<p>{what}, below.</p>"
+    elsewhere = _shown_as_a_whole(view)
+    if elsewhere:
+        return elsewhere
+    data = np.asarray(view.board.examples, float)
     drawn, labels = _drawn(view), view.labels
     varied = [j for j, field in enumerate(view.fields) if field.kind is not Column.CONSTANT]
     gaps = {model: [_distance(data[:, j], X[:, j], bool(labels[j])) for j in varied] for model, X in drawn}
@@ -152,12 +161,12 @@ def _distance(x: np.ndarray, draws: np.ndarray, labels: bool) -> float:
 
 def association(view: View) -> str:
     """Which columns go together, in the data and in what models draw."""
-    data = np.asarray(view.board.examples, float) if not view.sequences else np.empty((0, 0))
-    drawn = [] if view.sequences or view.shape is not None else _drawn(view)
-    varied = (
-        [j for j, field in enumerate(view.fields) if field.kind is not Column.CONSTANT] if drawn else []
-    )
-    if len(varied) < 2:
+    elsewhere = _shown_as_a_whole(view)
+    if elsewhere:
+        return elsewhere
+    data, drawn = np.asarray(view.board.examples, float), _drawn(view)
+    varied = [j for j, field in enumerate(view.fields) if field.kind is not Column.CONSTANT]
+    if len(varied) < 2 or not drawn:
         return "<p>There are no two columns, or no draws, to lay side by side.</p>"
     chosen = np.array(varied)
     if len(varied) > _MOST_TOGETHER:

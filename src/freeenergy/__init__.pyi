@@ -159,6 +159,9 @@ from .estimators import (
     LinearGaussianSSM as LinearGaussianSSM,
 )
 from .estimators import (
+    LinearRegression as LinearRegression,
+)
+from .estimators import (
     MarkovChain as MarkovChain,
 )
 from .estimators import (

@@ -2,7 +2,9 @@
 
 from ..shell import AbstractDensity, AbstractSequenceDensity, Chunks, Column, Schema, Support
 from .labelled import (
+    AbstractRegressor,
     DiscriminantAnalysis,
+    LinearRegression,
     NaiveBayes,
     SoftmaxRegression,
 )
@@ -57,6 +59,7 @@ __all__ = [
     "RBM",
     "VAE",
     "AbstractDensity",
+    "AbstractRegressor",
     "AbstractRotation",
     "AbstractSequenceDensity",
     "AbstractStart",
@@ -78,6 +81,7 @@ __all__ = [
     "KernelDensity",
     "LatentDirichletAllocation",
     "LinearGaussianSSM",
+    "LinearRegression",
     "MarkovChain",
     "MixedFactorAnalysis",
     "Mixture",

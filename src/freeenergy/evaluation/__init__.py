@@ -1,4 +1,4 @@
-"""Evaluation: arrays in, numbers out: association, intervals, splits, calibration, tests, Rubin's rules."""
+"""Evaluation: arrays in, numbers out: association, intervals, laws, splits, calibration, tests, Rubin's rules."""
 
 from ._association import association
 from ._calibration import Reliability, TestResult, pit_ranks, reliability, two_sample_test, uniformity
@@ -17,13 +17,19 @@ from ._intervals import (
     wald_interval,
     wilson_interval,
 )
+from ._laws import AbstractLaws, JoinedLaws, Laws, MixedLaws, NormalLaws
 from ._rubin import Pooled, pool
 from ._separable import likelihood_is_unbounded
 from ._splits import Split, out_of_bag, three_way_split
 
 __all__ = [
+    "AbstractLaws",
     "Interval",
+    "JoinedLaws",
+    "Laws",
     "Measure",
+    "MixedLaws",
+    "NormalLaws",
     "PairedDifference",
     "Pooled",
     "Reliability",

@@ -18,6 +18,7 @@ from ._base import (
 )
 from ._bayesian_mixture import BayesianMixture
 from ._clusters import Clusters
+from ._conditional import Affine, Conditional
 from ._copula import GaussianCopula
 from ._density import Density
 from ._emissions import AbstractEmissions, FamilyEmissions, MixtureEmissions, RegressionEmissions
@@ -86,12 +87,14 @@ __all__ = [
     "AbstractUndirected",
     "AbstractVariationalBound",
     "AbstractWithPrior",
+    "Affine",
     "AutoRegression",
     "Autoregressive",
     "BayesianMixture",
     "CauchySource",
     "Clusters",
     "Columns",
+    "Conditional",
     "CountMarginals",
     "Cycle",
     "Density",

@@ -12,6 +12,7 @@ from ._capabilities import (
     Completes,
     Forecasts,
     Predicts,
+    PredictsDensities,
     PredictsProbabilities,
     Samples,
     Scores,
@@ -40,7 +41,7 @@ from ._forecast import (
     NormalMixtures,
 )
 from ._increments import LearnsInParts
-from ._intake import AbstractIntake, Arrays, LabelledTable, Table, with_history
+from ._intake import AbstractIntake, AnsweredTable, Arrays, LabelledTable, Table, with_history
 from ._networks import adam, cast, split_rows
 from ._rows import Rows, Scaling
 from ._schema import CodedRows, Field, Schema
@@ -57,6 +58,7 @@ __all__ = [
     "AbstractPredictive",
     "AbstractRowEstimator",
     "AbstractSequenceDensity",
+    "AnsweredTable",
     "Arrays",
     "Chunks",
     "CodedRows",
@@ -78,6 +80,7 @@ __all__ = [
     "NormalMixtures",
     "Outliers",
     "Predicts",
+    "PredictsDensities",
     "PredictsProbabilities",
     "Rows",
     "Samples",

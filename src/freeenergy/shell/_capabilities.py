@@ -14,6 +14,7 @@ import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, DensityMixin, TransformerMixin
 
 from .._core import Evidence, Kind
+from ..evaluation import AbstractLaws
 
 
 class ColumnRoles(NamedTuple):
@@ -165,6 +166,22 @@ class PredictsProbabilities(abc.ABC):
     @abc.abstractmethod
     def predict_proba(self, X: Any) -> Any:
         """The probability of each, with sum one, for each row or step."""
+
+
+class PredictsDensities(abc.ABC):
+    """Gives the law of numbers given rows: p(y | x)."""
+
+    @abc.abstractmethod
+    def predict_density(self, X: Any) -> AbstractLaws:
+        """The law of the answer to each row, in the units of the data."""
+
+    @abc.abstractmethod
+    def predict_interval(self, X: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
+        """Both ends of the interval that holds each answer with probability `level`."""
+
+    @abc.abstractmethod
+    def evidence(self, X: Any, y: Any) -> Evidence:
+        """log p(y | x) of each row with its standard error and kind."""
 
 
 class Forecasts(abc.ABC):

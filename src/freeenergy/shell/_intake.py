@@ -13,9 +13,10 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import is_classifier
+from sklearn.exceptions import DataConversionWarning
 from sklearn.preprocessing import LabelEncoder
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
+from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, validate_data
 
 from .._core import OBJECTIVES, Fit, cells_of, programs
 from ._capabilities import Scores
@@ -322,6 +323,102 @@ class LabelledTable(Table):
         owner.classes_ = np.asarray(encoder.classes_)
         numbers = np.asarray(encoder.transform(y), float)[:, None]
         return cls._fitting(owner, X, x, sample_weight, lambda _: numbers)
+
+
+class AnsweredTable(Table):
+    """Rows that come with numbers to be predicted, one or several each.
+
+    `answer_shape_` of the estimator is () or (outputs,), `answer_names_` has their names if they have any, and
+    `answer_scaling_` how they are rescaled; the rescaled answers are the columns of `events.known`.  Rows are
+    in the units of the user, in which what is missing is drawn.
+    """
+
+    @property
+    def events(self) -> Rows:  # pyright: ignore[reportIncompatibleVariableOverride]
+        assert self.rows is not None
+        return self.rows
+
+    @classmethod
+    def fitting(cls, owner: Any, X: Any, *, y: Any, sample_weight: Any = None, **beside: Any) -> Self:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Rows and answers to fit; `beside` has more numbers for each row, by name."""
+        x: Any
+        found = _found(owner, X)
+        names = _names_of(y)
+        if found is None:
+            x = _plain(owner, X, check_rows(owner, X, reset=True))
+        else:
+            x = remember(owner, *found)
+        answers = checked_answers(owner, y)
+        check_consistent_length(x, answers)
+        owner.answer_shape_, owner.answer_names_ = answers.shape[1:], names
+        flat = answers.reshape(len(answers), -1)
+        weight = check_weight(x, sample_weight)
+        owner.answer_scaling_ = owner._answer_scaling(flat, weight)
+        more = [
+            _beside(owner, name, values, len(x)) for name, values in beside.items() if values is not None
+        ]
+        known = np.column_stack([owner.answer_scaling_.apply(flat), *more])
+        return cls._fitting(owner, X, x, sample_weight, lambda _: known)
+
+    @classmethod
+    def arranged(
+        cls, owner: Any, x: np.ndarray, weight: np.ndarray | None, known: np.ndarray | None
+    ) -> Rows:
+        if not owner.keeps_order:
+            return canonical_rows(x, weight, owner.scaling_, known)
+        weight = np.ones(len(x)) if weight is None else weight
+        return Rows(x, weight, known)
+
+
+def _names_of(y: Any) -> list[str] | None:
+    """What a frame, or a column of one, calls its answers."""
+    if library_of(y) is not None:
+        return [str(name) for name in y.columns]
+    name = getattr(y, "name", None)
+    return [name] if isinstance(name, str) else None
+
+
+def checked_answers(owner: Any, y: Any) -> np.ndarray:
+    """`y` as numbers, (rows,) or (rows, outputs); NaN only where the estimator takes unknown answers."""
+    if y is None:
+        # the sentence that scikit-learn's checks read
+        raise ValueError(
+            f"{type(owner).__name__} requires y to be passed, but the target y is None: it learns what y is "
+            "given X."
+        )
+    values = y if not hasattr(y, "to_numpy") else y.to_numpy()
+    if np.asarray(values).dtype.kind in "USmM":
+        raise ValueError(
+            f"The 'y' of {type(owner).__name__} must hold numbers, not text or dates. For labels use a "
+            "classifier, such as SoftmaxRegression."
+        )
+    options = {"ensure_all_finite": "allow-nan" if owner.takes_unknown_answers else True}
+    answers = check_array(
+        values, dtype=np.float64, ensure_2d=False, input_name="y", estimator=owner, **options
+    )
+    if answers.ndim > 2:
+        raise ValueError(
+            f"The 'y' of {type(owner).__name__} must have one axis, or two. Got the shape {answers.shape}."
+        )
+    if answers.ndim == 2 and answers.shape[1] == 1:
+        # as scikit-learn has it
+        warnings.warn(
+            "A column-vector y was passed when a 1d array was expected. It is taken as one.",
+            DataConversionWarning,
+            stacklevel=6,
+        )
+        answers = answers[:, 0]
+    return answers
+
+
+def _beside(owner: Any, name: str, values: Any, rows: int) -> np.ndarray:
+    numbers = np.asarray(values, float)
+    if numbers.shape != (rows,) or not np.isfinite(numbers).all():
+        raise ValueError(
+            f"The '{name}' of {type(owner).__name__}.fit must be a finite number for each row of X. "
+            f"Got the shape {numbers.shape}."
+        )
+    return numbers
 
 
 class Arrays(Table):

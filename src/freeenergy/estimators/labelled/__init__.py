@@ -1,10 +1,14 @@
-"""Estimators of labels given rows."""
+"""Estimators of labels and of numbers given rows."""
 
 from ._classifiers import DiscriminantAnalysis, NaiveBayes
+from ._linear import LinearRegression
+from ._regressor import AbstractRegressor
 from ._softmax import SoftmaxRegression
 
 __all__ = [
+    "AbstractRegressor",
     "DiscriminantAnalysis",
+    "LinearRegression",
     "NaiveBayes",
     "SoftmaxRegression",
 ]

@@ -19,8 +19,6 @@ from ...inference import importance_estimate
 from ...learning import LBFGS, AbstractAnswerPhase, Batch, Boltzmann, ConditionalContrastive, Gradient
 from ...models import Density, SoftmaxModel
 from ...shell import (
-    AbstractRowEstimator,
-    Field,
     LabelledTable,
     Predicts,
     PredictsProbabilities,
@@ -33,8 +31,8 @@ from ...shell import (
 )
 from ...shell._answers import seeded
 from ...shell._rows import row_seeds
-from ...shell._schema import kinds_of
 from ..tables._gaussian import GaussianDensity
+from ._design import TakesAnyColumns
 
 _IMPUTATIONS = 20
 _SEPARABLE = (
@@ -80,9 +78,7 @@ class _InUnits(LabelledTable):
         return self.rows
 
 
-class SoftmaxRegression(
-    ClassifierMixin, Predicts, PredictsProbabilities, ScoresLabels, AbstractRowEstimator
-):
+class SoftmaxRegression(ClassifierMixin, Predicts, PredictsProbabilities, ScoresLabels, TakesAnyColumns):
     """p(y | x) ∝ exp(w_y·x + b_y), learned by pushing the energy of the right answer below the others.
 
     How the others are pushed up is the negative phase: `Boltzmann()` is cross entropy (multinomial
@@ -142,35 +138,6 @@ class SoftmaxRegression(
         super()._check_parameters()
         check_instance(self, "phase", AbstractAnswerPhase, optional=True)
         check_real(self, "C", closed=False, optional=True)
-
-    def takes(self, field: Field) -> bool:
-        return True
-
-    def as_modelled(self, X: np.ndarray) -> np.ndarray:
-        schema = kinds_of(self)
-        if schema is None:
-            return X
-        parts = []
-        for field, codes in zip(schema.modelled, X.T, strict=True):
-            column = codes[:, None]
-            if not _is_number(field):
-                ones = column == np.arange(1, len(field.categories))
-                column = np.where(np.isnan(column), np.nan, ones)
-            parts.append(column)
-        return np.concatenate(parts, axis=1)
-
-    @property
-    def columns_(self) -> list[str]:
-        """What the columns of `coef_` are called: those of X, or NAME=LABEL."""
-        schema = kinds_of(self)
-        if schema is None:
-            names = getattr(self, "feature_names_in_", None)
-            return [f"x{j}" for j in range(self.n_features_in_)] if names is None else list(map(str, names))
-        labels = [
-            [""] if _is_number(field) else [f"={label}" for label in field.categories[1:]]
-            for field in schema.modelled
-        ]
-        return [f"{field.name}{label}" for field, own in zip(schema.modelled, labels) for label in own]
 
     def fit(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, X: Any, y: Any, sample_weight: Any = None
@@ -268,11 +235,6 @@ class SoftmaxRegression(
     def intercept_(self) -> np.ndarray:
         """b, a number per answer, in the units of the data."""
         return np.asarray(self.model_.bias) - self.coef_ @ self.scaling_.shift
-
-
-def _is_number(field: Field) -> bool:
-    """Whether a column is taken as it is: numbers, and two labels, which are 0 and 1."""
-    return field.numeric or len(field.categories) <= 2
 
 
 def _learner(phase: AbstractAnswerPhase, penalty: float, tol: float) -> AbstractAlgorithm:

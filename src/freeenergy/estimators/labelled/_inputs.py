@@ -1,0 +1,147 @@
+"""What is missing in rows that something is predicted from: drawn from a density of the rows."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jax import Array
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+
+from ..._core import has_nan, map_rows
+from ...models import AbstractExactModel
+from ...shell import AbstractDensity, AbstractRowEstimator, Rows, check_instance
+from ...shell._answers import seeded
+from ...shell._rows import row_seeds
+from ..tables._gaussian import GaussianDensity
+
+# completions of a row with missing entries
+DRAWS = 20
+# a direction of this part of the largest variance has none
+_NO_VARIANCE = 1e-12
+
+
+class GaussianInputs(NamedTuple):
+    """The mean and covariance of rows and answers together, for what is missing in a row.
+
+    The covariance may be singular, as that of columns which repeat each other.
+    """
+
+    mean: np.ndarray
+    covariance: np.ndarray
+
+    @staticmethod
+    def of(x: np.ndarray, weight: np.ndarray) -> GaussianInputs:
+        """The weighted moments of complete rows."""
+        share = weight / weight.sum()
+        mean = share @ x
+        gap = x - mean
+        return GaussianInputs(mean, (gap * share[:, None]).T @ gap)
+
+    def conditional(self, missing: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The means of the missing columns for each row, and their common covariance.
+
+        >>> pair = GaussianInputs(np.zeros(2), np.array([[1.0, 0.5], [0.5, 1.0]]))
+        >>> mean, rest = pair.conditional(np.array([False, True]), np.array([[2.0, np.nan]]))
+        >>> mean.tolist(), rest.tolist()
+        ([[1.0]], [[0.75]])
+        """
+        seen = ~missing
+        across = self.covariance[np.ix_(missing, seen)]
+        # columns have units: what repeats another is found by correlations
+        scale = np.sqrt(np.diag(self.covariance)[seen])
+        scale = np.where(scale > 0, scale, 1.0)
+        inverse = np.linalg.pinv(
+            self.covariance[np.ix_(seen, seen)] / np.outer(scale, scale), rcond=_NO_VARIANCE, hermitian=True
+        )
+        gain = across @ (inverse / np.outer(scale, scale))
+        mean = self.mean[missing] + (x[:, seen] - self.mean[seen]) @ gain.T
+        return mean, self.covariance[np.ix_(missing, missing)] - gain @ across.T
+
+
+def _completions(pair: tuple[Array, Array], model: Any, seed: Array) -> Array:
+    """Draws of a row whose NaN are filled."""
+    row, row_seed = pair
+    keys = jax.random.split(seeded(seed, row_seed), DRAWS)
+    return jax.vmap(lambda key: model.complete_sample(row, key=key))(keys)
+
+
+class CompletesInputs(AbstractRowEstimator):
+    """Draws what is missing in rows from a density of rows and answers together.
+
+    A fit learns from all draws of a row, each with its share of the weight; predictions are averaged over
+    them.  Answers take part, so that what is drawn goes with them: without them effects would come out too
+    small.
+
+    Attributes:
+        inputs_: the density of rows and answers: their moments, or the density that `inputs` asks for.
+    """
+
+    inputs: AbstractDensity | None
+    inputs_: Any
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_instance(self, "inputs", AbstractDensity, optional=True)
+
+    def _completed(self, rows: Rows, beside: np.ndarray) -> tuple[Rows, np.ndarray]:
+        """Rows without NaN and which of the rows each is of; `beside` are numbers that go with the rows.
+
+        Remembers the density of rows and `beside`.
+        """
+        joint = np.column_stack([rows.x, beside])
+        incomplete = has_nan(joint)
+        if self.inputs is not None:
+            self.inputs_ = clone(self.inputs).fit(joint, sample_weight=rows.weight)
+            if not isinstance(self.inputs_.model_, AbstractExactModel):
+                raise ValueError(
+                    f"The 'inputs' parameter of {type(self).__name__} must be a density with exact "
+                    f"conditionals, such as GaussianMixture. Got {self.inputs!r} instead."
+                )
+        elif incomplete:
+            with warnings.catch_warnings():
+                # a density that is nearly there does for what is drawn
+                warnings.simplefilter("ignore", ConvergenceWarning)
+                found = GaussianDensity().fit(joint, sample_weight=rows.weight)
+            self.inputs_ = GaussianInputs(found.mean_, found.covariance_)
+        else:
+            self.inputs_ = GaussianInputs.of(joint, rows.weight)
+        if not has_nan(rows.x):
+            return rows, np.arange(len(rows.x))
+        holes = np.isnan(rows.x).any(axis=1)
+        whole, part = np.flatnonzero(~holes), np.flatnonzero(holes)
+        draws = self._draws(joint[part])[:, :, : rows.x.shape[1]]
+        place = np.concatenate([whole, np.tile(part, DRAWS)])
+        x = np.concatenate([rows.x[whole], draws.reshape(-1, rows.x.shape[1])])
+        weight = rows.weight[place] / np.where(holes[place], DRAWS, 1)
+        return Rows(x, weight, None if rows.known is None else rows.known[place]), place
+
+    def _draws(self, joint: np.ndarray) -> np.ndarray:
+        """Rows (and answers) with draws for their NaN that no other row changes: (draws, rows, columns)."""
+        seeds = row_seeds(joint[:, : self._width], self.scaling_)
+        if not isinstance(self.inputs_, GaussianInputs):
+            z = self.inputs_._read(joint).z
+            draws = map_rows(_completions, (z, seeds), self.inputs_.model_, self.seed_, block=256)
+            return np.stack([self.inputs_.scaling_.invert(draws[:, k]) for k in range(DRAWS)])
+        found = np.repeat(joint[None], DRAWS, axis=0)
+        patterns, which = np.unique(np.isnan(joint), axis=0, return_inverse=True)
+        for number, missing in enumerate(patterns):
+            rows = np.flatnonzero(which.ravel() == number)
+            if not missing.any():
+                continue
+            mean, rest = self.inputs_.conditional(missing, joint[rows])
+            values, vectors = np.linalg.eigh(rest)
+            root = vectors * np.sqrt(np.maximum(values, 0.0))
+            for row, centre in zip(rows, mean, strict=True):
+                noise = np.random.Generator(np.random.Philox(key=[int(self.seed_), int(seeds[row])]))
+                found[:, row, missing] = centre + noise.standard_normal((DRAWS, missing.sum())) @ root.T
+        return found
+
+    def _input_draws(self, x: np.ndarray) -> np.ndarray:
+        """Rows with draws for their NaN, where answers are not known: (draws, rows, columns)."""
+        width = len(self.inputs_.mean) if isinstance(self.inputs_, GaussianInputs) else self.inputs_._width
+        unknown = np.full((len(x), width - x.shape[1]), np.nan)
+        return self._draws(np.column_stack([x, unknown]))[:, :, : x.shape[1]]

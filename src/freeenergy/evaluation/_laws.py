@@ -1,0 +1,366 @@
+"""The law of the answer to each of several rows: what a conditional model predicts."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+from typing import Any
+
+import numpy as np
+from scipy import special, stats
+
+from ._checks import fraction
+
+_HALVINGS = 80
+
+
+class AbstractLaws(abc.ABC):
+    """A law for the answer to each row, on the host, in the units of the data.
+
+    Answers have the shape (rows,), or (rows, outputs) where there are several of each row.  NaN in an answer
+    means that it is not known: it is left out of `log_prob`.
+    """
+
+    @property
+    @abc.abstractmethod
+    def shape(self) -> tuple[int, ...]:
+        """That of the answers."""
+
+    @property
+    @abc.abstractmethod
+    def discrete(self) -> bool:
+        """Whether `log_prob` is the logarithm of a probability, and else of a density."""
+
+    @abc.abstractmethod
+    def log_prob(self, y: Any) -> np.ndarray:
+        """log p(y) of each row, of all its outputs together."""
+
+    @abc.abstractmethod
+    def log_cdf(self, y: Any) -> np.ndarray:
+        """log P(answer ≤ y), each output by itself."""
+
+    @abc.abstractmethod
+    def log_sf(self, y: Any) -> np.ndarray:
+        """log P(answer > y), each output by itself."""
+
+    @abc.abstractmethod
+    def mean(self) -> np.ndarray:
+        """The mean of each answer."""
+
+    @abc.abstractmethod
+    def variance(self) -> np.ndarray:
+        """The variance of each answer."""
+
+    @abc.abstractmethod
+    def quantile(self, p: Any) -> np.ndarray:
+        """The least value that is not exceeded with probability `p`, of each output by itself."""
+
+    @abc.abstractmethod
+    def sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
+        """Draws, (n, *shape)."""
+
+    @abc.abstractmethod
+    def take(self, rows: np.ndarray) -> AbstractLaws:
+        """The laws of some of the rows."""
+
+    def cdf(self, y: Any) -> np.ndarray:
+        """P(answer ≤ y), each output by itself."""
+        return np.exp(self.log_cdf(y))
+
+    def std(self) -> np.ndarray:
+        """The standard deviation of each answer."""
+        return np.sqrt(self.variance())
+
+    def interval(self, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
+        """The quantiles (1 − level)/2 and (1 + level)/2, which hold each answer with probability `level`."""
+        level = fraction("interval", "level", level)
+        return self.quantile((1 - level) / 2), self.quantile((1 + level) / 2)
+
+    def log_mass(self, low: Any, high: Any) -> np.ndarray:
+        """log P(low < answer ≤ high), each output by itself: what rounding leaves of a density.
+
+        >>> law = Laws(stats.norm(np.zeros(1), 1.0))
+        >>> law.log_mass(-0.5, 0.5).round(4).tolist(), law.log_mass(40.0, 41.0).round(2).tolist()
+        ([-0.9599], [-804.61])
+        """
+        low, high = np.broadcast_to(low, self.shape), np.broadcast_to(high, self.shape)
+        lower = np.stack([self.log_cdf(high), self.log_cdf(low)])
+        upper = np.stack([self.log_sf(low), self.log_sf(high)])
+        # the smaller tail, whose probabilities do not cancel
+        more, less = np.where(lower[0] < upper[0], lower, upper)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            found = more + np.log1p(-np.exp(less - more))
+        return np.where(more == -np.inf, -np.inf, found)
+
+
+def _summed(logs: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Sums over outputs of each row, of those that are known."""
+    logs = np.where(np.isnan(y), 0.0, logs)
+    return logs.reshape(len(logs), -1).sum(axis=1)
+
+
+@dataclasses.dataclass(frozen=True)
+class Laws(AbstractLaws):
+    """Independent answers, each with a law of SciPy.
+
+    Attributes:
+        law: frozen, such as `scipy.stats.norm(mean, scale)`, with parameters of the shape of the answers.
+
+    >>> counts = Laws(stats.poisson(np.array([1.0, 4.0])))
+    >>> counts.log_prob([0, 4]).round(4).tolist(), counts.quantile(0.5).tolist(), counts.discrete
+    ([-1.0, -1.6329], [1.0, 4.0], True)
+    """
+
+    law: Any
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return np.shape(self.law.mean())
+
+    @property
+    def discrete(self) -> bool:
+        return not hasattr(self.law.dist, "logpdf")
+
+    def log_prob(self, y: Any) -> np.ndarray:
+        y = np.asarray(y, float)
+        log_prob = self.law.logpmf if self.discrete else self.law.logpdf
+        return _summed(log_prob(y), y)
+
+    def log_cdf(self, y: Any) -> np.ndarray:
+        with np.errstate(divide="ignore"):
+            return np.asarray(self.law.logcdf(y))
+
+    def log_sf(self, y: Any) -> np.ndarray:
+        with np.errstate(divide="ignore"):
+            return np.asarray(self.law.logsf(y))
+
+    def mean(self) -> np.ndarray:
+        return np.asarray(self.law.mean())
+
+    def variance(self) -> np.ndarray:
+        return np.asarray(self.law.var())
+
+    def quantile(self, p: Any) -> np.ndarray:
+        return np.asarray(self.law.ppf(p), float)
+
+    def sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
+        return np.asarray(self.law.rvs(size=(n, *self.shape), random_state=rng), float)
+
+    def take(self, rows: np.ndarray) -> Laws:
+        shape = self.shape
+        pick = [np.broadcast_to(part, shape)[rows] for part in self.law.args]
+        named = {name: np.broadcast_to(part, shape)[rows] for name, part in self.law.kwds.items()}
+        return Laws(self.law.dist(*pick, **named))
+
+
+@dataclasses.dataclass(frozen=True)
+class NormalLaws(AbstractLaws):
+    """Several normal outputs of each row, which depend on each other.
+
+    Attributes:
+        means: (rows, outputs).
+        covariances: (rows, outputs, outputs).
+
+    >>> both = NormalLaws(np.zeros((1, 2)), np.array([[[1.0, 0.5], [0.5, 1.0]]]))
+    >>> both.log_prob([[0.0, 0.0]]).round(4).tolist(), both.log_prob([[0.0, np.nan]]).round(4).tolist()
+    ([-1.694], [-0.9189])
+    """
+
+    means: np.ndarray
+    covariances: np.ndarray
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.means.shape
+
+    @property
+    def discrete(self) -> bool:
+        return False
+
+    @property
+    def _alone(self) -> Laws:
+        """Each output by itself."""
+        return Laws(stats.norm(self.means, self.std()))
+
+    def log_prob(self, y: Any) -> np.ndarray:
+        y = np.broadcast_to(np.asarray(y, float), self.shape)
+        found = np.zeros(len(y))
+        patterns, which = np.unique(~np.isnan(y), axis=0, return_inverse=True)
+        for number, known in enumerate(patterns):
+            rows = np.flatnonzero(which.ravel() == number)
+            if not known.any():
+                continue
+            root = np.linalg.cholesky(self.covariances[np.ix_(rows, known, known)])
+            gap = (y[rows] - self.means[rows])[:, known]
+            scaled = np.linalg.solve(root, gap[:, :, None])[:, :, 0]
+            log_det = np.log(np.diagonal(root, axis1=1, axis2=2)).sum(axis=1)
+            found[rows] = -0.5 * (scaled**2).sum(axis=1) - log_det - 0.5 * known.sum() * np.log(2 * np.pi)
+        return found
+
+    def log_cdf(self, y: Any) -> np.ndarray:
+        return self._alone.log_cdf(y)
+
+    def log_sf(self, y: Any) -> np.ndarray:
+        return self._alone.log_sf(y)
+
+    def mean(self) -> np.ndarray:
+        return self.means
+
+    def variance(self) -> np.ndarray:
+        return np.diagonal(self.covariances, axis1=1, axis2=2)
+
+    def quantile(self, p: Any) -> np.ndarray:
+        return self._alone.quantile(p)
+
+    def sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
+        root = np.linalg.cholesky(self.covariances)
+        return self.means + np.einsum("rij,nrj->nri", root, rng.standard_normal((n, *self.shape)))
+
+    def take(self, rows: np.ndarray) -> NormalLaws:
+        return NormalLaws(self.means[rows], self.covariances[rows])
+
+
+@dataclasses.dataclass(frozen=True)
+class MixedLaws(AbstractLaws):
+    """A mixture of laws for each row: of components, or of what a missing input may have been.
+
+    Attributes:
+        log_weights: (parts, rows), of sum one for each row.
+        parts: laws of the same rows, one for each part.
+
+    >>> sides = [Laws(stats.norm(np.full(1, centre), 1.0)) for centre in (-3.0, 3.0)]
+    >>> both = MixedLaws(np.log(np.full((2, 1), 0.5)), tuple(sides))
+    >>> bool(abs(both.quantile(0.5)[0]) < 1e-9), both.quantile(0.95).round(3).tolist()
+    (True, [4.282])
+    """
+
+    log_weights: np.ndarray
+    parts: tuple[AbstractLaws, ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.parts[0].shape
+
+    @property
+    def discrete(self) -> bool:
+        return self.parts[0].discrete
+
+    def _each(self) -> np.ndarray:
+        """The logarithms of the weights, with an axis for each of those of the answers."""
+        return self.log_weights.reshape(*self.log_weights.shape, *(1,) * (len(self.shape) - 1))
+
+    def log_prob(self, y: Any) -> np.ndarray:
+        logs = np.stack([part.log_prob(y) for part in self.parts])
+        return np.asarray(special.logsumexp(logs + self.log_weights, axis=0))
+
+    def log_cdf(self, y: Any) -> np.ndarray:
+        logs = np.stack([part.log_cdf(y) for part in self.parts])
+        return np.minimum(special.logsumexp(logs + self._each(), axis=0), 0.0)
+
+    def log_sf(self, y: Any) -> np.ndarray:
+        logs = np.stack([part.log_sf(y) for part in self.parts])
+        return np.minimum(special.logsumexp(logs + self._each(), axis=0), 0.0)
+
+    def mean(self) -> np.ndarray:
+        return (np.exp(self._each()) * np.stack([part.mean() for part in self.parts])).sum(axis=0)
+
+    def variance(self) -> np.ndarray:
+        means = np.stack([part.mean() for part in self.parts])
+        inner = np.stack([part.variance() for part in self.parts])
+        return (np.exp(self._each()) * (inner + (means - self.mean()) ** 2)).sum(axis=0)
+
+    def quantile(self, p: Any) -> np.ndarray:
+        # parts without weight say nothing
+        there = np.broadcast_to(self._each() > -np.inf, (len(self.parts), *self.shape))
+        alone = np.stack([part.quantile(p) for part in self.parts])
+        low = np.min(alone, axis=0, where=there, initial=np.inf)
+        high = np.max(alone, axis=0, where=there, initial=-np.inf)
+        # sums of probabilities have rounding
+        wanted = np.log(p) + 1e-12 * np.sign(np.log(p))
+        if self.discrete:
+            low = low - 1
+        for _ in range(_HALVINGS):
+            middle = 0.5 * (low + high)
+            if self.discrete:
+                middle = np.floor(middle)
+            enough = self.log_cdf(middle) >= wanted
+            low, high = np.where(enough, low, middle), np.where(enough, middle, high)
+        return high
+
+    def sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
+        noise = rng.gumbel(size=(n, *self.log_weights.shape))
+        chosen = np.argmax(noise + self.log_weights, axis=1)
+        draws = np.stack([part.sample(n, rng) for part in self.parts])
+        chosen = chosen.reshape(n, -1, *(1,) * (len(self.shape) - 1))
+        return np.take_along_axis(draws, chosen[None], axis=0)[0]
+
+    def take(self, rows: np.ndarray) -> MixedLaws:
+        return MixedLaws(self.log_weights[:, rows], tuple(part.take(rows) for part in self.parts))
+
+
+@dataclasses.dataclass(frozen=True)
+class JoinedLaws(AbstractLaws):
+    """Laws of different kinds for different rows.
+
+    Attributes:
+        places: for each part the rows that it is about.
+        parts: the laws.
+
+    >>> some = Laws(stats.norm(np.zeros(1), 1.0)), Laws(stats.t(3, np.ones(1)))
+    >>> JoinedLaws((np.array([1]), np.array([0])), some).mean().tolist()
+    [1.0, 0.0]
+    """
+
+    places: tuple[np.ndarray, ...]
+    parts: tuple[AbstractLaws, ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return sum(map(len, self.places)), *self.parts[0].shape[1:]
+
+    @property
+    def discrete(self) -> bool:
+        return self.parts[0].discrete
+
+    def _joined(self, found: list[np.ndarray], axis: int = 0) -> np.ndarray:
+        whole = np.concatenate(found, axis=axis)
+        return np.take(whole, np.argsort(np.concatenate(self.places)), axis=axis)
+
+    def _asked(self, y: Any, method: str) -> np.ndarray:
+        y = np.broadcast_to(np.asarray(y, float), self.shape)
+        pairs = zip(self.places, self.parts, strict=True)
+        return self._joined([getattr(part, method)(y[rows]) for rows, part in pairs])
+
+    def log_prob(self, y: Any) -> np.ndarray:
+        return self._asked(y, "log_prob")
+
+    def log_cdf(self, y: Any) -> np.ndarray:
+        return self._asked(y, "log_cdf")
+
+    def log_sf(self, y: Any) -> np.ndarray:
+        return self._asked(y, "log_sf")
+
+    def mean(self) -> np.ndarray:
+        return self._joined([part.mean() for part in self.parts])
+
+    def variance(self) -> np.ndarray:
+        return self._joined([part.variance() for part in self.parts])
+
+    def quantile(self, p: Any) -> np.ndarray:
+        return self._joined([part.quantile(p) for part in self.parts])
+
+    def sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
+        return self._joined([part.sample(n, rng) for part in self.parts], axis=1)
+
+    def take(self, rows: np.ndarray) -> JoinedLaws:
+        # the part of each row, and the row of that part
+        part_of, inside = np.empty((2, self.shape[0]), int)
+        for number, own in enumerate(self.places):
+            part_of[own], inside[own] = number, np.arange(len(own))
+        part_of, inside = part_of[rows], inside[rows]
+        places = [np.flatnonzero(part_of == number) for number in range(len(self.parts))]
+        there = [number for number, own in enumerate(places) if len(own)]
+        return JoinedLaws(
+            tuple(places[number] for number in there),
+            tuple(self.parts[number].take(inside[places[number]]) for number in there),
+        )

@@ -1,4 +1,4 @@
-"""Evaluation: arrays in, numbers out: association, intervals, laws, splits, calibration, tests, Rubin's rules."""
+"""Evaluation: arrays in, numbers out: association, intervals, laws, splits, calibration, tests, pooling."""
 
 from ._association import association
 from ._calibration import Reliability, TestResult, pit_ranks, reliability, two_sample_test, uniformity

@@ -17,8 +17,8 @@ _HALVINGS = 80
 class AbstractLaws(abc.ABC):
     """A law for the answer to each row, on the host, in the units of the data.
 
-    Answers have the shape (rows,), or (rows, outputs) where there are several of each row.  NaN in an answer
-    means that it is not known: it is left out of `log_prob`.
+    Answers have the shape (rows,), or (rows, outputs) where there are several of each row.  NaN in an
+    answer means that it is not known: it is left out of `log_prob`.
     """
 
     @property
@@ -72,7 +72,7 @@ class AbstractLaws(abc.ABC):
         return np.sqrt(self.variance())
 
     def interval(self, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
-        """The quantiles (1 − level)/2 and (1 + level)/2, which hold each answer with probability `level`."""
+        """The quantiles (1 − level)/2 and (1 + level)/2, between which each answer is with that level."""
         level = fraction("interval", "level", level)
         return self.quantile((1 - level) / 2), self.quantile((1 + level) / 2)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import equinox as eqx
-import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float
 
@@ -21,6 +20,7 @@ class Affine(eqx.Module):
         weight: W, a row per output.
         bias: b, a number per output.
 
+    >>> import jax.numpy as jnp
     >>> Affine(jnp.array([[2.0, 0.0]]), jnp.array([1.0]))(jnp.array([3.0, 5.0])).tolist()
     [7.0]
     """
@@ -42,6 +42,7 @@ class Conditional(AbstractExactPosterior):
         function: f, from a row to the output that sets the parameters of the answer.
         answer: the conditional family, a `freeenergy.distributions.Given`.
 
+    >>> import jax.numpy as jnp
     >>> from freeenergy.distributions import Poisson
     >>> model = Conditional(Affine(jnp.ones((1, 1)), jnp.zeros(1)), Given(Poisson(jnp.ones(1))))
     >>> round(float(model.energy(jnp.array([0.0]), jnp.array([0.0]))), 4)

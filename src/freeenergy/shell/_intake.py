@@ -328,9 +328,9 @@ class LabelledTable(Table):
 class AnsweredTable(Table):
     """Rows that come with numbers to be predicted, one or several each.
 
-    `answer_shape_` of the estimator is () or (outputs,), `answer_names_` has their names if they have any, and
-    `answer_scaling_` how they are rescaled; the rescaled answers are the columns of `events.known`.  Rows are
-    in the units of the user, in which what is missing is drawn.
+    `answer_shape_` of the estimator is () or (outputs,), `answer_names_` has their names if they have any,
+    and `answer_scaling_` how they are rescaled; the rescaled answers are the columns of `events.known`.
+    Rows are in the units of the user, in which what is missing is drawn.
     """
 
     @property
@@ -344,10 +344,8 @@ class AnsweredTable(Table):
         x: Any
         found = _found(owner, X)
         names = _names_of(y)
-        if found is None:
-            x = _plain(owner, X, check_rows(owner, X, reset=True))
-        else:
-            x = remember(owner, *found)
+        plain = found is None
+        x = _plain(owner, X, check_rows(owner, X, reset=True)) if plain else remember(owner, *found)
         answers = checked_answers(owner, y)
         check_consistent_length(x, answers)
         owner.answer_shape_, owner.answer_names_ = answers.shape[1:], names
@@ -383,8 +381,7 @@ def checked_answers(owner: Any, y: Any) -> np.ndarray:
     if y is None:
         # the sentence that scikit-learn's checks read
         raise ValueError(
-            f"{type(owner).__name__} requires y to be passed, but the target y is None: it learns what y is "
-            "given X."
+            f"{type(owner).__name__} requires y to be passed, but the target y is None. Pass it."
         )
     values = y if not hasattr(y, "to_numpy") else y.to_numpy()
     if np.asarray(values).dtype.kind in "USmM":
@@ -392,7 +389,7 @@ def checked_answers(owner: Any, y: Any) -> np.ndarray:
             f"The 'y' of {type(owner).__name__} must hold numbers, not text or dates. For labels use a "
             "classifier, such as SoftmaxRegression."
         )
-    options = {"ensure_all_finite": "allow-nan" if owner.takes_unknown_answers else True}
+    options: Any = {"ensure_all_finite": "allow-nan" if owner.takes_unknown_answers else True}
     answers = check_array(
         values, dtype=np.float64, ensure_2d=False, input_name="y", estimator=owner, **options
     )

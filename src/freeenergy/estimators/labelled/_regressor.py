@@ -113,8 +113,8 @@ class AbstractRegressor(
         check_consistent_length(x, answers)
         if answers.shape[1:] != self.answer_shape_:
             raise ValueError(
-                f"The 'y' of {type(self).__name__} must have {self.answer_shape_ or 'one'} numbers a row, as "
-                f"that of fit. Got the shape {answers.shape} instead."
+                f"The 'y' of {type(self).__name__} must have {self.answer_shape_ or 'one'} numbers a row, "
+                f"as that of fit. Got the shape {answers.shape} instead."
             )
         holes = np.isnan(x).any(axis=1)
         nats, stderr = np.empty(len(x)), np.zeros(len(x))

@@ -13,6 +13,8 @@ from ._checks import fraction
 
 _HALVINGS = 80
 _ROUNDING = 1e-12
+# a mixture has as many times the knots of one law
+_PARTS = 4
 
 
 class AbstractLaws(abc.ABC):
@@ -79,6 +81,14 @@ class AbstractLaws(abc.ABC):
         """The quantiles (1 − level)/2 and (1 + level)/2, between which each answer is with that level."""
         level = fraction("interval", "level", level)
         return self.quantile((1 - level) / 2), self.quantile((1 + level) / 2)
+
+    def knots(self, levels: np.ndarray) -> np.ndarray:
+        """Values that spread over each law, sorted: quantiles of these levels, of it or of its parts.
+
+        Between them its distribution function is smooth enough to be integrated, and its density to be
+        searched.
+        """
+        return np.stack([self.quantile(p) for p in levels])
 
     def log_mass(self, low: Any, high: Any) -> np.ndarray:
         """log P(low < answer ≤ high), each output by itself: what rounding leaves of a density.
@@ -303,6 +313,12 @@ class MixedLaws(AbstractLaws):
             low, high = np.where(enough, low, middle), np.where(enough, middle, high)
         return high
 
+    def knots(self, levels: np.ndarray) -> np.ndarray:
+        every = np.sort(np.concatenate([part.knots(levels) for part in self.parts]), axis=0)
+        # of many parts a few of each
+        kept = np.linspace(0, len(every) - 1, min(len(every), _PARTS * len(levels))).astype(int)
+        return every[kept]
+
     def sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
         noise = rng.gumbel(size=(n, *self.log_weights.shape))
         chosen = np.argmax(noise + self.log_weights, axis=1)
@@ -364,6 +380,13 @@ class JoinedLaws(AbstractLaws):
 
     def quantile(self, p: Any) -> np.ndarray:
         return self._asked(p, "quantile")
+
+    def knots(self, levels: np.ndarray) -> np.ndarray:
+        found = [part.knots(levels) for part in self.parts]
+        size = max(map(len, found))
+        # repeated, where another law has more of them
+        same = [part[np.linspace(0, len(part) - 1, size).astype(int)] for part in found]
+        return self._joined(same, axis=1)
 
     def sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
         return self._joined([part.sample(n, rng) for part in self.parts], axis=1)

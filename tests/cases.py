@@ -142,6 +142,7 @@ CASES = {
     "ICA": Case(fe.ICA()),
     "ICA-laplace": Case(fe.ICA(d.Laplace), slow=True),
     "SparseCoding": Case(fe.SparseCoding(2, importance_samples=500)),
+    "BaseRate": Case(fe.BaseRate(), density=False, answers=real),
     "LinearRegression": Case(fe.LinearRegression(), density=False, answers=real),
     "SoftmaxRegression": Case(fe.SoftmaxRegression(), density=False),
     "HMM": Case(fe.HMM(2), sequence=True),

@@ -120,6 +120,9 @@ from .estimators import (
     AutoRegression as AutoRegression,
 )
 from .estimators import (
+    BaseRate as BaseRate,
+)
+from .estimators import (
     BayesianMixture as BayesianMixture,
 )
 from .estimators import (

@@ -3,6 +3,7 @@
 from ..shell import AbstractDensity, AbstractSequenceDensity, Chunks, Column, Schema, Support
 from .labelled import (
     AbstractRegressor,
+    BaseRate,
     DiscriminantAnalysis,
     LinearRegression,
     NaiveBayes,
@@ -64,6 +65,7 @@ __all__ = [
     "AbstractSequenceDensity",
     "AbstractStart",
     "AutoRegression",
+    "BaseRate",
     "BayesianMixture",
     "Chunks",
     "Column",

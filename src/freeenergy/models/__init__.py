@@ -18,7 +18,7 @@ from ._base import (
 )
 from ._bayesian_mixture import BayesianMixture
 from ._clusters import Clusters
-from ._conditional import Affine, Conditional
+from ._conditional import Affine, Conditional, Constant
 from ._copula import GaussianCopula
 from ._density import Density
 from ._emissions import AbstractEmissions, FamilyEmissions, MixtureEmissions, RegressionEmissions
@@ -95,6 +95,7 @@ __all__ = [
     "Clusters",
     "Columns",
     "Conditional",
+    "Constant",
     "CountMarginals",
     "Cycle",
     "Density",

@@ -32,6 +32,23 @@ class Affine(eqx.Module):
         return self.weight @ x + self.bias
 
 
+class Constant(eqx.Module):
+    """f(x) = b, whatever the row.
+
+    Attributes:
+        bias: b, a number per output.
+
+    >>> import jax.numpy as jnp
+    >>> Constant(jnp.array([1.0]))(jnp.array([3.0, 5.0])).tolist()
+    [1.0]
+    """
+
+    bias: Float[Array, " outputs"] = parameter()
+
+    def __call__(self, x: Float[Array, " columns"]) -> Float[Array, " outputs"]:
+        return self.bias
+
+
 class Conditional(AbstractExactPosterior):
     """e(x, y) = −log p(y | f(x)): a function of the row, and a conditional family of the answer.
 

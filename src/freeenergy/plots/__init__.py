@@ -8,6 +8,7 @@ the style of the report.
 from ._columns import association, distribution, distributions, missing
 from ._fits import calibration, comparison, learning_curves
 from ._parts import atoms, components, loadings, profiles, topics
+from ._predictions import coverage, dependence, importance, residuals
 from ._rows import images, latent, mosaic, pairs, telling_columns
 from ._series import decoded, decomposition, forecast, paths, smoothed
 from ._style import DARK_INK, INK, PALETTE, short_names, theme
@@ -21,12 +22,15 @@ __all__ = [
     "calibration",
     "comparison",
     "components",
+    "coverage",
     "decoded",
     "decomposition",
+    "dependence",
     "distribution",
     "distributions",
     "forecast",
     "images",
+    "importance",
     "latent",
     "learning_curves",
     "loadings",
@@ -35,6 +39,7 @@ __all__ = [
     "pairs",
     "paths",
     "profiles",
+    "residuals",
     "short_names",
     "smoothed",
     "telling_columns",

@@ -18,12 +18,14 @@ from ._intervals import (
     wilson_interval,
 )
 from ._laws import AbstractLaws, JoinedLaws, Laws, MixedLaws, NormalLaws
+from ._laws_regression import HuberLaws, QuantileLaws, StudentLaws
 from ._rubin import Pooled, pool
 from ._separable import likelihood_is_unbounded
 from ._splits import Split, out_of_bag, three_way_split
 
 __all__ = [
     "AbstractLaws",
+    "HuberLaws",
     "Interval",
     "JoinedLaws",
     "Laws",
@@ -32,9 +34,11 @@ __all__ = [
     "NormalLaws",
     "PairedDifference",
     "Pooled",
+    "QuantileLaws",
     "Reliability",
     "Retraining",
     "Split",
+    "StudentLaws",
     "TestResult",
     "association",
     "beta_interval",

@@ -200,6 +200,10 @@ def test_weights_are_rows_and_variances_are_weights():
     np.testing.assert_allclose(coefficients(model), peer.params, rtol=1e-9)
     np.testing.assert_allclose(errors(model), peer.bse, rtol=1e-9)
     np.testing.assert_allclose(model.log_likelihood_, peer.llf, rtol=1e-10)
+    both = fe.LinearRegression().fit(X, Y, weight, covariance=variance)
+    copies = fe.LinearRegression().fit(X[times], Y[times], covariance=variance[times])
+    np.testing.assert_allclose(both.covariance_, copies.covariance_, rtol=1e-9)
+    np.testing.assert_allclose(both.log_likelihood_, copies.log_likelihood_, rtol=1e-9)
 
 
 def test_generalised_least_squares():
@@ -227,6 +231,8 @@ def test_generalised_least_squares():
     ]:
         with pytest.raises(ValueError, match=message):
             fe.LinearRegression().fit(X, Y, covariance=wrong)
+    with pytest.raises(ValueError, match="no 'sample_weight' with a matrix of covariances"):
+        fe.LinearRegression().fit(X, Y, np.ones(n), covariance=covariance)
     with pytest.raises(ValueError, match="'covariance' of complete rows only"):
         fe.LinearRegression().fit(np.where(X > 3, np.nan, X), Y, covariance=covariance)
 

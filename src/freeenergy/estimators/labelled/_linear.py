@@ -140,7 +140,9 @@ class LinearRegression(AbstractLinearMean):
                 raise ValueError("LinearRegression.fit takes no 'covariance' with Chunks.")
             self._fit_chunks(X, y, sample_weight)
             return self
-        self._rows_covariance = None if covariance is None else _checked_covariance(covariance)
+        self._rows_covariance = (
+            None if covariance is None else _checked_covariance(covariance, sample_weight)
+        )
         try:
             self._fit(X, y=y, sample_weight=sample_weight)
         finally:
@@ -548,7 +550,7 @@ def _searched(
     return steps, values
 
 
-def _checked_covariance(covariance: Any) -> np.ndarray:
+def _checked_covariance(covariance: Any, sample_weight: Any) -> np.ndarray:
     given = np.asarray(covariance, float)
     square = given.ndim == 2 and given.shape[0] == given.shape[1]
     if not (given.ndim == 1 or square) or not np.isfinite(given).all():

@@ -144,6 +144,9 @@ from .estimators import (
     GaussianMixture as GaussianMixture,
 )
 from .estimators import (
+    GeneralisedLinearModel as GeneralisedLinearModel,
+)
+from .estimators import (
     Imputer as Imputer,
 )
 from .estimators import (

@@ -3,10 +3,15 @@
 from ..shell import AbstractDensity, AbstractSequenceDensity, Chunks, Column, Schema, Support
 from .labelled import (
     AbstractRegressor,
+    AbstractResponse,
     DiscriminantAnalysis,
+    GeneralisedLinearModel,
+    InverseGaussian,
     LinearRegression,
+    ModelledShape,
     NaiveBayes,
     SoftmaxRegression,
+    ZeroInflated,
 )
 from .series import (
     HMM,
@@ -60,6 +65,7 @@ __all__ = [
     "VAE",
     "AbstractDensity",
     "AbstractRegressor",
+    "AbstractResponse",
     "AbstractRotation",
     "AbstractSequenceDensity",
     "AbstractStart",
@@ -76,7 +82,9 @@ __all__ = [
     "GaussianCopula",
     "GaussianDensity",
     "GaussianMixture",
+    "GeneralisedLinearModel",
     "Imputer",
+    "InverseGaussian",
     "KMeans",
     "KernelDensity",
     "LatentDirichletAllocation",
@@ -85,6 +93,7 @@ __all__ = [
     "MarkovChain",
     "MixedFactorAnalysis",
     "Mixture",
+    "ModelledShape",
     "NaiveBayes",
     "NormalizingFlow",
     "PlusPlus",
@@ -99,4 +108,5 @@ __all__ = [
     "Support",
     "SwitchingLinearSystem",
     "Varimax",
+    "ZeroInflated",
 ]

@@ -18,12 +18,14 @@ from ._intervals import (
     wilson_interval,
 )
 from ._laws import AbstractLaws, JoinedLaws, Laws, MixedLaws, NormalLaws
+from ._nested import Influence, likelihood_ratio_test
 from ._rubin import Pooled, pool
-from ._separable import likelihood_is_unbounded
+from ._separable import likelihood_is_unbounded, linear_likelihood_is_unbounded
 from ._splits import Split, out_of_bag, three_way_split
 
 __all__ = [
     "AbstractLaws",
+    "Influence",
     "Interval",
     "JoinedLaws",
     "Laws",
@@ -43,6 +45,8 @@ __all__ = [
     "credible_interval",
     "credible_region",
     "likelihood_is_unbounded",
+    "likelihood_ratio_test",
+    "linear_likelihood_is_unbounded",
     "mase",
     "naive_scale",
     "out_of_bag",

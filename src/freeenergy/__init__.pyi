@@ -123,6 +123,9 @@ from .estimators import (
     BayesianMixture as BayesianMixture,
 )
 from .estimators import (
+    Calibrated as Calibrated,
+)
+from .estimators import (
     Chunks as Chunks,
 )
 from .estimators import (
@@ -174,10 +177,16 @@ from .estimators import (
     Mixture as Mixture,
 )
 from .estimators import (
+    MultiLabel as MultiLabel,
+)
+from .estimators import (
     NaiveBayes as NaiveBayes,
 )
 from .estimators import (
     NormalizingFlow as NormalizingFlow,
+)
+from .estimators import (
+    Perceptron as Perceptron,
 )
 from .estimators import (
     PlusPlus as PlusPlus,

@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from ..._core import Evidence, Fit, Kind, Status, has_nan, on_device
-from ...distributions import Gaussian, Given, Mean, Natural
+from ...distributions import Gaussian, Mean, Natural
 from ...evaluation import (
     AbstractLaws,
     Influence,
@@ -27,7 +27,7 @@ from ...shell import AbstractDensity, Coefficients, Rows, Scaling, check_instanc
 from ...shell._validation import check_weight
 from ._inputs import DRAWS
 from ._links import LOG, HostLink, host_link
-from ._newton import Ascent, newton, solved
+from ._newton import Ascent, inverse, newton, solved
 from ._regressor import AbstractRegressor
 from ._responses import RESPONSES, AbstractResponse
 from ._scoring import Predictors
@@ -70,7 +70,7 @@ class GeneralisedLinearModel(AbstractRegressor):
         overdispersed: whether standard errors are those of quasi-likelihood, √dispersion_ times as large,
             for counts and shares too.
         max_iter: the most steps.
-        tol: it stops at a step whose squared length, in standard errors, is less.
+        tol: it stops with a step whose squared length, in standard errors, is at most this.
         inputs: the density of rows and answers from which missing entries of rows are drawn; None for one
             Gaussian.
 
@@ -115,7 +115,7 @@ class GeneralisedLinearModel(AbstractRegressor):
         alpha: float = 0.0,
         overdispersed: bool = False,
         max_iter: int = 100,
-        tol: float = 1e-8,
+        tol: float = 1e-12,
         inputs: AbstractDensity | None = None,
     ) -> None:
         self.family = family
@@ -127,6 +127,8 @@ class GeneralisedLinearModel(AbstractRegressor):
         self.max_iter = max_iter
         self.tol = tol
         self.inputs = inputs
+
+    untold_: np.ndarray
 
     @property
     def _maximises_likelihood(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -202,8 +204,11 @@ class GeneralisedLinearModel(AbstractRegressor):
                 the mean grows: with the logarithm as link, an offset of its logarithm.
             trials: for `Bernoulli` and `Binomial`, out of how many each answer is; one if not passed.
         """
-        self._check_parameters()
-        self._fit(X, y=y, sample_weight=sample_weight, **self._beside(offset, exposure, trials))
+        beside = {"offset": offset, "exposure": exposure, "trials": trials}
+        if any(value is not None for value in beside.values()):
+            self._check_parameters()
+            beside = self._beside(**beside)
+        self._fit(X, y=y, sample_weight=sample_weight, **{k: v for k, v in beside.items() if v is not None})
         return self
 
     def _beside(self, offset: Any, exposure: Any, trials: Any) -> dict[str, np.ndarray]:
@@ -241,7 +246,11 @@ class GeneralisedLinearModel(AbstractRegressor):
         return {"offset": total, "trials": found.get("trials", np.ones(rows))}
 
     def _design(self, z: np.ndarray) -> np.ndarray:
-        return np.column_stack([np.ones(len(z)), z]) if self.fit_intercept else z
+        if not self.fit_intercept:
+            return z
+        design = np.empty((len(z), z.shape[1] + 1))
+        design[:, 0], design[:, 1:] = 1.0, z
+        return design
 
     def _check_answers(self, y: np.ndarray, trials: np.ndarray) -> None:
         good = self._response.allows(y, trials)
@@ -338,7 +347,7 @@ class GeneralisedLinearModel(AbstractRegressor):
         self.untold_ = np.zeros(len(gram), bool)
         if told.all() or self.alpha > 0:
             return None
-        self.untold_ = (np.abs(vectors[:, ~told]) > 1e-6).any(axis=1)
+        self.untold_ = np.asarray((np.abs(vectors[:, ~told]) > 1e-6).any(axis=1))
         varied = np.diag(gram) > _COLLINEAR
         names = np.array(self.columns_)[(self.untold_ & varied)[int(self.fit_intercept) :]]
         if len(names):
@@ -352,16 +361,13 @@ class GeneralisedLinearModel(AbstractRegressor):
         return vectors[:, told]
 
     def _ascend(self, full: Predictors, start: np.ndarray, least: np.ndarray | None) -> Ascent:
-        # scoring gains a factor with each step where it is not Newton's method
-        canonical = self._host_link is self._response.canonical
-        tol = self.tol if canonical or least is not None else 1e-6 * self.tol
         rows = len(full.y)
         if rows > 4 * _SAMPLE and least is None:
             some = full.sample(np.arange(0, rows, rows // _SAMPLE))
             near = newton(some.at, start, max_iter=20, tol=1e-2)
             if near.status is Status.CONVERGED and np.abs(near.coefficients).max() < _STEEP:
                 start = near.coefficients
-        return newton(full.at, start, max_iter=self.max_iter, tol=tol, least=least)
+        return newton(full.at, start, max_iter=self.max_iter, tol=self.tol, least=least)
 
     def _keep_numbers(
         self, full: Predictors, found: Ascent, null: Predictors, constant: Ascent
@@ -408,11 +414,10 @@ class GeneralisedLinearModel(AbstractRegressor):
         self.other_names_ = list(self._response.others)
         self.other_coef_ = w[1:] / self.scaling_.scale
         self.other_intercepts_ = b[1:] - self.other_coef_ @ self.scaling_.shift
-        member = None if any(self._varying) else self._response.member(b[1:])
-        if member is None:
+        given = None if any(self._varying) else self._response.given(b[1:], self._host_link)
+        if given is None:
             return Affine(on_device(w), on_device(b))
-        mean = Affine(on_device(w[:1]), on_device(b[:1]))
-        return Conditional(mean, Given(member, Mean(self._host_link.inverse)))
+        return Conditional(Affine(on_device(w[:1]), on_device(b[:1])), given)
 
     def _diverges(self, full: Predictors, found: Ascent) -> bool:
         """Whether the likelihood grows for ever along some direction."""
@@ -446,10 +451,10 @@ class GeneralisedLinearModel(AbstractRegressor):
         inside = np.zeros((len(free), len(free)))
         information = found.at.information[np.ix_(free, free)]
         if np.isfinite(information).all():
-            inside[np.ix_(free, free)] = linalg.pinvh(information, rtol=1e-14)
+            inside[np.ix_(free, free)] = inverse(information)
         to_units = self._to_units() if basis is None else self._to_units() @ basis
         further = [to_units if varies else np.eye(1) for varies in full.varying if full.fixed is None]
-        to = linalg.block_diag(to_units, *further)
+        to = np.asarray(linalg.block_diag(to_units, *further))
         factor = 1.0
         if full.fixed is not None and self._response.others:
             factor = self.dispersion_ * self._response.precision(full.fixed)
@@ -459,7 +464,7 @@ class GeneralisedLinearModel(AbstractRegressor):
         names = [name for name, varies in zip(self._response.others, full.varying) if not varies]
         constants = found.held[len(found.held) - len(names) :] if full.fixed is None else []
         self.held_ = [name for name, at in zip(names, constants) if at]
-        self.standard_errors_ = np.sqrt(np.maximum(np.diag(self.covariance_), 0.0))
+        self.standard_errors_ = np.sqrt(np.maximum(self.covariance_.diagonal(), 0.0))
         # what the data do not tell has no error; the constant is told by the origin
         lost = np.zeros(len(self.standard_errors_), bool)
         lost[: len(self.untold_)] = self.untold_
@@ -489,7 +494,7 @@ class GeneralisedLinearModel(AbstractRegressor):
         return mean, other, beside[:, 1] if beside.shape[1] else np.ones(len(x))
 
     def _working(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Of rows with what goes with them: the slope of the mean in the predictor, the variance, the design."""
+        """Of rows with what goes with them: how the mean follows the predictor, variance and design."""
         mean, other, trials = self._numbers_at(x)
         slope = self._host_link.mean(self._eta(x))[1] * (trials if self._response.counted else 1.0)
         return slope, self._response.variance(mean, other, trials), self._design(x[:, : self._width])

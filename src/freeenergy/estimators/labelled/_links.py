@@ -13,13 +13,13 @@ from scipy import special
 
 from ...distributions import Mean, gumbel_cdf, normal_cdf, reciprocal, reciprocal_root
 
-# a value and its first two derivatives
-Jet = tuple[np.ndarray, np.ndarray, np.ndarray]
+# a value and its first two derivatives, numbers where they are the same for all
+Jet = tuple[np.ndarray, Any, Any]
 _LOG_ROOT_OF_TAU = 0.5 * np.log(2 * np.pi)
 
 
 def _unchanged(eta: np.ndarray) -> Jet:
-    return eta, np.ones_like(eta), np.zeros_like(eta)
+    return eta, 1.0, 0.0
 
 
 class HostLink(NamedTuple):
@@ -101,7 +101,7 @@ def _gumbel_odds(eta: np.ndarray) -> Jet:
 
 
 def _square(eta: np.ndarray) -> Jet:
-    return eta**2, 2 * eta, np.full_like(eta, 2.0)
+    return eta**2, 2 * eta, 2.0
 
 
 def _power(eta: np.ndarray, exponent: float) -> Jet:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import functools
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,6 +18,9 @@ from ...distributions import (
     Diagonal,
     Gamma,
     Gaussian,
+    Given,
+    Mean,
+    Natural,
     NegativeBinomial,
     Poisson,
 )
@@ -83,7 +87,11 @@ class AbstractResponse(abc.ABC):
 
     @abc.abstractmethod
     def terms(self, y: np.ndarray, u: np.ndarray, other: np.ndarray, trials: np.ndarray) -> Terms:
-        """log p with derivatives; `other` has a row for each further coordinate."""
+        """log p without its `base`, with derivatives; `other` has a row for each further coordinate."""
+
+    def base(self, y: np.ndarray, trials: np.ndarray) -> np.ndarray:
+        """What log p has that no parameter changes."""
+        return np.zeros(len(y))
 
     @abc.abstractmethod
     def deviance(self, y: np.ndarray, mean: np.ndarray, other: np.ndarray, trials: np.ndarray) -> Any:
@@ -122,13 +130,19 @@ class AbstractResponse(abc.ABC):
         """Bounds below which further coordinates change nothing."""
         return np.full(len(self.others), -np.inf)
 
-    def member(self, other: np.ndarray) -> Any:
-        """One of the library's distributions with these further parameters; None if it has none."""
+    def given(self, other: np.ndarray, link: HostLink) -> Given | None:
+        """The family as the library has it, with these further parameters; None if it has not."""
         return None
 
     def mean_of(self, u: np.ndarray) -> np.ndarray:
         """The mean from its coordinate."""
         return {"real": lambda v: v, "positive": np.exp, "unit": special.expit}[self.coordinate](u)
+
+
+@functools.cache
+def _of_mean_alone(family: Any, mean: float, link: HostLink, canonical: bool) -> Given:
+    """A family without a parameter beside its mean, of which nothing is learned but the predictor."""
+    return Given(family(on_device(np.full(1, mean))), Natural() if canonical else Mean(link.inverse))
 
 
 def _one(*parts: np.ndarray) -> np.ndarray:
@@ -182,8 +196,9 @@ class GaussianResponse(AbstractResponse):
     def laws(self, mean, other, trials):
         return Laws(stats.norm(mean, np.exp(0.5 * np.broadcast_to(other[0], mean.shape))))
 
-    def member(self, other):
-        return Gaussian(on_device(np.zeros(1)), Diagonal(on_device(np.exp(other[:1]))))
+    def given(self, other, link):
+        member = Gaussian(on_device(np.zeros(1)), Diagonal(on_device(np.exp(other[:1]))))
+        return Given(member, Mean(link.inverse))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -200,8 +215,10 @@ class PoissonResponse(AbstractResponse):
 
     def terms(self, y, u, other, trials):
         mean = np.exp(u)
-        value = np.where(y > 0, y * u, 0.0) - mean - special.gammaln(y + 1)
-        return Terms(value, _one(y - mean), mean[None, None], mean)
+        return Terms(y * u - mean, (y - mean)[None], mean[None, None], mean)
+
+    def base(self, y, trials):
+        return -special.gammaln(y + 1)
 
     def deviance(self, y, mean, other, trials):
         return 2 * (special.xlogy(y, y) - special.xlogy(y, mean) - (y - mean))
@@ -212,8 +229,8 @@ class PoissonResponse(AbstractResponse):
     def laws(self, mean, other, trials):
         return Laws(stats.poisson(mean))
 
-    def member(self, other):
-        return Poisson(on_device(np.ones(1)))
+    def given(self, other, link):
+        return _of_mean_alone(Poisson, 1.0, link, link is self.canonical)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -230,11 +247,13 @@ class BinomialResponse(AbstractResponse):
 
     def terms(self, y, u, other, trials):
         mean = special.expit(u)
-        # y log μ + (m − y) log(1 − μ), in which nothing cancels
-        value = special.log_expit(u) * y + special.log_expit(-u) * (trials - y)
-        ways = special.gammaln(trials + 1) - special.gammaln(y + 1) - special.gammaln(trials - y + 1)
-        spread = trials * mean * special.expit(-u)
-        return Terms(value + ways, _one(y - trials * mean), spread[None, None], spread)
+        # y log μ + (m − y) log(1 − μ)
+        value = y * u - trials * np.logaddexp(0, u)
+        spread = trials * mean * (1 - mean)
+        return Terms(value, (y - trials * mean)[None], spread[None, None], spread)
+
+    def base(self, y, trials):
+        return special.gammaln(trials + 1) - special.gammaln(y + 1) - special.gammaln(trials - y + 1)
 
     def deviance(self, y, mean, other, trials):
         rest = trials - y
@@ -255,8 +274,8 @@ class BinomialResponse(AbstractResponse):
     def laws(self, mean, other, trials):
         return Laws(stats.binom(trials, mean))
 
-    def member(self, other):
-        return Bernoulli(on_device(np.full(1, 0.5)))
+    def given(self, other, link):
+        return _of_mean_alone(Bernoulli, 0.5, link, link is self.canonical)
 
 
 def _shape(gap: float) -> float:
@@ -312,9 +331,9 @@ class GammaResponse(AbstractResponse):
         k = np.broadcast_to(np.exp(other[0]), mean.shape)
         return Laws(stats.gamma(k, scale=mean / k))
 
-    def member(self, other):
+    def given(self, other, link):
         shape = on_device(np.exp(other[:1]))
-        return Gamma(shape, shape)
+        return Given(Gamma(shape, shape), Mean(link.inverse))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -465,10 +484,9 @@ class NegativeBinomialResponse(AbstractResponse):
     def terms(self, y, u, other, trials):
         mean, r = np.exp(u), np.exp(-other[0])
         share = r / (r + mean)
-        some = np.where(y > 0, y * u, 0.0)
         # Γ(y + r) / Γ(r) over (r + μ)^y, and (r / (r + μ))^r
         rising = special.gammaln(y + r) - special.gammaln(r) - y * np.log(r + mean)
-        value = rising - r * np.log1p(mean / r) + some - special.gammaln(y + 1)
+        value = rising - r * np.log1p(mean / r) + y * u
         gap = share * (y - mean)
         in_r = special.digamma(y + r) - special.digamma(r) - np.log1p(mean / r) + (mean - y) / (r + mean)
         bend = special.polygamma(1, y + r) - special.polygamma(1, r) + 1 / r - 1 / (r + mean)
@@ -478,6 +496,9 @@ class NegativeBinomialResponse(AbstractResponse):
         mixed = -r * mean * (y - mean) / (r + mean) ** 2
         curvature = _two((y + r) * share * mean / (r + mean), -mixed, -second)
         return Terms(value, _one(gap, slope), curvature, share * mean)
+
+    def base(self, y, trials):
+        return -special.gammaln(y + 1)
 
     def deviance(self, y, mean, other, trials):
         r = np.exp(-other[0])
@@ -498,9 +519,9 @@ class NegativeBinomialResponse(AbstractResponse):
         r = np.broadcast_to(np.exp(-other[0]), mean.shape)
         return Laws(stats.nbinom(r, r / (r + mean)))
 
-    def member(self, other):
+    def given(self, other, link):
         shape = on_device(np.exp(-other[:1]))
-        return NegativeBinomial(shape, shape)
+        return Given(NegativeBinomial(shape, shape), Mean(link.inverse))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -587,26 +608,27 @@ class ZeroInflated(AbstractResponse):
             )
 
     @property
-    def base(self) -> AbstractResponse:
+    def base_family(self) -> AbstractResponse:
         """The family without its zeros."""
         return RESPONSES[self.family]
 
     @property
     def others(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
         """What the further coordinates are called."""
-        return ("log-odds of zero", *self.base.others)
+        return ("log-odds of zero", *self.base_family.others)
 
     @property
     def may_vary(self) -> tuple[bool, ...]:
         """Which of the further coordinates may depend on the row."""
-        return (True, *(False for _ in self.base.others))
+        return (True, *(False for _ in self.base_family.others))
 
     def allows(self, y, trials):
         return (y >= 0) & (y == np.floor(y))
 
     def terms(self, y, u, other, trials):
+        # for zeros the part of log p that is left out is zero
         zeta = np.broadcast_to(other[0], y.shape)
-        inner = self.base.terms(y, u, other[1:], trials)
+        inner = self.base_family.terms(y, u, other[1:], trials)
         share = special.expit(zeta)
         log_share, log_rest = special.log_expit(zeta), special.log_expit(-zeta)
         zero = y == 0
@@ -633,6 +655,9 @@ class ZeroInflated(AbstractResponse):
         slopes[place], slopes[1] = slope, slope_zeta
         return Terms(value, slopes, full)
 
+    def base(self, y, trials):
+        return self.base_family.base(y, trials)
+
     def deviance(self, y, mean, other, trials):
         now = self.terms(y, np.log(mean), other, trials).value
         best = self.terms(y, np.log(np.where(y > 0, y, 1e-300)), other, trials).value
@@ -640,27 +665,27 @@ class ZeroInflated(AbstractResponse):
 
     def variance(self, mean, other, trials):
         share = special.expit(other[0])
-        inner = self.base.variance(mean, other[1:], trials)
+        inner = self.base_family.variance(mean, other[1:], trials)
         return (1 - share) * (inner + share * mean**2)
 
     def mean(self, mean, other, trials):
         return special.expit(-other[0]) * mean
 
     def start(self, y, weight, trials):
-        average, others = self.base.start(y, weight, trials)
+        average, others = self.base_family.start(y, weight, trials)
         # zeros that are more than those of a Poisson of that mean
         zeros, usual = float(np.average(y == 0, weights=weight)), float(np.exp(-average))
         extra = min(max((zeros - usual) / (1 - usual), 0.02), 0.98)
         return average / (1 - extra), np.concatenate([[special.logit(extra)], others])
 
     def least(self):
-        return np.concatenate([[-30.0], self.base.least()])
+        return np.concatenate([[-30.0], self.base_family.least()])
 
     def laws(self, mean, other, trials):
         zeta = np.broadcast_to(other[0], mean.shape)
         weights = np.stack([special.log_expit(zeta), special.log_expit(-zeta)])
         zeros = Laws(stats.poisson(np.zeros_like(mean)))
-        return MixedLaws(weights, (zeros, self.base.laws(mean, other[1:], trials)))
+        return MixedLaws(weights, (zeros, self.base_family.laws(mean, other[1:], trials)))
 
 
 RESPONSES: dict[Any, AbstractResponse] = {

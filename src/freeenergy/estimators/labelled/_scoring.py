@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 
 import numpy as np
@@ -51,6 +52,8 @@ class Predictors:
 
     def parts(self, coefficients: np.ndarray) -> list[np.ndarray]:
         """The coefficients of each predictor."""
+        if self.fixed is not None:
+            return [coefficients]
         return np.split(coefficients, np.cumsum(self._sizes)[:-1])
 
     def _coordinates(self, eta: np.ndarray) -> Jet:
@@ -93,6 +96,11 @@ class Predictors:
         """Rows part by part."""
         return [slice(start, start + BLOCK) for start in range(0, len(self.y), BLOCK)]
 
+    @functools.cached_property
+    def _base(self) -> float:
+        """What the log-likelihood has that no coefficient changes."""
+        return float(self.weight @ self.response.base(self.y, self.trials))
+
     def sample(self, rows: np.ndarray) -> Predictors:
         """Some of the rows."""
         offset = None if self.offset is None else self.offset[rows]
@@ -113,7 +121,7 @@ class Predictors:
         parts = self.parts(coefficients)
         k = len(parts)
         bounds = np.concatenate([[0], np.cumsum(self._sizes)])
-        value, slope = 0.0, np.zeros(len(coefficients))
+        value, slope = self._base, np.zeros(len(coefficients))
         information = np.zeros((len(coefficients), len(coefficients)))
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             for rows in self.blocks():

@@ -126,6 +126,9 @@ from .estimators import (
     BayesianMixture as BayesianMixture,
 )
 from .estimators import (
+    Calibrated as Calibrated,
+)
+from .estimators import (
     Chunks as Chunks,
 )
 from .estimators import (
@@ -145,6 +148,9 @@ from .estimators import (
 )
 from .estimators import (
     GaussianMixture as GaussianMixture,
+)
+from .estimators import (
+    GeneralisedLinearModel as GeneralisedLinearModel,
 )
 from .estimators import (
     Imputer as Imputer,
@@ -174,10 +180,16 @@ from .estimators import (
     Mixture as Mixture,
 )
 from .estimators import (
+    MultiLabel as MultiLabel,
+)
+from .estimators import (
     NaiveBayes as NaiveBayes,
 )
 from .estimators import (
     NormalizingFlow as NormalizingFlow,
+)
+from .estimators import (
+    Perceptron as Perceptron,
 )
 from .estimators import (
     PlusPlus as PlusPlus,

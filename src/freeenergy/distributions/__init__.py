@@ -75,6 +75,7 @@ from ._discrete import Bernoulli, Binomial, Categorical, Multinomial, NegativeBi
 from ._divergence import entropy, kl_divergence, monte_carlo_entropy, monte_carlo_kl
 from ._gaussian import Gaussian, GaussianLocation
 from ._given import AbstractLink, Free, Given, Mean, Natural, Parts, usual_link
+from ._inverse_links import gumbel_cdf, normal_cdf, reciprocal, reciprocal_root
 from ._stack import component_axes, rescaled_stack, stack_size
 from ._student import MultivariateT
 
@@ -154,6 +155,7 @@ __all__ = [
     "conditional",
     "entropy",
     "fisher_information",
+    "gumbel_cdf",
     "information",
     "joint",
     "kl_divergence",
@@ -165,7 +167,10 @@ __all__ = [
     "mean_parameters",
     "monte_carlo_entropy",
     "monte_carlo_kl",
+    "normal_cdf",
     "product",
+    "reciprocal",
+    "reciprocal_root",
     "rescaled",
     "rescaled_stack",
     "stack_size",

@@ -551,6 +551,11 @@ def _(member: Poisson, mean: Array) -> Poisson:
     return Poisson(mean)
 
 
+@with_mean.register
+def _(member: NegativeBinomial, mean: Array) -> NegativeBinomial:
+    return NegativeBinomial(member.shape, member.shape / mean)
+
+
 @mean_parameters.register
 def _(family: Bernoulli) -> Array:
     return family.mean()

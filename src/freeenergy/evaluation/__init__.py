@@ -20,13 +20,15 @@ from ._intervals import (
 from ._laws import AbstractLaws, JoinedLaws, Laws, MixedLaws, NormalLaws
 from ._laws_regression import HuberLaws, QuantileLaws, StudentLaws
 from ._predictions import auc, crps, log_loss, mae, pinball
+from ._nested import Influence, likelihood_ratio_test
 from ._rubin import Pooled, pool
-from ._separable import likelihood_is_unbounded
+from ._separable import likelihood_is_unbounded, linear_likelihood_is_unbounded
 from ._splits import Split, out_of_bag, three_way_split
 
 __all__ = [
     "AbstractLaws",
     "HuberLaws",
+    "Influence",
     "Interval",
     "JoinedLaws",
     "Laws",
@@ -52,6 +54,8 @@ __all__ = [
     "likelihood_is_unbounded",
     "log_loss",
     "mae",
+    "likelihood_ratio_test",
+    "linear_likelihood_is_unbounded",
     "mase",
     "naive_scale",
     "out_of_bag",

@@ -63,3 +63,41 @@ def likelihood_is_unbounded(
     bounds = [(-_STEEPEST, _STEEPEST)] * width + [(0, 1)] * pairs
     found = linprog(cost, A_ub=limits, b_ub=np.zeros(pairs), bounds=bounds, method="highs")
     return found.status == 0 and -found.fun > 0.5
+
+
+def linear_likelihood_is_unbounded(design: np.ndarray, sides: np.ndarray) -> bool:
+    """Whether coefficients of a linear predictor can grow for ever without the likelihood falling.
+
+    That is so if some direction d has
+
+        design_i · d ≤ 0 where an answer is the least that can be (no counts, no successes),
+        design_i · d ≥ 0 where it is the largest (all trials successes),
+        design_i · d = 0 elsewhere,
+
+    and is not zero for all rows.  It is found by linear algebra, and by a linear program if that leaves
+    a choice.
+
+    Args:
+        design: rows, with a column of ones if there is a constant.
+        sides: −1 where an answer is the least that can be, 1 where it is the largest, 0 elsewhere.
+
+    >>> group = np.array([[1.0, 0.0], [1.0, 0.0], [1.0, 1.0], [1.0, 1.0]])
+    >>> linear_likelihood_is_unbounded(group, np.array([0, -1, -1, -1]))  # a group without any count
+    True
+    >>> linear_likelihood_is_unbounded(group, np.array([0, -1, 0, -1]))
+    False
+    """
+    between = design[sides == 0]
+    values, vectors = np.linalg.eigh(between.T @ between)
+    free = vectors[:, values <= 1e-10 * max(values[-1], 1.0)]
+    if not free.shape[1]:
+        return False
+    edge = np.unique((design[sides != 0] * sides[sides != 0, None]) @ free, axis=0)
+    rows, width = edge.shape
+    if rows * width > _LARGEST_PROGRAM:
+        return False
+    cost = np.concatenate([np.zeros(width), -np.ones(rows)])
+    limits = sparse.hstack([sparse.csr_array(-edge), sparse.eye_array(rows)])
+    bounds = [(-_STEEPEST, _STEEPEST)] * width + [(0, 1)] * rows
+    found = linprog(cost, A_ub=limits, b_ub=np.zeros(rows), bounds=bounds, method="highs")
+    return found.status == 0 and -found.fun > 0.5

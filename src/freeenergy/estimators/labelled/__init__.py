@@ -1,16 +1,34 @@
 """Estimators of labels and of numbers given rows."""
 
 from ._base_rate import BaseRate
+from ._calibrated import Calibrated
+from ._calibrations import AbstractCalibration, Isotonic, Sigmoid, Temperature
 from ._classifiers import DiscriminantAnalysis, NaiveBayes
+from ._glm import GeneralisedLinearModel
 from ._linear import LinearRegression
+from ._multilabel import MultiLabel
+from ._perceptron import Perceptron
 from ._regressor import AbstractRegressor
+from ._responses import AbstractResponse, InverseGaussian, ModelledShape, ZeroInflated
 from ._softmax import SoftmaxRegression
 
 __all__ = [
+    "AbstractCalibration",
     "AbstractRegressor",
     "BaseRate",
+    "AbstractResponse",
+    "Calibrated",
     "DiscriminantAnalysis",
+    "GeneralisedLinearModel",
+    "InverseGaussian",
+    "Isotonic",
     "LinearRegression",
+    "ModelledShape",
+    "MultiLabel",
     "NaiveBayes",
+    "Perceptron",
+    "Sigmoid",
     "SoftmaxRegression",
+    "Temperature",
+    "ZeroInflated",
 ]

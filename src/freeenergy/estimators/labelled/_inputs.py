@@ -22,6 +22,7 @@ from ..tables._gaussian import GaussianDensity
 DRAWS = 20
 # a direction of this part of the largest variance has none
 _NO_VARIANCE = 1e-12
+_PART = 2048
 
 
 class GaussianInputs(NamedTuple):
@@ -34,12 +35,18 @@ class GaussianInputs(NamedTuple):
     covariance: np.ndarray
 
     @staticmethod
-    def of(x: np.ndarray, weight: np.ndarray) -> GaussianInputs:
-        """The weighted moments of complete rows."""
+    def of(x: np.ndarray, weight: np.ndarray, beside: np.ndarray | None = None) -> GaussianInputs:
+        """The weighted moments of complete rows, with the columns `beside` them if there are any."""
+        beside = x[:, :0] if beside is None else beside
         share = weight / weight.sum()
-        mean = share @ x
-        gap = x - mean
-        return GaussianInputs(mean, (gap * share[:, None]).T @ gap)
+        mean = np.concatenate([share @ x, share @ beside])
+        covariance = np.zeros((len(mean), len(mean)))
+        for start in range(0, len(x), _PART):
+            part = slice(start, start + _PART)
+            # what is in work stays in the cache, and a product with itself is half the work
+            gap = (np.column_stack([x[part], beside[part]]) - mean) * np.sqrt(share[part])[:, None]
+            covariance += gap.T @ gap
+        return GaussianInputs(mean, covariance)
 
     def conditional(self, missing: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The means of the missing columns for each row, and their common covariance.
@@ -92,8 +99,10 @@ class CompletesInputs(AbstractRowEstimator):
 
         Remembers the density of rows and `beside`.
         """
+        if self.inputs is None and not has_nan(rows.x) and not has_nan(beside):
+            self.inputs_ = GaussianInputs.of(rows.x, rows.weight, beside)
+            return rows, np.arange(len(rows.x))
         joint = np.column_stack([rows.x, beside])
-        incomplete = has_nan(joint)
         if self.inputs is not None:
             density: Any = clone(self.inputs)
             self.inputs_ = density.fit(joint, sample_weight=rows.weight)
@@ -102,14 +111,12 @@ class CompletesInputs(AbstractRowEstimator):
                     f"The 'inputs' parameter of {type(self).__name__} must be a density with exact "
                     f"conditionals, such as GaussianMixture. Got {self.inputs!r} instead."
                 )
-        elif incomplete:
+        else:
             with warnings.catch_warnings():
                 # a density that is nearly there does for what is drawn
                 warnings.simplefilter("ignore", ConvergenceWarning)
                 found = GaussianDensity().fit(joint, sample_weight=rows.weight)
             self.inputs_ = GaussianInputs(found.mean_, found.covariance_)
-        else:
-            self.inputs_ = GaussianInputs.of(joint, rows.weight)
         if not has_nan(rows.x):
             return rows, np.arange(len(rows.x))
         holes = np.asarray(np.isnan(rows.x).any(axis=1))

@@ -109,7 +109,11 @@ class AbstractRegressor(
 
     def evidence(self, X: Any, y: Any) -> Evidence:
         """log p(y | x) of each row; an estimate, with its error, where entries of x are missing."""
-        x, answers = self._read(X).x, checked_answers(self, y)
+        return self._evidence_of(self._read(X).x, y)
+
+    def _evidence_of(self, x: np.ndarray, y: Any) -> Evidence:
+        """log p(y | x) of rows as modelled."""
+        answers = checked_answers(self, y)
         check_consistent_length(x, answers)
         if answers.shape[1:] != self.answer_shape_:
             many = f"{self.answer_shape_[0]} numbers" if self.answer_shape_ else "one number"

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Self
+import numbers
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Self
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from scipy.special import log_softmax
+from scipy import linalg, special
 from sklearn.base import ClassifierMixin
+from sklearn.utils.validation import check_consistent_length
 
-from ..._core import AbstractAlgorithm, Data, Evidence, Fit, Kind, Status, map_rows, on_device
+from ..._core import AbstractAlgorithm, Data, Evidence, Fit, Kind, Status, has_nan, on_device
 from ...evaluation import likelihood_is_unbounded
-from ...inference import importance_estimate
 from ...learning import LBFGS, AbstractAnswerPhase, Batch, Boltzmann, ConditionalContrastive, Gradient
-from ...models import Density, SoftmaxModel
+from ...models import SoftmaxModel
 from ...shell import (
+    AbstractDensity,
+    Coefficients,
     LabelledTable,
     Predicts,
     PredictsProbabilities,
@@ -29,12 +32,18 @@ from ...shell import (
     check_numbers,
     check_real,
 )
-from ...shell._answers import seeded
-from ...shell._rows import row_seeds
-from ..tables._gaussian import GaussianDensity
+from ...shell._rows import canonical_rows
+from ...shell._summary import weighted
+from ...shell._validation import check_weight
 from ._design import TakesAnyColumns
+from ._inputs import CompletesInputs
+from ._newton import BLOCK, Ascent, Point, inverse, newton
+from ._regressor import _error_of_mean
 
-_IMPUTATIONS = 20
+# coefficients above which Newton's method costs more than it gains
+_MOST_BY_NEWTON = 600
+# rows of which a first fit is made, where there are many more, and coefficients that are no start
+_SAMPLE, _STEEP = 20_000, 20.0
 _SEPARABLE = (
     "the rows are separable (a linear rule tells answers apart without an error), so that the coefficients "
     "grow without bound; set C, such as C=1.0"
@@ -52,24 +61,7 @@ class RidgeContrastive(eqx.Module):
         return loss + 0.5 * self.penalty * jnp.sum(model.weight**2)
 
 
-def _scores(row: Array, model: SoftmaxModel) -> Array:
-    return -model.energies(row)
-
-
-def _averaged(
-    pair: tuple[Array, Array], inputs: Density, model: SoftmaxModel, seed: Array
-) -> tuple[Array, Array]:
-    """log of p(y | x) averaged over completions of a row, and the standard error of that."""
-    row, row_seed = pair
-    keys = jax.random.split(seeded(seed, row_seed), _IMPUTATIONS)
-    draws = jax.vmap(lambda k: inputs.complete_sample(row, key=k))(keys)
-    # in logarithms, so that very improbable answers keep their number
-    logs = jax.vmap(lambda x: jax.nn.log_softmax(_scores(x, model)))(draws)
-    estimate = jax.vmap(importance_estimate, in_axes=1)(logs)
-    return estimate.log_mean, estimate.stderr
-
-
-class _InUnits(LabelledTable):
+class LabelledInUnits(LabelledTable):
     """Rows and labels in the units of the user, in which what is missing is drawn."""
 
     @property
@@ -77,8 +69,110 @@ class _InUnits(LabelledTable):
         assert self.rows is not None
         return self.rows
 
+    @classmethod
+    def arranged(
+        cls, owner: Any, x: np.ndarray, weight: np.ndarray | None, known: np.ndarray | None
+    ) -> Rows:
+        if owner._keeps_order(x.shape[1]):
+            # sums over rows need no order
+            return Rows(x, np.ones(len(x)) if weight is None else weight, known)
+        return canonical_rows(x, weight, owner.scaling_, known)
 
-class SoftmaxRegression(ClassifierMixin, Predicts, PredictsProbabilities, ScoresLabels, TakesAnyColumns):
+
+class Answers(NamedTuple):
+    """The likelihood of softmax regression, for Newton's method.
+
+    Coefficients are those of K − 1 contrasts of the K answers, W = Q U with orthonormal columns of sum
+    zero: adding the same to all answers changes nothing.
+
+    Attributes:
+        design: rows, the constant first.
+        targets: the share that each answer should have, for each row.
+        weight: of each row.
+        ridge: the penalty of each column of the design.
+        contrasts: Q.
+    """
+
+    design: np.ndarray
+    targets: np.ndarray
+    weight: np.ndarray
+    ridge: np.ndarray
+    contrasts: np.ndarray
+
+    @staticmethod
+    def of(z: np.ndarray, targets: np.ndarray, weight: np.ndarray, penalty: float) -> Answers:
+        """The problem of rescaled rows, with ½ penalty ‖W‖² that spares the constants."""
+        design = np.empty((len(z), z.shape[1] + 1))
+        design[:, 0], design[:, 1:] = 1.0, z
+        k = targets.shape[1]
+        ridge = np.append(0.0, np.full(z.shape[1], penalty))
+        contrasts = linalg.helmert(k).T if k > 1 else np.zeros((1, 0))
+        return Answers(design, targets, weight, ridge, contrasts)
+
+    def sample(self, rows: np.ndarray) -> Answers:
+        """Some of the rows, with a penalty that is smaller by as much."""
+        share = self.weight[rows].sum() / self.weight.sum()
+        return Answers(
+            self.design[rows], self.targets[rows], self.weight[rows], self.ridge * share, self.contrasts
+        )
+
+    def coefficients(self, flat: np.ndarray) -> np.ndarray:
+        """W with its constants, a row for each answer."""
+        return self.contrasts @ flat.reshape(self.contrasts.shape[1], -1)
+
+    def at(self, flat: np.ndarray) -> Point:
+        """The penalised log-likelihood."""
+        size, width = self.contrasts.shape[1], self.design.shape[1]
+        w = self.coefficients(flat)
+        value, slope = 0.0, np.zeros((size, width))
+        information = np.zeros((size, width, size, width))
+        for start in range(0, len(self.design), BLOCK):
+            rows = slice(start, start + BLOCK)
+            x, weight, targets = self.design[rows], self.weight[rows], self.targets[rows]
+            scores = x @ w.T
+            if size == 1:
+                # the usual case: two answers by one number
+                gap = scores[:, 1] - scores[:, 0]
+                chance, sign = special.expit(gap), self.contrasts[1, 0] - self.contrasts[0, 0]
+                value += float(weight @ (targets[:, 1] * gap - np.logaddexp(0, gap)))
+                slope[0] += (sign * weight * (targets[:, 1] - chance)) @ x
+                root = x * (sign * np.sqrt(weight * chance * (1 - chance)))[:, None]
+                information[0, :, 0] += root.T @ root
+                continue
+            logs = special.log_softmax(scores, axis=1)
+            chances = np.exp(logs)
+            value += float(weight @ np.sum(targets * logs, axis=1))
+            slope += ((weight[:, None] * (targets - chances)) @ self.contrasts).T @ x
+            means = chances @ self.contrasts
+            for i in range(size):
+                for j in range(i + 1):
+                    both = self.contrasts[:, i] * self.contrasts[:, j]
+                    factor = weight * (chances @ both - means[:, i] * means[:, j])
+                    information[i, :, j] += (x * factor[:, None]).T @ x
+        for i in range(size):
+            for j in range(i):
+                information[j, :, i] = information[i, :, j].T
+        u = flat.reshape(size, width)
+        value -= 0.5 * float(np.sum(self.ridge * u**2))
+        slope -= self.ridge * u
+        flat_information = information.reshape(size * width, size * width)
+        flat_information[np.diag_indices(size * width)] += np.tile(self.ridge, size)
+        return Point(value, slope.ravel(), flat_information)
+
+    def ascend(self, max_iter: int, tol: float) -> Ascent:
+        """Newton's method, from a fit to some of the rows where there are many."""
+        start, rows = np.zeros(self.contrasts.shape[1] * self.design.shape[1]), len(self.design)
+        if rows > 4 * _SAMPLE:
+            some = self.sample(np.arange(0, rows, rows // _SAMPLE))
+            near = newton(some.at, start, max_iter=20, tol=1e-2)
+            if near.status is Status.CONVERGED and np.abs(near.coefficients).max() < _STEEP:
+                start = near.coefficients
+        return newton(self.at, start, max_iter=max_iter, tol=tol)
+
+
+class SoftmaxRegression(
+    ClassifierMixin, Predicts, PredictsProbabilities, ScoresLabels, CompletesInputs, TakesAnyColumns
+):
     """p(y | x) ∝ exp(w_y·x + b_y), learned by pushing the energy of the right answer below the others.
 
     How the others are pushed up is the negative phase: `Boltzmann()` is cross entropy (multinomial
@@ -89,20 +183,30 @@ class SoftmaxRegression(ClassifierMixin, Predicts, PredictsProbabilities, Scores
         C: inverse strength of the penalty ½‖W‖² (in units of standardised columns), as in
             scikit-learn's logistic regression; None for no penalty, with which answers that can be told
             apart without an error have no finite coefficients: the fit warns.
-        max_iter, tol: the most iterations, and the gradient below which they stop.
-        learner: replaces L-BFGS (for `Boltzmann`) and Adam (for the others, which have kinks).
+        class_weight: how much rows of each class count: None for the same, a dict by label, or "balanced"
+            for so much that all classes count the same.  Probabilities are those of the weighted rows.
+        smoothing: ε of label smoothing: the right answer should have probability 1 − ε, and each of the
+            m − 1 others ε / (m − 1), so that coefficients stay finite; for `Boltzmann` only.
+        max_iter, tol: the most iterations, and the gradient (for Newton's method: the length of the step in
+            standard errors) below which they stop.
+        learner: replaces Newton's method and, for many coefficients, L-BFGS (for `Boltzmann`), and Adam
+            (for the others, which have kinks).
+        inputs: the density of rows and answers from which missing entries of rows are drawn; None for one
+            Gaussian.
         random_state, verbose, checkpoint: as everywhere.
 
     Attributes:
         classes_: the labels.
         coef_, intercept_: w and b of each answer, in the units of the data.
         columns_: what the columns of `coef_` are called: those of X, or NAME=LABEL.
-        inputs_: the Gaussian of the inputs, from which missing ones are drawn.
+        standard_errors_: without a penalty those of b and w of each answer but the first, less those of the
+            first; else NaN.
+        inputs_: the density of rows and answers, from which missing entries are drawn.
         model_: the fitted `freeenergy.models.SoftmaxModel`, of rescaled rows.
         history_, n_iter_, converged_, scaling_, …: as everywhere.
 
-    Missing inputs are drawn, 20 times, from a Gaussian fitted to the inputs, and predictions averaged
-    over the draws.  A column of labels is a column of 0 and 1 for each label but the first, in the order of
+    Missing inputs are drawn, 20 times, from a density of inputs and answers, and predictions averaged over
+    the draws.  A column of labels is a column of 0 and 1 for each label but the first, in the order of
     the schema; `columns_` names them.  Of two answers that are equally good the second is predicted,
     sign(0) = +1; of more, the first.
 
@@ -111,25 +215,31 @@ class SoftmaxRegression(ClassifierMixin, Predicts, PredictsProbabilities, Scores
     ['no', 'yes']
     """
 
-    intake = _InUnits
+    intake = LabelledInUnits
 
     def __init__(
         self,
         phase: AbstractAnswerPhase | None = None,
         *,
         C: float | None = 1.0,
+        class_weight: Any = None,
+        smoothing: float = 0.0,
         max_iter: int = 1000,
         tol: float = 1e-6,
         learner: AbstractAlgorithm | None = None,
+        inputs: AbstractDensity | None = None,
         random_state: Any = None,
         verbose: int = 0,
         checkpoint: str | None = None,
     ) -> None:
         self.phase = phase
         self.C = C
+        self.class_weight = class_weight
+        self.smoothing = smoothing
         self.max_iter = max_iter
         self.tol = tol
         self.learner = learner
+        self.inputs = inputs
         self.random_state = random_state
         self.verbose = verbose
         self.checkpoint = checkpoint
@@ -138,37 +248,119 @@ class SoftmaxRegression(ClassifierMixin, Predicts, PredictsProbabilities, Scores
         super()._check_parameters()
         check_instance(self, "phase", AbstractAnswerPhase, optional=True)
         check_real(self, "C", closed=False, optional=True)
+        check_real(self, "smoothing", 0.0, 1.0)
+        if self.smoothing and not isinstance(self.phase, Boltzmann | None):
+            raise ValueError(
+                "The 'smoothing' parameter of SoftmaxRegression must be 0 for other phases than Boltzmann. "
+                f"Got {self.smoothing!r} instead."
+            )
+        known = isinstance(self.class_weight, Mapping) or self.class_weight in (None, "balanced")
+        values = self.class_weight.values() if isinstance(self.class_weight, Mapping) else ()
+        if not known or not all(isinstance(value, numbers.Real) and float(value) >= 0 for value in values):
+            raise ValueError(
+                "The 'class_weight' parameter of SoftmaxRegression must be None, 'balanced' or a dict of "
+                f"non-negative numbers by label. Got {self.class_weight!r} instead."
+            )
 
     def fit(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, X: Any, y: Any, sample_weight: Any = None
     ) -> Self:
-        """Fits the answers `y` to the rows of `X`."""
+        """Fits the answers `y` to the rows of `X`.
+
+        Args:
+            X: a row per sample; NaN means not observed.
+            y: the answer to each row.
+            sample_weight: a non-negative number per row; a weight of two counts as two rows.
+        """
         self._fit(X, y=y, sample_weight=sample_weight)
         return self
 
+    def _keeps_order(self, columns: int) -> bool:
+        """Whether coefficients are few enough for Newton's method, and their objective is cross entropy."""
+        phase = Boltzmann() if self.phase is None else self.phase
+        plain = isinstance(phase, Boltzmann) and float(phase.temperature) == 1 and self.learner is None
+        return plain and self.checkpoint is None and len(self.classes_) * (columns + 1) <= _MOST_BY_NEWTON
+
+    def _class_weights(self, answers: np.ndarray, weight: np.ndarray) -> np.ndarray:
+        """How much each answer counts."""
+        if self.class_weight is None:
+            return np.ones(len(self.classes_))
+        if isinstance(self.class_weight, str):
+            counts = np.bincount(answers, weight, len(self.classes_))
+            return weight.sum() / (len(counts) * np.where(counts > 0, counts, np.inf))
+        return np.array([float(self.class_weight.get(label, 1.0)) for label in self.classes_.tolist()])
+
     def _learn(self, rows: Rows, key: Array) -> Fit:
         assert rows.known is not None
-        x, answers, weight = rows.x, rows.known[:, 0].astype(np.int32), rows.weight
-        self.inputs_ = GaussianDensity().fit(x, sample_weight=weight)
-        if np.isnan(x).any():
-            seed = int(self.seed_) % 2**31
-            x = self.inputs_.sample(_IMPUTATIONS, random_state=seed, given=x).reshape(-1, x.shape[1])
-            answers = np.tile(answers, _IMPUTATIONS)
-            weight = np.tile(weight, _IMPUTATIONS) / _IMPUTATIONS
-        x = self.scaling_.apply(x)
-        data = Data.of((x, answers), weight)
-        phase = Boltzmann() if self.phase is None else self.phase
-        penalty = 0.0 if self.C is None else 1 / (self.C * rows.weight.sum())
-        shape = len(self.classes_), x.shape[1]
-        start = SoftmaxModel(on_device(np.zeros(shape)), on_device(np.zeros(shape[0])))
-        learner = self.learner or _learner(phase, penalty, self.tol)
-        found = self._run(start, learner, data, rows, key)
-        smooth = isinstance(phase, Boltzmann) and self.learner is None
-        if self.C is None and smooth and not found.interrupted:
+        answers = rows.known[:, 0].astype(np.int32)
+        k = len(self.classes_)
+        # all answers but the first as columns of 0 and 1, with which what is missing is drawn
+        rows, place = self._completed(rows, (answers[:, None] == np.arange(1, k)).astype(float))
+        answers = answers[place]
+        x = self.scaling_.apply(rows.x)
+        weight = rows.weight * self._class_weights(answers, rows.weight)[answers]
+        penalty = 0.0 if self.C is None else 1 / self.C
+        self.standard_errors_ = np.full((max(k - 1, 0), x.shape[1] + 1), np.nan)
+        if self._keeps_order(x.shape[1]):
+            found = self._ascend(x, answers, weight, penalty)
+        else:
+            found = self._descend(x, answers, weight, penalty, rows, key)
+        smooth = self.smoothing == 0 and self.learner is None
+        if self.C is None and smooth and isinstance(self.phase, Boltzmann | None) and not found.interrupted:
             kept = weight > 0
             if likelihood_is_unbounded(x[kept], answers[kept], found.model.weight, found.model.bias):
                 found = dataclasses.replace(found, status=Status.UNBOUNDED, note=_SEPARABLE)
         return found
+
+    def _ascend(self, x: np.ndarray, answers: np.ndarray, weight: np.ndarray, penalty: float) -> Fit:
+        """Newton's method on the host."""
+        k = len(self.classes_)
+        if k == 2 and self.smoothing == 0:
+            hit = answers.astype(float)
+            targets = np.column_stack([1 - hit, hit])
+        else:
+            targets = np.full((len(x), k), self.smoothing / max(k - 1, 1))
+            targets[np.arange(len(x)), answers] = 1 - self.smoothing
+        problem = Answers.of(x, targets, weight, penalty)
+        found = problem.ascend(self.max_iter, self.tol**2)
+        w = problem.coefficients(found.coefficients)
+        self._keep_errors(problem, found)
+        model = SoftmaxModel(on_device(w[:, 1:]), on_device(w[:, 0]))
+        history = {"objective": -found.history / max(float(weight.sum()), np.finfo(float).tiny)}
+        status = Status.LIMIT if found.status is Status.NON_FINITE else found.status
+        return Fit(model, history, found.n_iter, status)
+
+    def _keep_errors(self, problem: Answers, found: Ascent) -> None:
+        """Stores standard errors of w_y − w_first and b_y − b_first, where there is no penalty."""
+        k, width = len(self.classes_), problem.design.shape[1]
+        if self.C is not None or k < 2 or not np.isfinite(found.at.information).all():
+            return
+        inside = inverse(found.at.information).reshape(k - 1, width, k - 1, width)
+        to_units = np.diag(np.append(1.0, 1 / self.scaling_.scale))
+        to_units[0, 1:] = -self.scaling_.shift / self.scaling_.scale
+        for y in range(1, k):
+            contrast = problem.contrasts[y] - problem.contrasts[0]
+            own = np.einsum("i,iajb,j->ab", contrast, inside, contrast)
+            variance = np.einsum("ia,ab,ib->i", to_units, own, to_units)
+            self.standard_errors_[y - 1] = np.sqrt(np.maximum(variance, 0.0))
+
+    def _descend(
+        self, x: np.ndarray, answers: np.ndarray, weight: np.ndarray, penalty: float, rows: Rows, key: Array
+    ) -> Fit:
+        """A learner of the library: L-BFGS, Adam for phases with kinks, or the one that was passed."""
+        k = len(self.classes_)
+        size = rows.weight.sum()
+        if self.smoothing:
+            # a row for each answer, with its share
+            shares = np.full((k, len(x)), self.smoothing / max(k - 1, 1))
+            shares[answers, np.arange(len(x))] = 1 - self.smoothing
+            x, weight = np.tile(x, (k, 1)), (shares * weight).ravel()
+            answers = np.repeat(np.arange(k, dtype=np.int32), len(answers))
+        phase = Boltzmann() if self.phase is None else self.phase
+        shape = k, x.shape[1]
+        start = SoftmaxModel(on_device(np.zeros(shape)), on_device(np.zeros(shape[0])))
+        learner = self.learner or _learner(phase, penalty / size, self.tol)
+        return self._run(start, learner, Data.of((x, answers), weight), rows, key)
 
     def decision_function(self, X: Any) -> np.ndarray:
         """log p(y | x) of each answer up to a constant; for two answers how much favours the second."""
@@ -186,15 +378,24 @@ class SoftmaxRegression(ClassifierMixin, Predicts, PredictsProbabilities, Scores
 
     def _scores(self, X: np.ndarray) -> np.ndarray:
         """w·x + b of each answer, for rows without NaN."""
-        scores = map_rows(_scores, self.scaling_.apply(X), self.model_)
+        weight, bias = np.asarray(self.model_.weight), np.asarray(self.model_.bias)
+        with np.errstate(over="ignore", invalid="ignore"):
+            scores = self.scaling_.apply(X) @ weight.T + bias
         return check_numbers(self, "decision_function", scores)
 
     def _log_predictive(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """log p(y | x) of each answer, p averaged over draws of what is missing, and its standard error."""
-        pairs = (self.scaling_.apply(X), row_seeds(X, self.scaling_))
-        logs, error = map_rows(_averaged, pairs, self.inputs_.model_, self.model_, self.seed_, block=256)
+        holes = np.isnan(X).any(axis=1)
+        logs, error = np.zeros((2, len(X), len(self.classes_)))
+        if (~holes).any():
+            logs[~holes] = special.log_softmax(self._scores(X[~holes]), axis=1)
+        if holes.any():
+            # in logarithms, so that very improbable answers keep their number
+            each = [special.log_softmax(self._scores(draw), axis=1) for draw in self._input_draws(X[holes])]
+            logs[holes] = special.logsumexp(each, axis=0) - np.log(len(each))
+            error[holes] = _error_of_mean(each)
         check_numbers(self, "predict_log_proba", logs, logarithms=True)
-        return logs, np.where(np.isnan(X).any(axis=1, keepdims=True), error, 0.0)
+        return logs, error
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """p(y | x) of each answer."""
@@ -210,21 +411,47 @@ class SoftmaxRegression(ClassifierMixin, Predicts, PredictsProbabilities, Scores
     def evidence(self, X: Any, y: Any) -> Evidence:
         """log p(y | x) of each row."""
         X = self._read(X).x
-        place = self._place_of(y)
-        nats, stderr = np.empty(len(X)), np.zeros(len(X))
-        holes = np.isnan(X).any(axis=1)
-        if (~holes).any():
-            # in logarithms, so that very improbable answers keep their number
-            scores = self._scores(X[~holes])
-            nats[~holes] = log_softmax(scores, axis=1)[np.arange(len(scores)), place[~holes]]
-        if holes.any():
-            at = np.arange(int(holes.sum())), place[holes]
-            nats[holes], stderr[holes] = (part[at] for part in self._log_predictive(X[holes]))
-        return Evidence(nats, stderr, Kind.ESTIMATE if holes.any() else Kind.EXACT)
+        check_consistent_length(X, y)
+        at = np.arange(len(X)), self._place_of(y)
+        nats, stderr = (part[at] for part in self._log_predictive(X))
+        return Evidence(nats, stderr, Kind.ESTIMATE if has_nan(X) else Kind.EXACT)
 
     def evidence_of_labels(self, X: Any, y: Any) -> Evidence:
         """The same as `evidence`."""
         return self.evidence(X, y)
+
+    @property
+    def _maximises_likelihood(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        plain = self.class_weight is None and self.smoothing == 0 and self.learner is None
+        return self.C is None and plain and isinstance(self.phase, Boltzmann | None)
+
+    def _count_parameters(self) -> int:
+        return max(len(self.classes_) - 1, 0) * (self._width + 1)
+
+    def _likelihood(self, X: Any, given: dict[str, Any]) -> Any:
+        if X is None or "y" not in given:
+            return "The log-likelihood needs the rows of the fit: summary(X, y=y)."
+        evidence = self.evidence(X, given["y"])
+        weight = check_weight(evidence.nats[:, None], given.get("sample_weight"))
+        return weighted(evidence, weight), float(len(evidence) if weight is None else weight.sum())
+
+    def _coefficient_table(self, X: Any, robust: bool, given: dict[str, Any]) -> Coefficients | None:
+        """Against the first answer, as statisticians have it."""
+        if len(self.classes_) < 2:
+            return None
+        both = np.column_stack([self.intercept_, self.coef_])
+        values = both[1:] - both[0]
+        columns = ["intercept", *self.columns_]
+        several = len(self.classes_) > 2
+        names = [f"{y}: {c}" if several else c for y in self.classes_[1:].tolist() for c in columns]
+        notes = [f"Coefficients are those of log odds against {self.classes_[0]!s}."]
+        errors: Any = self.standard_errors_.ravel()
+        if np.isnan(errors).all():
+            errors = None
+            notes.append("Standard errors are those of a fit by Newton's method without a penalty: C=None.")
+        if robust:
+            notes.append("Errors are not robust.")
+        return Coefficients(names, values.ravel(), errors, None if errors is None else np.inf, {}, notes)
 
     @property
     def coef_(self) -> np.ndarray:

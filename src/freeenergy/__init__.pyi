@@ -25,6 +25,9 @@ from . import (
     io as io,
 )
 from . import (
+    kernels as kernels,
+)
+from . import (
     learning as learning,
 )
 from . import (

@@ -103,6 +103,7 @@ CASES = {
     "ICA": Case(fe.ICA()),
     "ICA-laplace": Case(fe.ICA(d.Laplace), slow=True),
     "SparseCoding": Case(fe.SparseCoding(2, importance_samples=500)),
+    "GaussianProcess": Case(fe.GaussianProcess(), density=False),
     "LinearRegression": Case(fe.LinearRegression(), density=False),
     "SoftmaxRegression": Case(fe.SoftmaxRegression(), density=False),
     "HMM": Case(fe.HMM(2), sequence=True),

@@ -147,6 +147,9 @@ from .estimators import (
     GaussianMixture as GaussianMixture,
 )
 from .estimators import (
+    GaussianProcess as GaussianProcess,
+)
+from .estimators import (
     Imputer as Imputer,
 )
 from .estimators import (

@@ -4,6 +4,7 @@ from ..shell import AbstractDensity, AbstractSequenceDensity, Chunks, Column, Sc
 from .labelled import (
     AbstractRegressor,
     DiscriminantAnalysis,
+    GaussianProcess,
     LinearRegression,
     NaiveBayes,
     SoftmaxRegression,
@@ -76,6 +77,7 @@ __all__ = [
     "GaussianCopula",
     "GaussianDensity",
     "GaussianMixture",
+    "GaussianProcess",
     "Imputer",
     "KMeans",
     "KernelDensity",

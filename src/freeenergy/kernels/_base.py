@@ -84,10 +84,12 @@ class AbstractVectorKernel(AbstractKernel):
 
     def _side(self, x: Any) -> tuple[ModuleType, Any]:
         """The module that answers, and the kernel with parameters of its kind."""
-        traced = any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(self))
-        if isinstance(x, Array) or traced:
+        leaves = jax.tree.leaves(self)
+        if isinstance(x, Array) or any(isinstance(leaf, Tracer) for leaf in leaves):
             return jnp, self
-        return np, jax.tree.map(np.asarray, self)
+        if any(isinstance(leaf, Array) for leaf in leaves):
+            return np, jax.tree.map(np.asarray, self)
+        return np, self
 
     def gram(self, x: Any, y: Any = None) -> Any:
         xp, own = self._side(x)
@@ -142,9 +144,9 @@ def squared_distances(xp: ModuleType, x: Any, y: Any) -> Any:
     centre = xp.mean(y, axis=0)[None, :]
     x, y = x - centre, y - centre
     if xp is np:
-        size = max(np.abs(x).max(initial=0.0), np.abs(y).max(initial=0.0))
-        if size > _LARGE:
-            return (np.sqrt(squared_distances(np, x / size, y / size)) * size) ** 2
+        far = [np.abs(rows).max(axis=1, initial=0.0) > _LARGE for rows in (x, y)]
+        if far[0].any() or far[1].any():
+            return _with_far_rows(x, y, *far)
     squares = (-2 * x) @ y.T
     if xp is np:
         squares += (x**2).sum(axis=1)[:, None]
@@ -152,6 +154,17 @@ def squared_distances(xp: ModuleType, x: Any, y: Any) -> Any:
         return np.maximum(squares, 0.0, out=squares)
     squares = squares + (x**2).sum(axis=1)[:, None] + (y**2).sum(axis=1)[None, :]
     return jnp.maximum(squares, 0.0)
+
+
+def _with_far_rows(x: np.ndarray, y: np.ndarray, far_x: np.ndarray, far_y: np.ndarray) -> np.ndarray:
+    """‖x − y‖² where some rows have squares that are no numbers; no row changes what another has."""
+    squares = np.full((len(x), len(y)), np.inf)
+    squares[np.ix_(~far_x, ~far_y)] = squared_distances(np, x[~far_x], y[~far_y])
+    if far_x.any() and far_y.any():
+        size = np.abs(y[far_y]).max()
+        near = squared_distances(np, x[far_x] / size, y[far_y] / size)
+        squares[np.ix_(far_x, far_y)] = (np.sqrt(near) * size) ** 2
+    return squares
 
 
 def root(xp: ModuleType, squares: Any) -> Any:

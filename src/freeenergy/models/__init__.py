@@ -23,6 +23,7 @@ from ._copula import GaussianCopula
 from ._density import Density
 from ._emissions import AbstractEmissions, FamilyEmissions, MixtureEmissions, RegressionEmissions
 from ._flow import FlowWithMissing, autoregressive_flow, coupling_flow
+from ._gaussian_process import GaussianProcess
 from ._harmonium import Harmonium, Units
 from ._hmm import HMM
 from ._ica import independent_components, spread_sources
@@ -102,6 +103,7 @@ __all__ = [
     "FlowWithMissing",
     "GaussianCopula",
     "GaussianEncoder",
+    "GaussianProcess",
     "Harmonium",
     "InUnits",
     "InputTransition",

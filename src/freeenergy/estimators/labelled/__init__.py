@@ -1,6 +1,7 @@
 """Estimators of labels and of numbers given rows."""
 
 from ._classifiers import DiscriminantAnalysis, NaiveBayes
+from ._gaussian_process import GaussianProcess
 from ._linear import LinearRegression
 from ._regressor import AbstractRegressor
 from ._softmax import SoftmaxRegression
@@ -8,6 +9,7 @@ from ._softmax import SoftmaxRegression
 __all__ = [
     "AbstractRegressor",
     "DiscriminantAnalysis",
+    "GaussianProcess",
     "LinearRegression",
     "NaiveBayes",
     "SoftmaxRegression",

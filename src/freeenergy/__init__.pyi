@@ -156,6 +156,9 @@ from .estimators import (
     KernelDensity as KernelDensity,
 )
 from .estimators import (
+    KernelRidge as KernelRidge,
+)
+from .estimators import (
     KMeans as KMeans,
 )
 from .estimators import (
@@ -175,6 +178,9 @@ from .estimators import (
 )
 from .estimators import (
     Mixture as Mixture,
+)
+from .estimators import (
+    NadarayaWatson as NadarayaWatson,
 )
 from .estimators import (
     NaiveBayes as NaiveBayes,

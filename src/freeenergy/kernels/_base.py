@@ -159,7 +159,8 @@ def squared_distances(xp: ModuleType, x: Any, y: Any) -> Any:
 def _with_far_rows(x: np.ndarray, y: np.ndarray, far_x: np.ndarray, far_y: np.ndarray) -> np.ndarray:
     """‖x − y‖² where some rows have squares that are no numbers; no row changes what another has."""
     squares = np.full((len(x), len(y)), np.inf)
-    squares[np.ix_(~far_x, ~far_y)] = squared_distances(np, x[~far_x], y[~far_y])
+    if not far_y.all():
+        squares[np.ix_(~far_x, ~far_y)] = squared_distances(np, x[~far_x], y[~far_y])
     if far_x.any() and far_y.any():
         size = np.abs(y[far_y]).max()
         near = squared_distances(np, x[far_x] / size, y[far_y] / size)

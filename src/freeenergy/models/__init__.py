@@ -37,6 +37,7 @@ from ._mixed_factors import MixedFactors
 from ._mixed_kernels import MixedKernels
 from ._mixture import Mixture, Supervised
 from ._series import AbstractSequenceModel, Series, one_series
+from ._smoother import KernelSmoother
 from ._softmax import SoftmaxModel
 from ._sparse_coding import AbstractSource, CauchySource, LaplaceSource, LogCoshSource, SparseCoding
 from ._state_space import Learned, LinearGaussianSSM
@@ -107,6 +108,7 @@ __all__ = [
     "Harmonium",
     "InUnits",
     "InputTransition",
+    "KernelSmoother",
     "Kernels",
     "Labelled",
     "LaplaceSource",

@@ -2,7 +2,9 @@
 
 from ._classifiers import DiscriminantAnalysis, NaiveBayes
 from ._gaussian_process import GaussianProcess
+from ._kernel_ridge import KernelRidge
 from ._linear import LinearRegression
+from ._nadaraya_watson import NadarayaWatson
 from ._regressor import AbstractRegressor
 from ._softmax import SoftmaxRegression
 
@@ -10,7 +12,9 @@ __all__ = [
     "AbstractRegressor",
     "DiscriminantAnalysis",
     "GaussianProcess",
+    "KernelRidge",
     "LinearRegression",
+    "NadarayaWatson",
     "NaiveBayes",
     "SoftmaxRegression",
 ]

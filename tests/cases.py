@@ -108,6 +108,7 @@ CASES = {
     "NadarayaWatson": Case(fe.NadarayaWatson(), density=False),
     "LinearRegression": Case(fe.LinearRegression(), density=False),
     "SoftmaxRegression": Case(fe.SoftmaxRegression(), density=False),
+    "SupportVectorMachine": Case(fe.SupportVectorMachine(), density=False),
     "HMM": Case(fe.HMM(2), sequence=True),
     "HMM-mixtures": Case(fe.HMM(2, n_components=2), sequence=True, slow=True),
     "HMM-by-column": Case(fe.HMM(2, "by column"), sequence=True, slow=True),

@@ -213,6 +213,9 @@ from .estimators import (
     Support as Support,
 )
 from .estimators import (
+    SupportVectorMachine as SupportVectorMachine,
+)
+from .estimators import (
     SwitchingLinearSystem as SwitchingLinearSystem,
 )
 from .estimators import (

@@ -10,6 +10,7 @@ from .labelled import (
     NadarayaWatson,
     NaiveBayes,
     SoftmaxRegression,
+    SupportVectorMachine,
 )
 from .series import (
     HMM,
@@ -103,6 +104,7 @@ __all__ = [
     "States",
     "StructuralTimeSeries",
     "Support",
+    "SupportVectorMachine",
     "SwitchingLinearSystem",
     "Varimax",
 ]

@@ -27,6 +27,7 @@ from ._gaussian_process import GaussianProcess
 from ._harmonium import Harmonium, Units
 from ._hmm import HMM
 from ._ica import independent_components, spread_sources
+from ._kernel_machine import KernelMachine
 from ._kernels import Kernels
 from ._labelled import Labelled
 from ._lda import LatentDirichletAllocation
@@ -108,6 +109,7 @@ __all__ = [
     "Harmonium",
     "InUnits",
     "InputTransition",
+    "KernelMachine",
     "KernelSmoother",
     "Kernels",
     "Labelled",

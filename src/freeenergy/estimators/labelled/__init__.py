@@ -2,6 +2,7 @@
 
 from ._classifiers import DiscriminantAnalysis, NaiveBayes
 from ._gaussian_process import GaussianProcess
+from ._kernel_classifier import SupportVectorMachine
 from ._kernel_ridge import KernelRidge
 from ._linear import LinearRegression
 from ._nadaraya_watson import NadarayaWatson
@@ -17,4 +18,5 @@ __all__ = [
     "NadarayaWatson",
     "NaiveBayes",
     "SoftmaxRegression",
+    "SupportVectorMachine",
 ]

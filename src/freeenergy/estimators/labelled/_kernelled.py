@@ -12,6 +12,7 @@ from jax import Array
 from ..._core import bucket, learnable, on_device
 from ...kernels import RBF, AbstractKernel
 from ...shell import Rows, Scaling, check_instance
+from ._inputs import CompletesInputs
 from ._regressor import AbstractRegressor
 
 # kernels are asked for so many pairs at once when rows are predicted
@@ -73,7 +74,31 @@ def gram_slope(kernel: AbstractKernel, x: np.ndarray, weight: np.ndarray) -> Abs
     return _gram_slope(kernel, wide, square)  # pyright: ignore[reportArgumentType]
 
 
-class AbstractKernelRegressor(AbstractRegressor):
+def merged_rows(rows: Rows) -> tuple[Rows, np.ndarray]:
+    """Distinct rows in the order of their values, with summed weights, and which of them each row is.
+
+    >>> rows, which = merged_rows(Rows(np.array([[2.0], [1.0], [2.0]]), np.ones(3), np.zeros((3, 1))))
+    >>> rows.x.tolist(), rows.weight.tolist(), which.tolist()
+    ([[1.0], [2.0]], [1.0, 2.0], [1, 0, 1])
+    """
+    assert rows.known is not None
+    # NaN is not equal to itself
+    whole = np.column_stack([rows.x, np.nan_to_num(rows.known), np.isnan(rows.known)])
+    _, first, which = np.unique(whole, axis=0, return_index=True, return_inverse=True)
+    weight = np.bincount(which.ravel(), weights=rows.weight)
+    return Rows(rows.x[first], weight, rows.known[first]), which.ravel()
+
+
+class DrawsInputsOnce(CompletesInputs):
+    """Draws what is missing in the rows of a fit once, since the time that a kernel takes grows fast."""
+
+    def _drawn_once(self, rows: Rows, beside: np.ndarray) -> Rows:
+        completed, place = self._completed(rows, beside)
+        # the first draw of each, in the order of the rows
+        return rows._replace(x=completed.x[: len(rows.x)][np.argsort(place[: len(rows.x)])])
+
+
+class AbstractKernelRegressor(DrawsInputsOnce, AbstractRegressor):
     """Numbers given rows by a kernel."""
 
     kernel: AbstractKernel | None
@@ -102,18 +127,11 @@ class AbstractKernelRegressor(AbstractRegressor):
         left out.
         """
         assert rows.known is not None
-        used = np.flatnonzero(rows.weight > 0)
+        used = rows.weight > 0
         known = rows.known[used]
         rows = Rows(rows.x[used], rows.weight[used], known)
-        completed, place = self._completed(rows, self.answer_scaling_.invert(known))
-        # the first draw of each
-        order = np.argsort(place[: len(rows.x)])
-        z = self.scaling_.apply(completed.x[: len(rows.x)][order])
-        # NaN is not equal to itself
-        whole = np.column_stack([z, np.nan_to_num(known), np.isnan(known)])
-        _, first, which = np.unique(whole, axis=0, return_index=True, return_inverse=True)
-        weight = np.bincount(which.ravel(), weights=rows.weight)
-        return Rows(z[first], weight, known[first]), which.ravel()
+        rows = self._drawn_once(rows, self.answer_scaling_.invert(known))
+        return merged_rows(rows._replace(x=self.scaling_.apply(rows.x)))
 
     def _in_parts(self, x: np.ndarray, seen: int) -> list[np.ndarray]:
         """Rescaled rows, few enough at a time for the pairs with what was seen."""

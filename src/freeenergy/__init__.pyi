@@ -25,6 +25,9 @@ from . import (
     io as io,
 )
 from . import (
+    kernels as kernels,
+)
+from . import (
     learning as learning,
 )
 from . import (
@@ -151,12 +154,16 @@ from .estimators import (
 )
 from .estimators import (
     GeneralisedLinearModel as GeneralisedLinearModel,
+    GaussianProcess as GaussianProcess,
 )
 from .estimators import (
     Imputer as Imputer,
 )
 from .estimators import (
     KernelDensity as KernelDensity,
+)
+from .estimators import (
+    KernelRidge as KernelRidge,
 )
 from .estimators import (
     KMeans as KMeans,
@@ -181,6 +188,7 @@ from .estimators import (
 )
 from .estimators import (
     MultiLabel as MultiLabel,
+    NadarayaWatson as NadarayaWatson,
 )
 from .estimators import (
     NaiveBayes as NaiveBayes,
@@ -214,6 +222,9 @@ from .estimators import (
 )
 from .estimators import (
     Support as Support,
+)
+from .estimators import (
+    SupportVectorMachine as SupportVectorMachine,
 )
 from .estimators import (
     SwitchingLinearSystem as SwitchingLinearSystem,

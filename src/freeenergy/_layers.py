@@ -10,6 +10,7 @@ PARTS = (
     "bijections",
     "distributions",
     "nn",
+    "kernels",
     "inference",
     "models",
     "learning",

@@ -23,9 +23,11 @@ from ._copula import GaussianCopula
 from ._density import Density
 from ._emissions import AbstractEmissions, FamilyEmissions, MixtureEmissions, RegressionEmissions
 from ._flow import FlowWithMissing, autoregressive_flow, coupling_flow
+from ._gaussian_process import GaussianProcess
 from ._harmonium import Harmonium, Units
 from ._hmm import HMM
 from ._ica import independent_components, spread_sources
+from ._kernel_machine import KernelMachine
 from ._kernels import Kernels
 from ._labelled import Labelled
 from ._lda import LatentDirichletAllocation
@@ -36,6 +38,7 @@ from ._mixed_factors import MixedFactors
 from ._mixed_kernels import MixedKernels
 from ._mixture import Mixture, Supervised
 from ._series import AbstractSequenceModel, Series, one_series
+from ._smoother import KernelSmoother
 from ._softmax import SoftmaxModel
 from ._sparse_coding import AbstractSource, CauchySource, LaplaceSource, LogCoshSource, SparseCoding
 from ._state_space import Learned, LinearGaussianSSM
@@ -103,9 +106,12 @@ __all__ = [
     "FlowWithMissing",
     "GaussianCopula",
     "GaussianEncoder",
+    "GaussianProcess",
     "Harmonium",
     "InUnits",
     "InputTransition",
+    "KernelMachine",
+    "KernelSmoother",
     "Kernels",
     "Labelled",
     "LaplaceSource",

@@ -8,6 +8,11 @@ from ._glm import GeneralisedLinearModel
 from ._linear import LinearRegression
 from ._multilabel import MultiLabel
 from ._perceptron import Perceptron
+from ._gaussian_process import GaussianProcess
+from ._kernel_classifier import SupportVectorMachine
+from ._kernel_ridge import KernelRidge
+from ._linear import LinearRegression
+from ._nadaraya_watson import NadarayaWatson
 from ._regressor import AbstractRegressor
 from ._responses import AbstractResponse, InverseGaussian, ModelledShape, ZeroInflated
 from ._softmax import SoftmaxRegression
@@ -25,10 +30,15 @@ __all__ = [
     "LinearRegression",
     "ModelledShape",
     "MultiLabel",
+    "GaussianProcess",
+    "KernelRidge",
+    "LinearRegression",
+    "NadarayaWatson",
     "NaiveBayes",
     "Perceptron",
     "Sigmoid",
     "SoftmaxRegression",
     "Temperature",
     "ZeroInflated",
+    "SupportVectorMachine",
 ]

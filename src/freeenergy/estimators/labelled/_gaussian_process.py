@@ -1,0 +1,377 @@
+"""Gaussian processes: functions with a prior by a kernel, and answers that are noisy values of them."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+import numpy as np
+from jax import Array
+from scipy import linalg, optimize, stats
+from scipy.special import ndtri
+from sklearn.utils import check_random_state
+
+from ..._core import Evidence, Fit, Kind, Status, generator, on_device
+from ...evaluation import AbstractLaws, Laws
+from ...inference._processes import (
+    Conditioned,
+    condition_process,
+    evidence_slope,
+    leave_one_out,
+    process_at,
+)
+from ...kernels import AbstractKernel
+from ...models import GaussianProcess as GaussianProcessModel
+from ...shell import AbstractDensity, Rows, Scaling, check_instance, check_real
+from ._kernelled import AbstractKernelRegressor, LogParameters, gram_slope
+
+# σ² where none is given, as a part of the variance of answers
+_FIRST_NOISE = 0.1
+# what parameters of a kernel and noise may be, in the units that the kernel sees
+_RANGE, _NOISE_RANGE = (1e-5, 1e5), (1e-8, 1e5)
+# how far other starts are from the first, in logarithms
+_SPREAD = 1.5
+
+
+class Evidences:
+    """The evidence of rows and answers as a function of logarithms of parameters, and its maximum."""
+
+    def __init__(
+        self,
+        kernel: LogParameters,
+        x: np.ndarray,
+        answers: np.ndarray,
+        weights: np.ndarray,
+    ) -> None:
+        self.kernel, self.x, self.answers, self.weights = kernel, x, answers, weights
+
+    def parts(self, theta: np.ndarray) -> tuple[AbstractKernel, np.ndarray]:
+        """The kernel and σ² at logarithms."""
+        size = len(self.kernel.vector)
+        return self.kernel.kernel(theta[:size]), np.exp(theta[size:])
+
+    def told(self, kernel: AbstractKernel, noise: np.ndarray) -> list[Conditioned]:
+        """The process of each output."""
+        gram = kernel.gram(self.x)
+        parts = zip(self.answers.T, noise, self.weights.T, strict=True)
+        return [condition_process(gram, y, float(own), weight) for y, own, weight in parts]
+
+    def evidence(self, theta: np.ndarray, *, slope: bool = True) -> tuple[float, np.ndarray]:
+        """log p(y | X), and its slope."""
+        kernel, noise = self.parts(theta)
+        told = self.told(kernel, noise)
+        value = sum(part.log_evidence for part in told)
+        if not slope:
+            return value, np.zeros(0)
+        parts = zip(told, noise, self.weights.T, strict=True)
+        found = [evidence_slope(part, float(own), weight) for part, own, weight in parts]
+        size = len(self.kernel.vector)
+        total = functools.reduce(np.add, [part.gram for part in found])
+        slopes = gram_slope(kernel, self.x, total) if size else kernel
+        logs = self.kernel.slope(theta[:size], slopes)
+        return value, np.concatenate([logs, [part.log_noise for part in found]])
+
+    def maximise(
+        self, start: np.ndarray, free: np.ndarray, max_iter: int, tol: float
+    ) -> tuple[np.ndarray, list[float], Status]:
+        """Where L-BFGS ends that may change what is `free`, −log p(y | X) on the way, and why it ended."""
+        rows, theta, path = self.weights.sum(), start.copy(), list[float]()
+        if not free.any():
+            return theta, [-self.evidence(theta, slope=False)[0]], Status.CONVERGED
+        size = len(self.kernel.vector)
+        limits = np.log([_RANGE] * size + [_NOISE_RANGE] * (len(start) - size))
+        limits[:, 0], limits[:, 1] = np.minimum(limits[:, 0], start), np.maximum(limits[:, 1], start)
+
+        def loss(moved: np.ndarray) -> tuple[float, np.ndarray]:
+            theta[free] = moved
+            value, slope = self.evidence(theta)
+            return -value / rows, -slope[free] / rows
+
+        result = optimize.minimize(
+            loss,
+            start[free],
+            jac=True,
+            method="L-BFGS-B",
+            bounds=limits[free],
+            options={"maxiter": max_iter, "ftol": 1e-12, "gtol": tol},
+            callback=lambda intermediate_result: path.append(float(intermediate_result.fun) * rows),
+        )
+        theta[free] = result.x
+        path.append(float(result.fun) * rows)
+        return theta, path, Status.LIMIT if result.status == 1 else Status.CONVERGED
+
+
+def _starts(start: np.ndarray, free: np.ndarray, n: int, rng: np.random.Generator) -> list[np.ndarray]:
+    """The start, and others about it."""
+    more = [start + _SPREAD * free * rng.standard_normal(len(start)) for _ in range(n - 1)]
+    return [start, *more]
+
+
+class AbstractProcess(AbstractKernelRegressor):
+    """Answers that are noisy values of a Gaussian process, given those that were seen.
+
+    A subclass says which kernel and which noise, and keeps them.
+    """
+
+    takes_unknown_answers = True
+    noise_: np.ndarray
+    places_: np.ndarray
+    log_evidence_: float
+
+    def _answer_scaling(self, y: np.ndarray, weight: np.ndarray | None) -> Scaling:
+        unknown = np.flatnonzero(np.isnan(y).all(axis=0))
+        if len(unknown):
+            raise ValueError(
+                f"Output {unknown[0]} of the 'y' of {type(self).__name__} has no known value. Leave it out."
+            )
+        return super()._answer_scaling(y, weight)
+
+    def _seen(self, rows: Rows) -> Evidences:
+        """Rows and answers to learn from, with the kernel to begin with."""
+        merged, self.places_ = self._merged(rows)
+        assert merged.known is not None
+        known = ~np.isnan(merged.known)
+        start = self._start_kernel(merged.x.shape[1])
+        # so that what is wrong with the kernel is said before any work
+        start.gram(merged.x[:1])
+        return Evidences(
+            LogParameters.of(start),
+            merged.x,
+            np.where(known, merged.known, 0.0),
+            merged.weight[:, None] * known,
+        )
+
+    def _keep(self, seen: Evidences, theta: np.ndarray, path: list[float], status: Status) -> Fit:
+        """The fit that ended at `theta`."""
+        kernel, noise = seen.parts(theta)
+        units = float(np.log(self.answer_scaling_.scale) @ seen.weights.sum(axis=0))
+        self.noise_ = noise * self.answer_scaling_.scale**2
+        model = GaussianProcessModel(
+            jax.tree.map(on_device, kernel), *map(on_device, (noise, seen.x, seen.answers, seen.weights))
+        )
+        told = seen.told(kernel, noise)
+        self.log_evidence_ = sum(part.log_evidence for part in told) - units
+        vars(self)["_told"] = told
+        history = {"objective": (np.array(path) + units) / seen.weights.sum()}
+        return Fit(model, history, len(path), status)
+
+    def _evidences(self) -> Evidences:
+        """What was fitted, from the model."""
+        model = self.model_
+        seen = np.asarray(model.x), np.asarray(model.y), np.asarray(model.weight)
+        return Evidences(LogParameters.of(model.kernel), *seen)
+
+    @functools.cached_property
+    def _told(self) -> list[Conditioned]:
+        """The process of each output given what was seen: made again where a file was read."""
+        return self._evidences().told(self.model_.kernel, np.asarray(self.model_.noise))
+
+    @property
+    def kernel_(self) -> AbstractKernel:
+        """The kernel after the fit, in the units that it sees."""
+        return self.model_.kernel
+
+    def _sites(self) -> np.ndarray:
+        """The square root of the precision of each answer, (outputs, rows)."""
+        return np.sqrt(np.asarray(self.model_.weight) / np.asarray(self.model_.noise)).T
+
+    def _function(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The mean and the variance of f for complete rows, (rows, outputs), in the units of the data."""
+        model, seen, sites = self.model_, np.asarray(self.model_.x), self._sites()
+        means, variances = [], []
+        for z in self._in_parts(x, len(seen)):
+            across, diagonal = model.kernel.gram(z, seen), model.kernel.diagonal(z)
+            found = [
+                process_at(across, diagonal, told.root, own, told.coefficients)
+                for told, own in zip(self._told, sites, strict=True)
+            ]
+            means.append(np.stack([mean for mean, _ in found], axis=1))
+            variances.append(np.stack([variance for _, variance in found], axis=1))
+        mean = self.answer_scaling_.invert(np.concatenate(means))
+        return mean, np.concatenate(variances) * self.answer_scaling_.scale**2
+
+    def _laws(self, x: np.ndarray) -> AbstractLaws:
+        mean, variance = self._function(x)
+        return self._normal(mean, variance)
+
+    def _normal(self, mean: np.ndarray, variance: np.ndarray) -> Laws:
+        """The law of answers, of the mean and variance of f."""
+        spread = np.sqrt(variance + self.noise_)
+        return Laws(stats.norm(self._shaped(mean), self._shaped(spread)))
+
+    def _complete(self, X: Any, method: str) -> np.ndarray:
+        x = self._read(X).x
+        if np.isnan(x).any():
+            raise ValueError(
+                f"{type(self).__name__}.{method} takes complete rows: f at a row with holes is not "
+                "normal. predict_density averages over them."
+            )
+        return x
+
+    def predict_function(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
+        """The mean and the standard deviation of f, without noise, at each row."""
+        mean, variance = self._function(self._complete(X, "predict_function"))
+        return self._shaped(mean), self._shaped(np.sqrt(variance))
+
+    def predict_function_interval(self, X: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
+        """Both ends of the interval that holds f, without noise, at each row with probability `level`."""
+        mean, spread = self.predict_function(X)
+        if not 0 < level < 1:
+            raise ValueError(
+                "The 'level' of predict_function_interval must be a float in the range (0, 1). "
+                f"Got {level!r} instead."
+            )
+        reach = ndtri(0.5 + level / 2) * spread
+        return mean - reach, mean + reach
+
+    def sample_functions(self, X: Any, n: int = 1, random_state: Any = None) -> np.ndarray:
+        """`n` draws of the function f at the rows of X together: (n, rows), or (n, rows, outputs).
+
+        Values at rows next to each other are alike, as one function has them; `predict_density(X).sample`
+        draws answers that have nothing to do with each other.
+        """
+        z = self.scaling_.apply(self._complete(X, "sample_functions"))
+        rng = np.random.default_rng(check_random_state(random_state).randint(2**31))
+        kernel, draws = self.model_.kernel, []
+        across, prior = kernel.gram(z, np.asarray(self.model_.x)), kernel.gram(z)
+        for told, sites in zip(self._told, self._sites(), strict=True):
+            half = linalg.solve_triangular(told.root, (across * sites).T, lower=True)
+            values, vectors = np.linalg.eigh(prior - half.T @ half)
+            noise = rng.standard_normal((n, len(z))) * np.sqrt(np.maximum(values, 0.0))
+            draws.append(across @ told.coefficients + noise @ vectors.T)
+        drawn = np.stack(draws, axis=2) * self.answer_scaling_.scale + self.answer_scaling_.shift
+        return drawn.reshape(n, len(z), *self.answer_shape_)
+
+    @property
+    def loo_(self) -> Laws:
+        """The law of the answer to each row of the fit given all others: in closed form, without a fit.
+
+        `loo_.log_prob(y)` are the terms of the leave-one-out log-likelihood.  A row is left out with those
+        equal to it; rows without weight are not there.
+        """
+        model, means, variances = self.model_, [], []
+        parts = zip(self._told, *(np.asarray(part) for part in (model.y.T, model.noise, model.weight.T)))
+        for told, y, noise, weight in parts:
+            mean, variance = leave_one_out(told, y, float(noise), weight)
+            means.append(mean)
+            variances.append(variance)
+        mean = self.answer_scaling_.invert(np.stack(means, axis=1))
+        variance = np.stack(variances, axis=1) * self.answer_scaling_.scale**2
+        if np.isnan(mean).any():
+            # an answer that is not known is given all of those that are
+            whole = self._function(self.scaling_.invert(np.asarray(model.x)))
+            mean, variance = (np.where(np.isnan(a), b, a) for a, b in zip((mean, variance), whole))
+        return self._normal(mean[self.places_], variance[self.places_])
+
+
+class GaussianProcess(AbstractProcess):
+    """y = f(x) + e, e ~ N(0, σ²), with a Gaussian process for f: any values f(X) are N(0, K), K = k(X, X).
+
+    The law of an answer is N(k(x, X) (K + σ²I)⁻¹ y, k(x, x) − k(x, X) (K + σ²I)⁻¹ k(X, x) + σ²), and the
+    parameters of the kernel and σ² maximise the evidence log p(y | X) = log N(y; 0, K + σ²I).  Also known
+    as kriging.  With `kernels.Linear()` it is Bayesian linear regression.
+
+    Args:
+        kernel: k, of `freeenergy.kernels`; None for a Gaussian kernel with a length for each column.
+        noise: σ², which is then not learned; None for one for each output, learned.
+        standardise: whether the kernel sees columns and answers in units of their standard deviations, from
+            their means; else as they are, with a process about zero.
+        learn: whether the parameters of the kernel are learned, or stay as given.
+        n_init: starts of the search; all but the first are random.
+        max_iter, tol: the most iterations of L-BFGS, and the slope per row in logarithms of the parameters
+            below which it stops.
+        inputs: the density of rows and answers from which missing entries of rows are drawn; None for one
+            Gaussian.  In fit they are drawn once.
+        random_state: for starts.
+
+    Attributes:
+        kernel_: the kernel after the fit, in the units that it sees.
+        noise_: σ² of each output, in the units of the data.
+        log_evidence_: log p(y | X) of the fit, in the units of the data.
+        theta_: logarithms of the parameters: those of the kernel, then σ² of each output in the units that
+            the kernel sees.
+        places_: which row of `model_.x` each row of the fit is; equal ones are merged.
+        loo_: the law of the answer to each row of the fit given all others.
+        model_: a `freeenergy.models.GaussianProcess` of rescaled rows and answers.
+        history_, n_iter_, converged_, scaling_, …: as everywhere.
+
+    Answers that are NaN are not known, and left out; several outputs share the kernel and have noise of
+    their own.  The time of a fit grows with the cube of the rows.
+
+    >>> x = np.linspace(0.0, 6.0, 25)[:, None]
+    >>> model = GaussianProcess().fit(x, np.sin(x[:, 0]))
+    >>> model.predict([[1.0], [4.0]]).round(3).tolist()
+    [0.841, -0.757]
+    """
+
+    def __init__(
+        self,
+        kernel: AbstractKernel | None = None,
+        *,
+        noise: float | None = None,
+        standardise: bool = True,
+        learn: bool = True,
+        n_init: int = 1,
+        max_iter: int = 200,
+        tol: float = 1e-5,
+        inputs: AbstractDensity | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.kernel = kernel
+        self.noise = noise
+        self.standardise = standardise
+        self.learn = learn
+        self.n_init = n_init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.inputs = inputs
+        self.random_state = random_state
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_real(self, "noise", closed=False, optional=True)
+        check_instance(self, "learn", bool)
+
+    def _learn(self, rows: Rows, key: Array) -> Fit:
+        seen = self._seen(rows)
+        outputs = seen.answers.shape[1]
+        if self.noise is None:
+            first = np.full(outputs, _FIRST_NOISE)
+            if not self.standardise:
+                mean = (seen.weights * seen.answers).sum(axis=0) / seen.weights.sum(axis=0)
+                square = (seen.weights * (seen.answers - mean) ** 2).sum(axis=0) / seen.weights.sum(axis=0)
+                first *= np.where(square > 0, square, 1.0)
+        else:
+            first = self.noise / self.answer_scaling_.scale**2
+        start = np.concatenate([seen.kernel.vector, np.log(first)])
+        free = np.repeat([self.learn, self.noise is None], [len(seen.kernel.vector), outputs])
+        starts = _starts(start, free, self.n_init, generator(key))
+        found = [seen.maximise(one, free, self.max_iter, self.tol) for one in starts]
+        self.theta_, path, status = min(found, key=lambda one: one[1][-1])
+        return self._keep(seen, self.theta_, path, status)
+
+    def log_marginal_likelihood(self, theta: Any = None, eval_gradient: bool = False) -> Any:
+        """log p(y | X) of what was fitted, in the units of the data, at other logarithms of the parameters.
+
+        Args:
+            theta: as `theta_`, which is the default.
+            eval_gradient: whether the slope in `theta` is returned beside it.
+        """
+        seen = self._evidences()
+        theta = self.theta_ if theta is None else np.asarray(theta, float)
+        if theta.shape != self.theta_.shape:
+            raise ValueError(
+                f"The 'theta' of log_marginal_likelihood must have {len(self.theta_)} numbers. "
+                f"Got the shape {theta.shape} instead."
+            )
+        value, slope = seen.evidence(theta, slope=eval_gradient)
+        value -= float(np.log(self.answer_scaling_.scale) @ seen.weights.sum(axis=0))
+        return (value, slope) if eval_gradient else value
+
+    def _likelihood(self, X: Any, given: dict[str, Any]) -> Any:
+        return Evidence(np.array([self.log_evidence_]), np.zeros(1), Kind.EXACT), self.fitted_size_
+
+    def _count_parameters(self) -> int:
+        kernel = len(LogParameters.of(self.model_.kernel).vector) if self.learn else 0
+        return kernel + (len(self.noise_) if self.noise is None else 0)

@@ -1,0 +1,422 @@
+"""Labels given rows by a kernel: support vectors, and what they share with other machines."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, NamedTuple, Self
+
+import jax
+import numpy as np
+from jax import Array
+from scipy import optimize
+from scipy.special import log_softmax
+from sklearn.base import ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.svm import SVC
+
+from ..._core import Evidence, Fit, Kind, Status, on_device
+from ...kernels import RBF, AbstractKernel, Linear
+from ...models import KernelMachine
+from ...shell import (
+    AbstractDensity,
+    LabelledTable,
+    Predicts,
+    PredictsProbabilities,
+    Rows,
+    Scaling,
+    ScoresLabels,
+    check_instance,
+    check_numbers,
+    check_real,
+)
+from ._design import TakesAnyColumns
+from ._inputs import DRAWS
+from ._kernelled import DrawsInputsOnce, merged_rows
+
+_FOLDS = 5
+# kernels are asked for so many pairs at once
+_PAIRS = 2**22
+# what stands for no limit of a multiplier, in units of 1 / k(x, x)
+_NO_LIMIT = 1e6
+_MOST_STEPS = 1_000_000
+# a duality gap of this part of the value is none
+_NO_GAP = 1e-6
+
+
+class InOrder(LabelledTable):
+    """Rows and labels in the order of the user, in their units."""
+
+    @property
+    def events(self) -> Rows:  # pyright: ignore[reportIncompatibleVariableOverride]
+        assert self.rows is not None
+        return self.rows
+
+    @classmethod
+    def arranged(
+        cls, owner: Any, x: np.ndarray, weight: np.ndarray | None, known: np.ndarray | None
+    ) -> Rows:
+        return Rows(x, np.ones(len(x)) if weight is None else weight, known)
+
+
+class AbstractKernelClassifier(
+    ClassifierMixin, Predicts, PredictsProbabilities, ScoresLabels, DrawsInputsOnce, TakesAnyColumns
+):
+    """Labels given rows by a kernel: p(y | x) ∝ exp(s f_y(x)), f_y(x) = k(x, X) a_y + b_y."""
+
+    intake = InOrder
+    kernel: AbstractKernel | None
+    standardise: bool
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_instance(self, "kernel", AbstractKernel, optional=True)
+        check_instance(self, "standardise", bool)
+
+    def fit(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, X: Any, y: Any, sample_weight: Any = None
+    ) -> Self:
+        """Fits the answers `y` to the rows of `X`.
+
+        Args:
+            X: a row per sample; NaN means not observed.
+            y: the label of each row.
+            sample_weight: a non-negative number per row; a weight of two counts as two rows.
+        """
+        self._fit(X, y=y, sample_weight=sample_weight)
+        return self
+
+    def _scaling(self, X: np.ndarray, weight: np.ndarray | None) -> Scaling:
+        return Scaling.standardise(X, weight) if self.standardise else Scaling.identity(X.shape[1])
+
+    def _start_kernel(self) -> AbstractKernel:
+        return RBF() if self.kernel is None else self.kernel
+
+    def _merged(self, rows: Rows) -> tuple[Rows, np.ndarray]:
+        """Distinct complete rows, rescaled, with weights, and which of them each row with weight is."""
+        assert rows.known is not None
+        used = rows.weight > 0
+        rows = Rows(rows.x[used], rows.weight[used], rows.known[used])
+        assert rows.known is not None
+        labels = rows.known == np.arange(1, len(self.classes_))
+        rows = self._drawn_once(rows, labels.astype(float))
+        return merged_rows(rows._replace(x=self.scaling_.apply(rows.x)))
+
+    def _scores(self, x: np.ndarray) -> np.ndarray:
+        """f of each answer, for complete rows in the units of the data."""
+        model = self.model_
+        seen, coefficients = np.asarray(model.x), np.asarray(model.coefficients)
+        parts = np.array_split(self.scaling_.apply(x), max(1, -(-len(x) * len(seen) // _PAIRS)))
+        found = [model.kernel.gram(z, seen) @ coefficients for z in parts]
+        return check_numbers(self, "decision_function", np.concatenate(found) + np.asarray(model.offset))
+
+    def _draws_of_scores(self, x: np.ndarray) -> np.ndarray:
+        """f for draws of what is missing: (draws, rows, answers)."""
+        return np.stack([self._scores(drawn) for drawn in self._input_draws(x)])
+
+    def _by_holes(self, X: Any, whole: Any, part: Any) -> np.ndarray:
+        """What `whole` makes of scores of complete rows, and `part` of those of draws for others."""
+        x = self._read(X).x
+        holes, found = np.isnan(x).any(axis=1), np.empty((len(x), len(self.classes_)))
+        if (~holes).any():
+            found[~holes] = whole(self._scores(x[~holes]))
+        if holes.any():
+            found[holes] = part(self._draws_of_scores(x[holes]))
+        return found
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """f of each answer; for two answers of the second.  Averaged over draws of what is missing."""
+        scores = self._by_holes(X, lambda f: f, lambda f: f.mean(axis=0))
+        return scores if len(self.classes_) > 2 else scores[:, 1]
+
+    def _log_laws(self, scores: np.ndarray) -> np.ndarray:
+        return log_softmax(float(self.model_.slope) * scores, axis=-1)
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """p(y | x) of each answer."""
+        return self._by_holes(
+            X, lambda f: np.exp(self._log_laws(f)), lambda f: np.exp(self._log_laws(f)).mean(axis=0)
+        )
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The most probable answer; of two that are equally good the second."""
+        probabilities = self.predict_proba(X)
+        if len(self.classes_) == 2:
+            return self.classes_[(probabilities[:, 1] >= probabilities[:, 0]).astype(int)]
+        return self.classes_[np.argmax(probabilities, axis=1)]
+
+    # in which sense log p(y | x) is that of the model
+    _kind = Kind.EXACT
+
+    def evidence(self, X: Any, y: Any) -> Evidence:
+        """log p(y | x) of each row."""
+        x, place = self._read(X).x, self._place_of(y)
+        holes = np.isnan(x).any(axis=1)
+        nats, stderr = np.empty(len(x)), np.zeros(len(x))
+        if (~holes).any():
+            logs = self._log_laws(self._scores(x[~holes]))
+            nats[~holes] = logs[np.arange(len(logs)), place[~holes]]
+        if holes.any():
+            draws = np.exp(self._log_laws(self._draws_of_scores(x[holes])))
+            own = draws[:, np.arange(draws.shape[1]), place[holes]]
+            nats[holes] = np.log(own.mean(axis=0))
+            stderr[holes] = own.std(axis=0, ddof=1) / np.sqrt(DRAWS) / own.mean(axis=0)
+        return Evidence(nats, stderr, Kind.ESTIMATE if holes.any() else self._kind)
+
+    def evidence_of_labels(self, X: Any, y: Any) -> Evidence:
+        """The same as `evidence`."""
+        return self.evidence(X, y)
+
+
+def check_classes(owner: Any, labels: np.ndarray) -> None:
+    """Refuses rows of one class, or a class without a row that has weight."""
+    name, there = type(owner).__name__, np.unique(labels)
+    if len(owner.classes_) == 1:
+        raise ValueError(
+            f"{name} needs rows of two classes or more. Got one class, {owner.classes_.tolist()[0]!r}."
+        )
+    if len(there) < len(owner.classes_):
+        without = np.setdiff1d(np.arange(len(owner.classes_)), there)[0]
+        raise ValueError(
+            f"{name} needs a row with weight of each class. The class {owner.classes_.tolist()[without]!r} "
+            "has none."
+        )
+
+
+class Machine(NamedTuple):
+    """A rule between two classes, with what certifies it.
+
+    Attributes:
+        signed: y α, the multipliers with the sign of the class, a number per row.
+        offset: b.
+        primal: ½‖w‖² + Σ C ξ at (w, b).
+        dual: Σ α − ½‖w‖² at α, which is never more.
+        kkt: the largest violation of the conditions of Karush, Kuhn and Tucker.
+    """
+
+    signed: np.ndarray
+    offset: float
+    primal: float
+    dual: float
+    kkt: float
+
+
+def best_offset(scores: np.ndarray, signs: np.ndarray, limits: np.ndarray) -> float:
+    """b of least Σ C max(0, 1 − y (f + b)); the middle where several are as good.
+
+    >>> best_offset(np.array([-0.5, 1.0]), np.array([-1.0, 1.0]), np.ones(2))
+    -0.25
+    """
+    turns = signs - scores
+    order = np.argsort(turns, kind="stable")
+    # the slope after each turn, from −Σ C of positive rows to Σ C of negative ones
+    slope = -limits[signs > 0].sum() + np.cumsum(limits[order])
+    flat = 1e-12 * limits.sum()
+    first = int(np.argmax(slope >= -flat))
+    at = turns[order]
+    return float(
+        0.5 * (at[first] + at[first + 1]) if slope[first] <= flat and first + 1 < len(at) else at[first]
+    )
+
+
+def support_vectors(
+    gram: np.ndarray, signs: np.ndarray, limits: np.ndarray | None, weight: np.ndarray, tol: float
+) -> Machine:
+    """The widest margin between two classes by LIBSVM, with both its values.
+
+    Args:
+        gram: K.
+        signs: +1 or −1 for each row.
+        limits: C of each row; None for a hard margin.
+        weight: of each row, where it has no C.
+        tol: at which LIBSVM stops.
+
+    >>> rows = np.array([[0.0, 0.0], [2.0, 2.0]])
+    >>> found = support_vectors(rows @ rows.T, np.array([-1.0, 1.0]), None, np.ones(2), 1e-10)
+    >>> (rows.T @ found.signed).round(6).tolist(), round(found.offset, 6), round(found.primal, 6)
+    ([0.5, 0.5], -1.0, 0.25)
+    """
+    hard = limits is None
+    if limits is None:
+        limits = np.full(len(signs), _NO_LIMIT / max(np.diag(gram).mean(), np.finfo(float).tiny))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        solver = SVC(C=1.0, kernel="precomputed", tol=tol, max_iter=_MOST_STEPS)
+        solver.fit(gram, signs, sample_weight=limits)
+    signed = np.zeros(len(signs))
+    signed[solver.support_] = solver.dual_coef_[0]
+    alpha, scores = np.abs(signed), gram @ signed
+    square = float(signed @ scores)
+    if not hard:
+        offset = best_offset(scores, signs, limits)
+        slack = np.maximum(0.0, 1 - signs * (scores + offset))
+        primal, dual = 0.5 * square + limits @ slack, alpha.sum() - 0.5 * square
+        margin = signs * (scores + offset) - 1
+        inside = (alpha > 0) & (alpha < limits)
+        wrong = np.where(inside, np.abs(margin), np.where(alpha > 0, margin, -margin))
+        return Machine(signed, offset, float(primal), float(dual), float(np.maximum(wrong, 0.0).max()))
+    # between the nearest rows of both classes, in units of their distance
+    low, high = scores[signs > 0].min(), scores[signs < 0].max()
+    half = 0.5 * (low - high)
+    if half <= 0 or alpha.max() >= 0.5 * limits[0]:
+        raise ValueError(
+            "The rows cannot be told apart without an error by this kernel: there is no hard margin. Set "
+            "C, such as C=1.0."
+        )
+    signed, alpha, square = signed / half, alpha / half, square / half**2
+    offset = -0.5 * (low + high) / half
+    margin = signs * (scores / half + offset) - 1
+    dual = alpha.sum() ** 2 / (2 * square)
+    wrong = np.where(alpha > 1e-9 * alpha.max(), np.abs(margin), -margin)
+    return Machine(signed, offset, 0.5 * square, float(dual), float(np.maximum(wrong, 0.0).max()))
+
+
+class SupportVectorMachine(AbstractKernelClassifier):
+    """The widest margin: min ½‖w‖² + C Σ ξ with y (w·φ(x) + b) ≥ 1 − ξ, ξ ≥ 0, in the features of a kernel.
+
+    LIBSVM solves the dual of Wolfe, max Σ α − ½ Σ Σ α α y y k(x, x′) with 0 ≤ α ≤ C and Σ α y = 0.  Both
+    values are reported: the dual is never more than the primal, so that their gap bounds the error of the
+    solution.  Of more than two labels each has a machine against all others.
+
+    Args:
+        kernel: k, of `freeenergy.kernels`, as it is; None for a Gaussian kernel of length one.
+        C: the price of slack, for a row of weight one; None for a hard margin, which rows that cannot be
+            told apart have not: they are refused.
+        standardise: whether the kernel sees columns in units of their standard deviations, from their
+            means; else as they are.
+        tol: at which LIBSVM stops.
+        inputs: the density of rows and labels from which missing entries of rows are drawn; None for one
+            Gaussian.  In fit they are drawn once.
+
+    Attributes:
+        classes_: the labels.
+        support_: the rows of the fit that decide, of those with weight.
+        dual_coef_: y α of each of them, a row per machine; equal rows share theirs.
+        intercept_: b of each machine.
+        coef_: w of each machine in the units of the data, for `kernels.Linear`, with which
+            f(x) = w·(x − scaling_.shift) + b.
+        primal_, dual_, gap_: both values of each machine, and their difference.
+        kkt_: of each machine the largest violation of the conditions of Karush, Kuhn and Tucker.
+        slope_: s of p(y | x) ∝ exp(s f_y(x)), which makes the labels of rows that were left out of a fit,
+            five times a fifth, most probable.
+        kernel_: the kernel.
+        model_: a `freeenergy.models.KernelMachine` of rescaled rows.
+        history_, n_iter_, converged_, scaling_, …: as everywhere.
+
+    A machine has scores and no probabilities: those of `predict_proba` and `evidence` are an estimate by
+    `slope_`, which leaves the decisions as they are.
+
+    >>> model = SupportVectorMachine(Linear(), C=None, standardise=False)
+    >>> model = model.fit([[3.0, 3.0], [4.0, 3.0], [1.0, 1.0]], ["yes", "yes", "no"])
+    >>> model.support_.tolist(), model.coef_.round(6).tolist(), model.intercept_.round(6).tolist()
+    ([0, 2], [[0.5, 0.5]], [-2.0])
+    """
+
+    _kind = Kind.ESTIMATE
+
+    def __init__(
+        self,
+        kernel: AbstractKernel | None = None,
+        *,
+        C: float | None = 1.0,
+        standardise: bool = True,
+        tol: float = 1e-9,
+        inputs: AbstractDensity | None = None,
+    ) -> None:
+        self.kernel = kernel
+        self.C = C
+        self.standardise = standardise
+        self.tol = tol
+        self.inputs = inputs
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_real(self, "C", closed=False, optional=True)
+
+    def _learn(self, rows: Rows, key: Array) -> Fit:
+        kernel, (rows, which) = self._start_kernel(), self._merged(rows)
+        assert rows.known is not None
+        labels = rows.known[:, 0].astype(int)
+        check_classes(self, labels)
+        gram = kernel.gram(rows.x)
+        machines = self._machines(gram, labels, rows.weight)
+        self.primal_, self.dual_ = np.array([(m.primal, m.dual) for m in machines]).T
+        self.gap_, self.kkt_ = self.primal_ - self.dual_, np.array([m.kkt for m in machines])
+        signed = np.stack([m.signed for m in machines])
+        self.intercept_ = np.array([m.offset for m in machines])
+        decides = (signed != 0).any(axis=0)
+        self.support_ = np.flatnonzero(decides[which])
+        self.dual_coef_ = (signed / rows.weight)[:, which[self.support_]]
+        self.slope_ = self._calibrated(gram, labels, rows.weight)
+        coefficients, offset = _for_answers(signed[:, decides].T, self.intercept_)
+        arrays = coefficients, offset, self.slope_, rows.x[decides]
+        model = KernelMachine(jax.tree.map(on_device, kernel), *map(on_device, arrays))
+        worst = float((self.gap_ / np.maximum(np.abs(self.primal_), 1.0)).max())
+        if worst <= _NO_GAP:
+            return Fit(model, {"objective": self.primal_.sum(keepdims=True)}, 1, Status.CONVERGED)
+        note = (
+            f"LIBSVM stopped with a duality gap of {worst:.1g} of the value; lower tol, or scale the rows"
+        )
+        return Fit(model, {"objective": self.primal_.sum(keepdims=True)}, 1, Status.LIMIT, note=note)
+
+    def _machines(self, gram: np.ndarray, labels: np.ndarray, weight: np.ndarray) -> list[Machine]:
+        """One for two labels, else one for each label against the others."""
+        limits = None if self.C is None else self.C * weight
+        classes = range(1, 2) if len(self.classes_) == 2 else range(len(self.classes_))
+        signs = [np.where(labels == label, 1.0, -1.0) for label in classes]
+        return [support_vectors(gram, own, limits, weight, self.tol) for own in signs]
+
+    def _calibrated(self, gram: np.ndarray, labels: np.ndarray, weight: np.ndarray) -> float:
+        """s of the greatest likelihood of labels that were left out, smoothed so that it is finite."""
+        answers = len(self.classes_)
+        # the number of each row among those of its label
+        rank = np.zeros(len(labels), int)
+        for label in range(answers):
+            rank[labels == label] = np.arange((labels == label).sum())
+        folds = int(min(_FOLDS, np.bincount(labels, minlength=answers).min()))
+        scores = np.empty((len(labels), answers))
+        for fold in range(folds) if folds > 1 else [None]:
+            out = np.ones(len(labels), bool) if fold is None else rank % folds == fold
+            rest = out if fold is None else ~out
+            try:
+                found = self._machines(gram[np.ix_(rest, rest)], labels[rest], weight[rest])
+            except ValueError:
+                # fewer rows have a hard margin where all have one, but for rounding
+                found = self._machines(gram, labels, weight)
+                rest = np.ones(len(labels), bool)
+            signed, offset = _for_answers(
+                np.stack([m.signed for m in found], axis=1), np.array([m.offset for m in found])
+            )
+            scores[out] = gram[np.ix_(out, rest)] @ signed + offset
+        room = 1 / (weight.sum() + answers)
+        target = np.where(labels[:, None] == np.arange(answers), 1 - (answers - 1) * room, room)
+
+        def loss(log_slope: float) -> float:
+            logs = log_softmax(np.exp(log_slope) * scores, axis=1)
+            return -float(weight @ (target * logs).sum(axis=1))
+
+        best: Any = optimize.minimize_scalar(loss, bounds=(-10, 10), method="bounded")
+        return float(np.exp(best.x))
+
+    @property
+    def kernel_(self) -> AbstractKernel:
+        """The kernel."""
+        return self.model_.kernel
+
+    @property
+    def coef_(self) -> np.ndarray:
+        """w of each machine in the units of the data, for `kernels.Linear`."""
+        if not isinstance(self.model_.kernel, Linear):
+            raise AttributeError(
+                "coef_ is there for kernels.Linear alone: other kernels have other features."
+            )
+        first = 1 if len(self.classes_) == 2 else 0
+        inner = np.asarray(self.model_.coefficients)[:, first:].T @ np.asarray(self.model_.x)
+        return inner * np.asarray(self.model_.kernel.variance) / self.scaling_.scale
+
+
+def _for_answers(coefficients: np.ndarray, offset: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """What belongs to each answer: one machine says of two that f and −f are theirs."""
+    if len(offset) > 1:
+        return coefficients, offset
+    signs = np.array([-1.0, 1.0])
+    return coefficients * signs, offset * signs

@@ -1,0 +1,138 @@
+"""What regressors with a kernel share: its parameters, the units in which it sees rows, rows merged."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from ..._core import bucket, learnable, on_device
+from ...kernels import RBF, AbstractKernel
+from ...shell import Rows, Scaling, check_instance
+from ._inputs import CompletesInputs
+from ._regressor import AbstractRegressor
+
+# kernels are asked for so many pairs at once when rows are predicted
+_PAIRS = 2**22
+
+
+class LogParameters(NamedTuple):
+    """The learnable parameters of a kernel, which are all positive, as a vector of logarithms.
+
+    >>> logs = LogParameters.of(2.0 * RBF([1.0, 3.0]))
+    >>> np.exp(logs.vector).round(6).tolist()
+    [1.0, 3.0, 2.0]
+    """
+
+    vector: np.ndarray
+    shapes: list[tuple[int, ...]]
+    moving: list[bool]
+    leaves: list[np.ndarray]
+    structure: Any
+
+    @staticmethod
+    def of(kernel: AbstractKernel) -> LogParameters:
+        """Those of a kernel; a parameter that is zero stays so."""
+        leaves, structure = jax.tree.flatten(kernel)
+        open_ = jax.tree.leaves(learnable(kernel))
+        values = [np.asarray(leaf) for leaf in leaves]
+        moving = [own and bool((value > 0).all()) for own, value in zip(open_, values, strict=True)]
+        moved = [value for value, own in zip(values, moving, strict=True) if own]
+        vector = np.concatenate([np.log(value).ravel() for value in moved]) if moved else np.zeros(0)
+        return LogParameters(vector, [v.shape for v in moved], moving, values, structure)
+
+    def kernel(self, vector: np.ndarray) -> Any:
+        """The kernel at other logarithms, with arrays of NumPy."""
+        sizes = [int(np.prod(shape)) for shape in self.shapes]
+        parts = iter(np.split(np.exp(vector), np.cumsum(sizes)[:-1]) if sizes else ())
+        shapes = iter(self.shapes)
+        leaves = [
+            next(parts).reshape(next(shapes)) if own else leaf
+            for own, leaf in zip(self.moving, self.leaves, strict=True)
+        ]
+        return jax.tree.unflatten(self.structure, leaves)
+
+    def slope(self, vector: np.ndarray, slopes: Any) -> np.ndarray:
+        """The slope in the logarithms, from that in the parameters, a kernel."""
+        parts = [np.asarray(s) for s, own in zip(jax.tree.leaves(slopes), self.moving, strict=True) if own]
+        return np.concatenate([p.ravel() for p in parts]) * np.exp(vector) if parts else np.zeros(0)
+
+
+@jax.jit
+def _gram_slope(kernel: AbstractKernel, x: Array, weight: Array) -> AbstractKernel:
+    return jax.grad(lambda k: jnp.vdot(weight, k.gram(x)))(kernel)
+
+
+def gram_slope(kernel: AbstractKernel, x: np.ndarray, weight: np.ndarray) -> AbstractKernel:
+    """The slope of Σ weight · K in each parameter of the kernel, in a program for a few sizes."""
+    size, rows = len(x), bucket(len(x))
+    wide, square = np.zeros((rows, x.shape[1])), np.zeros((rows, rows))
+    wide[:size], square[:size, :size] = x, weight
+    return _gram_slope(kernel, wide, square)  # pyright: ignore[reportArgumentType]
+
+
+def merged_rows(rows: Rows) -> tuple[Rows, np.ndarray]:
+    """Distinct rows in the order of their values, with summed weights, and which of them each row is.
+
+    >>> rows, which = merged_rows(Rows(np.array([[2.0], [1.0], [2.0]]), np.ones(3), np.zeros((3, 1))))
+    >>> rows.x.tolist(), rows.weight.tolist(), which.tolist()
+    ([[1.0], [2.0]], [1.0, 2.0], [1, 0, 1])
+    """
+    assert rows.known is not None
+    # NaN is not equal to itself
+    whole = np.column_stack([rows.x, np.nan_to_num(rows.known), np.isnan(rows.known)])
+    _, first, which = np.unique(whole, axis=0, return_index=True, return_inverse=True)
+    weight = np.bincount(which.ravel(), weights=rows.weight)
+    return Rows(rows.x[first], weight, rows.known[first]), which.ravel()
+
+
+class DrawsInputsOnce(CompletesInputs):
+    """Draws what is missing in the rows of a fit once, since the time that a kernel takes grows fast."""
+
+    def _drawn_once(self, rows: Rows, beside: np.ndarray) -> Rows:
+        completed, place = self._completed(rows, beside)
+        # the first draw of each, in the order of the rows
+        return rows._replace(x=completed.x[: len(rows.x)][np.argsort(place[: len(rows.x)])])
+
+
+class AbstractKernelRegressor(DrawsInputsOnce, AbstractRegressor):
+    """Numbers given rows by a kernel."""
+
+    kernel: AbstractKernel | None
+    standardise: bool
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_instance(self, "kernel", AbstractKernel, optional=True)
+        check_instance(self, "standardise", bool)
+
+    def _scaling(self, X: np.ndarray, weight: np.ndarray | None) -> Scaling:
+        return Scaling.standardise(X, weight) if self.standardise else Scaling.identity(X.shape[1])
+
+    def _answer_scaling(self, y: np.ndarray, weight: np.ndarray | None) -> Scaling:
+        if not self.standardise:
+            return Scaling.identity(y.shape[1])
+        return Scaling.standardise(y, weight)
+
+    def _start_kernel(self, columns: int) -> AbstractKernel:
+        return 1.0 * RBF(on_device(np.ones(columns))) if self.kernel is None else self.kernel
+
+    def _merged(self, rows: Rows) -> tuple[Rows, np.ndarray]:
+        """Distinct complete rows, rescaled, with their weights, and which of them each row is.
+
+        What is missing in a row is drawn once, from a density of rows and answers.  Rows without weight are
+        left out.
+        """
+        assert rows.known is not None
+        used = rows.weight > 0
+        known = rows.known[used]
+        rows = Rows(rows.x[used], rows.weight[used], known)
+        rows = self._drawn_once(rows, self.answer_scaling_.invert(known))
+        return merged_rows(rows._replace(x=self.scaling_.apply(rows.x)))
+
+    def _in_parts(self, x: np.ndarray, seen: int) -> list[np.ndarray]:
+        """Rescaled rows, few enough at a time for the pairs with what was seen."""
+        return np.array_split(self.scaling_.apply(x), max(1, -(-len(x) * seen // _PAIRS)))

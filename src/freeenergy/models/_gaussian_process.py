@@ -1,0 +1,74 @@
+"""Gaussian processes that were told values: the law of an answer given a row."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jaxtyping import Float
+
+from .._core import AbstractSpace, Reals, buffer, parameter, positive
+from ..distributions import Diagonal, Gaussian
+from ..kernels import AbstractKernel
+from ._base import AbstractExactPosterior
+
+
+class GaussianProcess(AbstractExactPosterior):
+    """e(x, y) = −log p(y | x) of f ~ GP(0, k), y = f(x) + noise, given answers that were seen:
+
+        f(x) ~ N(k(x, X) (K + σ²I)⁻¹ y,  k(x, x) − k(x, X) (K + σ²I)⁻¹ k(X, x)).
+
+    Attributes:
+        kernel: k.
+        noise: σ², a number per output.
+        x: X, the rows that were seen.
+        y: their answers, (rows, outputs).
+        weight: how often each answer was seen, (rows, outputs); zero is not known.
+
+    >>> from freeenergy.kernels import RBF
+    >>> one = jnp.ones((1, 1))
+    >>> model = GaussianProcess(RBF(), jnp.ones(1), 0 * one, one, one)
+    >>> [float(part[0]) for part in model.function(jnp.zeros(1))]
+    [0.5, 0.5]
+    """
+
+    kernel: AbstractKernel
+    noise: Float[Array, " outputs"] = parameter(positive)
+    x: Float[Array, "rows columns"] = buffer()
+    y: Float[Array, "rows outputs"] = buffer()
+    weight: Float[Array, "rows outputs"] = buffer()
+
+    def function(
+        self, x: Float[Array, " columns"]
+    ) -> tuple[Float[Array, " outputs"], Float[Array, " outputs"]]:
+        """The mean and the variance of each output of f."""
+        across, gram = self.kernel.gram(x[None], self.x)[0], self.kernel.gram(self.x)
+
+        def output(noise: Array, y: Array, weight: Array) -> tuple[Array, Array]:
+            sites = jnp.sqrt(weight / noise)
+            inner = jnp.eye(len(gram)) + sites[:, None] * gram * sites[None, :]
+            both = sites[:, None] * jnp.stack([across, y], axis=1)
+            half = jax.scipy.linalg.solve_triangular(jnp.linalg.cholesky(inner), both, lower=True)
+            return half[:, 0] @ half[:, 1], half[:, 0] @ half[:, 0]
+
+        mean, explained = jax.vmap(output, in_axes=(0, 1, 1))(self.noise, self.y, self.weight)
+        return mean, self.kernel.diagonal(x[None])[0] - explained
+
+    def log_prob_of(self, y: Float[Array, " outputs"], x: Float[Array, " columns"]) -> Float[Array, ""]:
+        """log p(y | x)."""
+        return self.posterior(x).log_prob(y)
+
+    def energy(self, x: Float[Array, " columns"], y: Float[Array, " outputs"]) -> Float[Array, ""]:
+        """e(x, y)."""
+        return -self.log_prob_of(y, x)
+
+    def latent(self, x: Float[Array, " columns"]) -> AbstractSpace:
+        """What y can be."""
+        return Reals(self.noise.shape)
+
+    def posterior(self, x: Float[Array, " columns"]) -> Any:
+        """p(y | x), a Gaussian."""
+        mean, variance = self.function(x)
+        return Gaussian(mean, Diagonal(variance + self.noise))

@@ -1,0 +1,290 @@
+"""Gaussian processes beside dense algebra, scikit-learn, linear regression and finite differences."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from data import ROWS
+from scipy import stats
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process import kernels as peer
+
+import freeenergy as fe
+from freeenergy import kernels as k
+from freeenergy.models import GaussianProcess as Model
+
+RNG = np.random.default_rng(0)
+X = ROWS
+Y = np.sin(2 * X[:, 0]) + 0.3 * X[:, 1] + 0.1 * RNG.normal(size=len(X))
+# the parameters as they are, rows as they are
+PLAIN = {"standardise": False, "learn": False}
+
+
+@pytest.fixture(scope="module")
+def learned():
+    return fe.GaussianProcess().fit(X, Y)
+
+
+# ---------------------------------------------------------------------------------------------
+# the law of answers
+# ---------------------------------------------------------------------------------------------
+
+
+def test_laws_and_evidence_are_those_of_dense_algebra_and_scikit_learn():
+    model = fe.GaussianProcess(1.5 * k.RBF([0.7, 2.0]), noise=0.2, **PLAIN).fit(X, Y)
+    other = GaussianProcessRegressor(
+        1.5 * peer.RBF([0.7, 2.0]) + peer.WhiteKernel(0.2), optimizer=None, alpha=0.0
+    ).fit(X, Y)
+    assert abs(model.log_evidence_ - other.log_marginal_likelihood_value_) < 1e-9
+    covariance = 1.5 * peer.RBF([0.7, 2.0])(X) + 0.2 * np.eye(len(X))
+    dense = stats.multivariate_normal(np.zeros(len(X)), covariance).logpdf(Y)
+    assert abs(model.log_evidence_ - dense) < 1e-9
+    new = RNG.normal(size=(7, 2))
+    mean, std = other.predict(new, return_std=True)
+    np.testing.assert_allclose(model.predict(new), mean, atol=1e-10)
+    np.testing.assert_allclose(model.predict_density(new).std(), std, rtol=1e-9)
+    function, spread = model.predict_function(new)
+    np.testing.assert_allclose(function, mean, atol=1e-10)
+    np.testing.assert_allclose(spread**2 + 0.2, std**2, rtol=1e-9)
+    low, high = model.predict_function_interval(new, 0.8)
+    np.testing.assert_allclose([low, high], stats.norm(mean, spread).interval(0.8), atol=1e-9)
+    evidence = model.evidence(new, mean)
+    np.testing.assert_allclose(evidence.nats, stats.norm(mean, std).logpdf(mean), rtol=1e-9)
+    assert evidence.kind is fe.Kind.EXACT
+
+
+def test_the_model_is_the_energy_of_an_answer(learned):
+    model, row = learned.model_, np.array([0.3, -0.5])
+    z = jnp.asarray(learned.scaling_.apply(row[None])[0])
+    mean, variance = learned.predict_function(row[None])
+    scale = learned.answer_scaling_.scale[0]
+    inner, spread = jax.jit(Model.function)(model, z)
+    np.testing.assert_allclose(inner[0] * scale + learned.answer_scaling_.shift[0], mean[0], rtol=1e-9)
+    np.testing.assert_allclose(np.sqrt(spread[0]) * scale, variance[0], rtol=1e-6)
+    y = learned.answer_scaling_.apply(np.array([[0.7]]))[0]
+    energy = jax.jit(Model.energy)(model, z, jnp.asarray(y))
+    nats = learned.evidence(row[None], [0.7]).nats[0]
+    np.testing.assert_allclose(-energy - np.log(scale), nats, rtol=1e-9)
+    assert model.latent(z).shape == (1,)
+    np.testing.assert_allclose(jax.jit(lambda m, x: m.posterior(x).mean)(model, z), inner, rtol=1e-9)
+
+
+def test_bayesian_curve_fitting_in_numbers():
+    # weights N(0, 1/α), noise 1/β: the process of the features has their covariance φφ′/α
+    x, t = np.array([0.0, 1.0, 2.0]), np.array([1.0, 1.0, 4.0])
+    alpha, beta = 0.5, 25.0
+    features = np.stack([np.ones(3), x, x**2], axis=1)
+    model = fe.GaussianProcess(k.Linear(1 / alpha), noise=1 / beta, **PLAIN).fit(features, t)
+    at = np.array([[1.0, 3.0, 9.0]])
+    precision = alpha * np.eye(3) + beta * features.T @ features
+    mean = beta * at @ np.linalg.solve(precision, features.T @ t)
+    variance = 1 / beta + at @ np.linalg.solve(precision, at.T)
+    law = model.predict_density(at)
+    np.testing.assert_allclose(law.mean(), mean, rtol=1e-9)
+    np.testing.assert_allclose(law.variance(), variance[0], rtol=1e-9)
+    covariance = features @ features.T / alpha + np.eye(3) / beta
+    dense = stats.multivariate_normal(np.zeros(3), covariance).logpdf(t)
+    assert abs(model.log_evidence_ - dense) < 1e-10
+
+
+def test_with_a_linear_kernel_it_is_bayesian_linear_regression():
+    model = fe.GaussianProcess(k.Linear([2.0, 0.5], offset=3.0), noise=0.3, **PLAIN).fit(X, Y)
+    design = np.column_stack([np.ones(len(X)), X])
+    precision = np.diag([1 / 3.0, 1 / 2.0, 1 / 0.5]) + design.T @ design / 0.3
+    weights = np.linalg.solve(precision, design.T @ Y / 0.3)
+    new = np.column_stack([np.ones(5), RNG.normal(size=(5, 2))])
+    law = model.predict_density(new[:, 1:])
+    np.testing.assert_allclose(law.mean(), new @ weights, rtol=1e-9)
+    spread = 0.3 + np.einsum("ni,ij,nj->n", new, np.linalg.inv(precision), new)
+    np.testing.assert_allclose(law.variance(), spread, rtol=1e-8)
+
+
+def test_at_rows_that_were_seen_little_noise_interpolates_and_far_away_is_the_prior():
+    model = fe.GaussianProcess(2.0 * k.RBF(0.5), noise=1e-6, **PLAIN).fit(X[:20], Y[:20])
+    mean, std = model.predict_function(X[:20])
+    np.testing.assert_allclose(mean, Y[:20], atol=1e-4)
+    assert std.max() < 2e-3
+    far = model.predict_density([[100.0, 100.0], [1e200, 0.0]])
+    np.testing.assert_allclose(far.mean(), 0.0, atol=1e-12)
+    np.testing.assert_allclose(far.variance(), 2.0 + 1e-6)
+
+
+# ---------------------------------------------------------------------------------------------
+# learning
+# ---------------------------------------------------------------------------------------------
+
+
+def test_the_slope_of_the_evidence_is_that_of_finite_differences():
+    both = np.column_stack([Y, np.cos(X[:, 0])])
+    both[3, 1] = both[7] = np.nan
+    weight = np.arange(len(X)) % 3 + 0.5
+    kernel = 1.3 * k.Matern(2.5, [0.8, 1.7]) + k.Linear(0.4) * k.Periodic(3.0)
+    model = fe.GaussianProcess(kernel, learn=False).fit(X, both, sample_weight=weight)
+    theta = model.theta_ + 0.1
+    value, slope = model.log_marginal_likelihood(theta, eval_gradient=True)
+    assert len(theta) == 8
+    steps = 1e-5 * np.eye(len(theta))
+    rises = [
+        (model.log_marginal_likelihood(theta + s) - model.log_marginal_likelihood(theta - s)) / 2e-5
+        for s in steps
+    ]
+    np.testing.assert_allclose(slope, rises, rtol=1e-5, atol=1e-4)
+    assert abs(model.log_marginal_likelihood(theta) - value) < 1e-9
+    assert abs(model.log_marginal_likelihood() - model.log_evidence_) < 1e-8
+
+
+def test_parameters_are_those_that_scikit_learn_finds(learned):
+    other = GaussianProcessRegressor(
+        1.0 * peer.RBF([1.0, 1.0]) + peer.WhiteKernel(0.1),
+        alpha=0.0,
+        n_restarts_optimizer=2,
+        random_state=0,
+    )
+    z, y = learned.scaling_.apply(X), learned.answer_scaling_.apply(Y[:, None])[:, 0]
+    other.fit(z, y)
+    inside = learned.log_evidence_ + len(Y) * np.log(learned.answer_scaling_.scale[0])
+    assert inside > other.log_marginal_likelihood_value_ - 1e-4
+    np.testing.assert_allclose(learned.predict(X), Y, atol=0.5)
+    np.testing.assert_allclose(np.sqrt(learned.noise_), 0.1, rtol=0.2)
+    assert learned.converged_
+    assert learned.history_["objective"][-1] <= learned.history_["objective"][0]
+    np.testing.assert_allclose(
+        learned.history_["objective"][-1] * len(Y), -learned.log_evidence_, rtol=1e-9
+    )
+    # log-likelihood and criteria are those of the evidence
+    text = str(learned.summary())
+    assert f"{learned.log_evidence_:.4f} nats (exact)" in text
+    assert "free parameters  4" in text
+
+
+def test_another_start_can_only_be_better(learned):
+    more = fe.GaussianProcess(n_init=3, random_state=0).fit(X, Y)
+    assert more.log_evidence_ >= learned.log_evidence_ - 1e-3
+
+
+def test_units_change_nothing_but_the_evidence(learned):
+    moved = fe.GaussianProcess().fit(X * [1e3, 1e-3] + 1e4, Y * 50 - 7)
+    assert abs(moved.log_evidence_ - learned.log_evidence_ + len(Y) * np.log(50)) < 1e-3
+    np.testing.assert_allclose(
+        moved.predict(X[:9] * [1e3, 1e-3] + 1e4), learned.predict(X[:9]) * 50 - 7, atol=0.05
+    )
+
+
+def test_weights_are_repetition():
+    weight = np.arange(40) % 3
+    one = fe.GaussianProcess().fit(X[:40], Y[:40], sample_weight=weight)
+    place = np.repeat(np.arange(40), weight)
+    other = fe.GaussianProcess().fit(X[:40][place], Y[:40][place])
+    assert abs(one.log_evidence_ - other.log_evidence_) < 1e-6
+    np.testing.assert_allclose(one.predict(X), other.predict(X), atol=1e-6)
+
+
+# ---------------------------------------------------------------------------------------------
+# leaving out, several outputs, what is not known
+# ---------------------------------------------------------------------------------------------
+
+
+def test_leaving_one_out_is_a_fit_without_it():
+    rows, answers = np.concatenate([X[:20], X[:2]]), np.concatenate([Y[:20], Y[:2]])
+    options = dict(noise=0.3, **PLAIN)
+    laws = fe.GaussianProcess(k.RBF(), **options).fit(rows, answers).loo_
+    for row in (0, 5, 21):
+        # with those equal to it
+        others = (rows != rows[row]).any(axis=1)
+        law = fe.GaussianProcess(k.RBF(), **options).fit(rows[others], answers[others])
+        alone = law.predict_density(rows[row : row + 1])
+        np.testing.assert_allclose(laws.mean()[row], alone.mean()[0], rtol=1e-9)
+        np.testing.assert_allclose(laws.std()[row], alone.std()[0], rtol=1e-9)
+    assert laws.log_prob(answers).shape == (22,)
+
+
+def test_several_outputs_share_a_kernel_and_unknown_answers_are_left_out():
+    both = np.column_stack([Y, 3 + 2 * np.cos(X[:, 0])])
+    both[4, 0] = both[5, 1] = both[6] = np.nan
+    kernel = 1.2 * k.RBF([0.8, 2.0])
+    model = fe.GaussianProcess(kernel, noise=0.1, **PLAIN).fit(X, both)
+    for output in (0, 1):
+        known = ~np.isnan(both[:, output])
+        alone = fe.GaussianProcess(kernel, noise=0.1, **PLAIN).fit(X[known], both[known, output])
+        np.testing.assert_allclose(model.predict(X)[:, output], alone.predict(X), atol=1e-9)
+        np.testing.assert_allclose(
+            model.predict_density(X).std()[:, output], alone.predict_density(X).std(), rtol=1e-9
+        )
+    assert model.evidence(X, both).nats[6] == 0.0
+    # what is not known is left out of nothing
+    np.testing.assert_allclose(model.loo_.mean()[6], model.predict(X[6:7])[0], rtol=1e-9)
+    loose = fe.GaussianProcess().fit(X, both)
+    assert loose.noise_.shape == (2,)
+    assert loose.theta_.shape == (5,)
+
+
+def test_draws_of_functions_have_the_covariance_of_the_posterior():
+    model = fe.GaussianProcess(k.RBF(), noise=0.1, **PLAIN).fit(X[:15], Y[:15])
+    at = np.array([[0.0, 0.0], [0.3, 0.0], [3.0, 3.0]])
+    draws = model.sample_functions(at, 20_000, random_state=0)
+    gram, across = k.RBF().gram(X[:15]) + 0.1 * np.eye(15), k.RBF().gram(at, X[:15])
+    covariance = k.RBF().gram(at) - across @ np.linalg.solve(gram, across.T)
+    mean, _ = model.predict_function(at)
+    spread = np.sqrt(np.diag(covariance))
+    assert (np.abs(draws.mean(axis=0) - mean) < 4.5 * spread / np.sqrt(20_000)).all()
+    np.testing.assert_allclose(
+        np.cov(draws.T), covariance, atol=5 * spread.max() ** 2 / np.sqrt(20_000) * 1.5
+    )
+    assert np.array_equal(draws, model.sample_functions(at, 20_000, random_state=0))
+
+
+def test_files_keep_the_law(learned, tmp_path):
+    learned.save(tmp_path / "model.safetensors")
+    loaded = fe.load(tmp_path / "model.safetensors")
+    np.testing.assert_array_equal(loaded.predict(X), learned.predict(X))
+    np.testing.assert_array_equal(loaded.loo_.std(), learned.loo_.std())
+    assert loaded.log_marginal_likelihood() == learned.log_marginal_likelihood()
+
+
+def test_missing_entries_of_rows_are_drawn():
+    holes = X.copy()
+    holes[::9, 1] = np.nan
+    model = fe.GaussianProcess().fit(holes, Y)
+    evidence = model.evidence(holes, Y)
+    assert evidence.kind is fe.Kind.ESTIMATE
+    assert np.isfinite(evidence.nats).all()
+    assert evidence.nats.mean() > fe.GaussianProcess().fit(X[:, :1], Y).evidence(X[:, :1], Y).nats.mean()
+    with pytest.raises(ValueError, match=r"GaussianProcess\.predict_function takes complete rows"):
+        model.predict_function(holes)
+
+
+@pytest.mark.parametrize(
+    ("options", "y", "message"),
+    [
+        (
+            {"kernel": "rbf"},
+            Y,
+            "'kernel' parameter of GaussianProcess must be an instance of AbstractKernel",
+        ),
+        (
+            {"noise": 0.0},
+            Y,
+            r"'noise' parameter of GaussianProcess must be a float in the range \(0, inf\)",
+        ),
+        ({"learn": 1}, Y, "'learn' parameter of GaussianProcess must be an instance of bool"),
+        ({"n_init": 0}, Y, "'n_init' parameter of GaussianProcess must be an int"),
+        ({"kernel": k.RBF([1.0, 1.0, 1.0])}, Y, "one for each of the 2 columns. Got 3 instead"),
+        ({"kernel": k.Spectrum()}, Y, "Spectrum takes strings"),
+        ({"kernel": k.Box(3.0), "noise": 1e-3, **PLAIN}, Y, "has a negative eigenvalue beyond rounding"),
+        (
+            {},
+            np.column_stack([Y, np.full(len(Y), np.nan)]),
+            "Output 1 of the 'y' of GaussianProcess has no known",
+        ),
+    ],
+)
+def test_what_is_refused(options, y, message):
+    with pytest.raises(ValueError, match=message):
+        fe.GaussianProcess(**options).fit(X, y)
+
+
+def test_wrong_questions_are_refused(learned):
+    with pytest.raises(ValueError, match=r"'level' of predict_function_interval must be a float in"):
+        learned.predict_function_interval(X, 1.5)
+    with pytest.raises(ValueError, match=r"'theta' of log_marginal_likelihood must have 4 numbers"):
+        learned.log_marginal_likelihood([0.0])

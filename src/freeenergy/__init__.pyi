@@ -171,6 +171,9 @@ from .estimators import (
     Mixture as Mixture,
 )
 from .estimators import (
+    MixtureDensity as MixtureDensity,
+)
+from .estimators import (
     NaiveBayes as NaiveBayes,
 )
 from .estimators import (

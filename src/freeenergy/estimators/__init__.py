@@ -5,6 +5,7 @@ from .labelled import (
     AbstractRegressor,
     DiscriminantAnalysis,
     LinearRegression,
+    MixtureDensity,
     NaiveBayes,
     SoftmaxRegression,
 )
@@ -85,6 +86,7 @@ __all__ = [
     "MarkovChain",
     "MixedFactorAnalysis",
     "Mixture",
+    "MixtureDensity",
     "NaiveBayes",
     "NormalizingFlow",
     "PlusPlus",

@@ -2,6 +2,7 @@
 
 from ._classifiers import DiscriminantAnalysis, NaiveBayes
 from ._linear import LinearRegression
+from ._mixture_density import MixtureDensity
 from ._regressor import AbstractRegressor
 from ._softmax import SoftmaxRegression
 
@@ -9,6 +10,7 @@ __all__ = [
     "AbstractRegressor",
     "DiscriminantAnalysis",
     "LinearRegression",
+    "MixtureDensity",
     "NaiveBayes",
     "SoftmaxRegression",
 ]

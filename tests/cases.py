@@ -92,6 +92,7 @@ _CELLS = np.stack(np.meshgrid(np.arange(-6.0, 8.0), np.arange(-6.0, 8.0)), axis=
 _COUNTS = np.stack(np.meshgrid(np.arange(16.0), np.arange(16.0)), axis=-1).reshape(-1, 2)
 _VAE = {"latent_dim": 2, "width": 16, "max_iter": 60, "batch_size": 64}
 _FLOW = {"layers": 2, "width": 8, "depth": 1, "max_iter": 30, "batch_size": 64}
+_NETWORK = {"width": 8, "max_iter": 20, "batch_size": 64}
 
 CASES = {
     "GaussianDensity": Case(fe.GaussianDensity()),
@@ -152,6 +153,7 @@ CASES = {
     "Perceptron": Case(fe.Perceptron(), density=False),
     "Calibrated": Case(fe.Calibrated(), density=False),
     "MultiLabel": Case(fe.MultiLabel(), density=False),
+    "MixtureDensity": Case(fe.MixtureDensity(2, **_NETWORK), density=False),
     "SoftmaxRegression": Case(fe.SoftmaxRegression(), density=False),
     "SupportVectorMachine": Case(fe.SupportVectorMachine(), density=False),
     "HMM": Case(fe.HMM(2), sequence=True),

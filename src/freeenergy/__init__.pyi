@@ -189,6 +189,7 @@ from .estimators import (
 from .estimators import (
     MultiLabel as MultiLabel,
     NadarayaWatson as NadarayaWatson,
+    MixtureDensity as MixtureDensity,
 )
 from .estimators import (
     NaiveBayes as NaiveBayes,

@@ -13,6 +13,7 @@ from ._kernel_classifier import SupportVectorMachine
 from ._kernel_ridge import KernelRidge
 from ._linear import LinearRegression
 from ._nadaraya_watson import NadarayaWatson
+from ._mixture_density import MixtureDensity
 from ._regressor import AbstractRegressor
 from ._responses import AbstractResponse, InverseGaussian, ModelledShape, ZeroInflated
 from ._softmax import SoftmaxRegression
@@ -34,6 +35,7 @@ __all__ = [
     "KernelRidge",
     "LinearRegression",
     "NadarayaWatson",
+    "MixtureDensity",
     "NaiveBayes",
     "Perceptron",
     "Sigmoid",

@@ -149,7 +149,6 @@ CASES = {
     "GaussianProcess": Case(fe.GaussianProcess(), density=False),
     "KernelRidge": Case(fe.KernelRidge(), density=False),
     "NadarayaWatson": Case(fe.NadarayaWatson(), density=False),
-    "LinearRegression": Case(fe.LinearRegression(), density=False),
     "Perceptron": Case(fe.Perceptron(), density=False),
     "Calibrated": Case(fe.Calibrated(), density=False),
     "MultiLabel": Case(fe.MultiLabel(), density=False),

@@ -153,8 +153,10 @@ from .estimators import (
     GaussianMixture as GaussianMixture,
 )
 from .estimators import (
-    GeneralisedLinearModel as GeneralisedLinearModel,
     GaussianProcess as GaussianProcess,
+)
+from .estimators import (
+    GeneralisedLinearModel as GeneralisedLinearModel,
 )
 from .estimators import (
     Imputer as Imputer,
@@ -187,9 +189,13 @@ from .estimators import (
     Mixture as Mixture,
 )
 from .estimators import (
-    MultiLabel as MultiLabel,
-    NadarayaWatson as NadarayaWatson,
     MixtureDensity as MixtureDensity,
+)
+from .estimators import (
+    MultiLabel as MultiLabel,
+)
+from .estimators import (
+    NadarayaWatson as NadarayaWatson,
 )
 from .estimators import (
     NaiveBayes as NaiveBayes,

@@ -19,8 +19,8 @@ from ._intervals import (
 )
 from ._laws import AbstractLaws, JoinedLaws, Laws, MixedLaws, NormalLaws
 from ._laws_regression import HuberLaws, QuantileLaws, StudentLaws
-from ._predictions import auc, crps, log_loss, mae, pinball
 from ._nested import Influence, likelihood_ratio_test
+from ._predictions import auc, crps, log_loss, mae, pinball
 from ._rubin import Pooled, pool
 from ._separable import likelihood_is_unbounded, linear_likelihood_is_unbounded
 from ._splits import Split, out_of_bag, three_way_split
@@ -52,10 +52,10 @@ __all__ = [
     "credible_region",
     "crps",
     "likelihood_is_unbounded",
-    "log_loss",
-    "mae",
     "likelihood_ratio_test",
     "linear_likelihood_is_unbounded",
+    "log_loss",
+    "mae",
     "mase",
     "naive_scale",
     "out_of_bag",

@@ -4,16 +4,15 @@ from ._base_rate import BaseRate
 from ._calibrated import Calibrated
 from ._calibrations import AbstractCalibration, Isotonic, Sigmoid, Temperature
 from ._classifiers import DiscriminantAnalysis, NaiveBayes
-from ._glm import GeneralisedLinearModel
-from ._linear import LinearRegression
-from ._multilabel import MultiLabel
-from ._perceptron import Perceptron
 from ._gaussian_process import GaussianProcess
+from ._glm import GeneralisedLinearModel
 from ._kernel_classifier import SupportVectorMachine
 from ._kernel_ridge import KernelRidge
 from ._linear import LinearRegression
-from ._nadaraya_watson import NadarayaWatson
 from ._mixture_density import MixtureDensity
+from ._multilabel import MultiLabel
+from ._nadaraya_watson import NadarayaWatson
+from ._perceptron import Perceptron
 from ._regressor import AbstractRegressor
 from ._responses import AbstractResponse, InverseGaussian, ModelledShape, ZeroInflated
 from ._softmax import SoftmaxRegression
@@ -21,26 +20,25 @@ from ._softmax import SoftmaxRegression
 __all__ = [
     "AbstractCalibration",
     "AbstractRegressor",
-    "BaseRate",
     "AbstractResponse",
+    "BaseRate",
     "Calibrated",
     "DiscriminantAnalysis",
+    "GaussianProcess",
     "GeneralisedLinearModel",
     "InverseGaussian",
     "Isotonic",
-    "LinearRegression",
-    "ModelledShape",
-    "MultiLabel",
-    "GaussianProcess",
     "KernelRidge",
     "LinearRegression",
-    "NadarayaWatson",
     "MixtureDensity",
+    "ModelledShape",
+    "MultiLabel",
+    "NadarayaWatson",
     "NaiveBayes",
     "Perceptron",
     "Sigmoid",
     "SoftmaxRegression",
+    "SupportVectorMachine",
     "Temperature",
     "ZeroInflated",
-    "SupportVectorMachine",
 ]

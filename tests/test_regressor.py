@@ -11,6 +11,7 @@ from sklearn.exceptions import DataConversionWarning
 
 import freeenergy as fe
 from freeenergy.estimators.labelled._inputs import GaussianInputs
+from freeenergy.shell import AnsweredTable
 
 RNG = np.random.RandomState(0)
 X = RNG.normal([5.0, -300.0, 0.1], [1.0, 40.0, 0.01], (100, 3))
@@ -186,6 +187,21 @@ def test_answers_as_people_have_them():
     assert model.predict(X).shape == (100,)
     flags = fe.LinearRegression().fit(X, Y > 0)
     np.testing.assert_allclose(flags.predict(X), fe.LinearRegression().fit(X, (Y > 0) * 1.0).predict(X))
+
+
+def test_rows_and_answers_have_an_intake_of_their_own():
+    assert fe.LinearRegression.intake is AnsweredTable
+    taken = AnsweredTable.fitting(fe.LinearRegression(), X, y=Y, sample_weight=np.arange(100))
+    assert taken.events.x.shape == (99, 3)
+    np.testing.assert_array_equal(taken.events.x, X[1:])
+    answers = taken.owner.answer_scaling_.invert(taken.events.known)[:, 0]
+    np.testing.assert_allclose(answers, Y[1:])
+    beside = AnsweredTable.fitting(fe.LinearRegression(), X, y=Y, offset=np.arange(100.0), exposure=None)
+    np.testing.assert_array_equal(beside.events.known[:, 1], np.arange(100.0))
+    with pytest.raises(
+        ValueError, match=r"The 'offset' of LinearRegression.fit must be a finite number for"
+    ):
+        AnsweredTable.fitting(fe.LinearRegression(), X, y=Y, offset=np.arange(50.0))
 
 
 def test_answers_of_another_shape_than_those_of_the_fit():

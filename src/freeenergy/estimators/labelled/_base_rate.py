@@ -26,9 +26,7 @@ class BaseRate(AbstractRegressor):
         mean_, std_: m and s of each answer, in the units of the data.
         weight_: n, the weight of all rows.
         model_: a `freeenergy.models.Conditional` of rescaled rows and answers.
-        answer_shape_, answer_names_, answer_scaling_: what is remembered of the answers.
-        columns_: what the columns are called.
-        history_, n_iter_, converged_, scaling_, …: as everywhere.
+        answer_names_, history_, n_iter_, converged_, scaling_, …: as everywhere.
 
     >>> model = BaseRate().fit([[0.0], [1.0], [2.0]], [1.0, 3.0, 5.0])
     >>> model.predict([[7.0]]).tolist(), float(model.std_)

@@ -17,7 +17,7 @@ from ...shell import AbstractDensity, Chunks, Coefficients, Rows, check_instance
 from ...shell._intake import checked_answers
 from ...shell._validation import check_weight
 from ._inputs import DRAWS
-from ._linear_mean import AbstractLinearMean, rows_of
+from ._linear_mean import AbstractLinearMean, Data, rows_of
 from ._triangle import Solution, Triangle, refined, triangle_of
 
 _ROUNDING = 8
@@ -192,7 +192,7 @@ class LinearRegression(AbstractLinearMean):
             self.inputs_ = self._input_moments(*plain.moments)
         return self._solved(solution, triangle, rows, log_det)
 
-    def _from_triangle(self, triangle: Triangle, rows: float) -> Fit:
+    def _from_triangle(self, triangle: Triangle, rows: float, data: Data | None = None) -> Fit:
         return self._solved(triangle.solve(), triangle, rows)
 
     def _extended(
@@ -562,7 +562,13 @@ def _checked_covariance(covariance: Any, sample_weight: Any) -> np.ndarray:
         raise ValueError(
             f"The 'covariance' of LinearRegression.fit must be positive for each row. Got {given.min():g}."
         )
-    return given
+    if sample_weight is None:
+        return given
+    if given.ndim == 2:
+        raise ValueError("LinearRegression.fit takes no 'sample_weight' with a matrix of covariances.")
+    weight = np.asarray(sample_weight)
+    # rows without weight are left out
+    return given[weight > 0] if weight.shape == given.shape and weight.dtype.kind in "biuf" else given
 
 
 def _root(covariance: np.ndarray) -> np.ndarray:

@@ -28,9 +28,9 @@ class RobustRegression(AbstractAffine):
         −log p(y | x) = ρ(u) + log σ + log Z,  u = (y − W x − b) / σ,  ρ(u) = ½ u² or δ |u| − ½ δ² beyond δ
 
     The scale is concomitant (Huber's proposal 2): σ Σ ρ(u) + ½ κ (n − p) σ is least over W, b and σ
-    together, a convex problem that is solved by Newton's steps, so that Σ ψ(u) x = 0 with ψ = ρ′, and ψ² has
-    the mean κ that it has under this law.  No answer has much of a say, however wild.  For large δ it is
-    least squares, for small δ least absolute deviations.
+    together, a convex problem that is solved by Newton's steps, so that Σ ψ(u) x = 0 with ψ = ρ′, and ψ²
+    has the mean κ that it has under this law.  No answer has much of a say, however wild.  For large δ it
+    is least squares, for small δ least absolute deviations.
 
     Args:
         delta: δ, in units of σ; 1.345 has 95 % of the precision of least squares where errors are normal.

@@ -43,8 +43,8 @@ class SparseRegression(AbstractLinearMean):
     """y = w x + b + e with few coefficients that are not zero: the lasso and the elastic net.
 
     ½ mean (y − w x − b)² + α ρ Σ |w| + ½ α (1 − ρ) Σ w² is least, for columns and answers of standard
-    deviation one: the largest posterior under Laplace's prior (ρ = 1).  At α ρ = 1 and beyond no coefficient is left.
-    Found by active sets: the coefficients that are not zero solve a linear system exactly.
+    deviation one: the largest posterior under Laplace's prior (ρ = 1).  At α ρ = 1 and beyond no
+    coefficient is left.  Found by active sets: those that are not zero solve a linear system exactly.
 
     Args:
         alpha: α; None for the one with the least squared residuals of rows left out, in five folds.

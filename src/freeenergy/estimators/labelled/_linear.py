@@ -18,7 +18,7 @@ from ...shell._intake import checked_answers
 from ...shell._validation import check_weight
 from ._inputs import DRAWS
 from ._linear_mean import AbstractLinearMean, Data, rows_of
-from ._triangle import Solution, Triangle, refined, triangle_of
+from ._triangle import Solution, Triangle, reduced, refined, triangle_of
 
 _ROUNDING = 8
 # how far the rows that are passed again may be from those of the fit, by their sum of squares
@@ -274,7 +274,7 @@ class LinearRegression(AbstractLinearMean):
         roots = np.concatenate([solution.root for solution in solutions], axis=1) / math.sqrt(DRAWS)
         pooled = min(solutions, key=lambda solution: solution.rank)._replace(
             coefficients=mean,
-            root=np.linalg.qr(roots.T, mode="r").T,
+            root=reduced(roots.T).T,
             residual=np.mean([solution.residual for solution in solutions], axis=0),
         )
         found = self._solved(pooled, triangles[0], float(rows.weight.sum()))

@@ -11,7 +11,7 @@ from jax import Array
 from ..._core import Evidence, Fit, Kind, Status, has_nan, on_device
 from ...evaluation import AbstractLaws, HuberLaws
 from ...models import Affine
-from ...shell import AbstractDensity, Coefficients, Rows, check_real
+from ...shell import AbstractDensity, Coefficients, Rows, check_numbers, check_real
 from ...shell._intake import checked_answers
 from ._linear_mean import AbstractAffine, rows_of
 
@@ -130,13 +130,26 @@ class RobustRegression(AbstractAffine):
                 "RobustRegression has no law of answers: so many of them are on a plane exactly that the "
                 "scale is zero. Fit more rows or fewer columns."
             )
-        mean = self.scaling_.apply(x) @ self._slopes.T + np.asarray(self.model_.bias)
-        mean = self._shaped(self.answer_scaling_.invert(mean))
+        mean = self._middle(x)
         return HuberLaws(float(self.delta), mean, np.broadcast_to(self.scale_, mean.shape))
+
+    def _middle(self, x: np.ndarray) -> np.ndarray:
+        """W x + b of complete rows."""
+        mean = self.scaling_.apply(x) @ self._slopes.T + np.asarray(self.model_.bias)
+        return self._shaped(self.answer_scaling_.invert(mean))
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The mean of the answer to each row."""
+        x = self._read(X).x
+        holes = np.isnan(x).any(axis=1)
+        if holes.any():
+            x = x.copy()
+            x[holes] = self._input_draws(x[holes]).mean(axis=0)
+        return check_numbers(self, "predict", self._middle(x))
 
     def outlier_weights(self, X: Any, y: Any) -> np.ndarray:
         """How much each answer counts: 1 in the middle, δ/|u| in the tails, as in reweighted fits."""
-        mean = self.predict_density(X).mean()
+        mean = self.predict(X)
         u = np.abs(checked_answers(self, y) - mean) / self.scale_
         return np.minimum(1.0, self.delta / np.maximum(u, self.delta))
 

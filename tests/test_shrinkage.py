@@ -188,9 +188,10 @@ def binomial(hits, trials, level):
     return stats.binomtest(int(hits), trials, level).pvalue > 1e-4
 
 
-def test_posterior_intervals_hold_under_their_prior():
+@pytest.mark.parametrize("trials", [150, pytest.param(1000, marks=pytest.mark.slow)])
+def test_posterior_intervals_hold_under_their_prior(trials):
     rng = np.random.default_rng(0)
-    hits, trials = np.zeros(2), 200
+    hits = np.zeros(2)
     for _ in range(trials):
         x = rng.normal(size=(15, 6))
         x /= x.std(0)

@@ -171,10 +171,11 @@ class AbstractLinearMean(AbstractAffine):
 
     def _learn(self, rows: Rows, key: Array) -> Fit:
         x, y, weight = rows_of(rows)
-        if self.inputs is not None or has_nan(x):
+        missing = has_nan(x)
+        if self.inputs is not None or missing:
             x, y, weight = rows_of(self._completed(rows, self.answer_scaling_.invert(y))[0])
         triangle = self._triangle(x, y, weight)
-        if self.inputs is None and not has_nan(rows.x):
+        if self.inputs is None and not missing:
             self.inputs_ = self._input_moments(*triangle.moments)
         return self._from_triangle(triangle, float(weight.sum()), (x, y, weight))
 

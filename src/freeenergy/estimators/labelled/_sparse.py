@@ -257,14 +257,14 @@ def elastic_net(
     """
     w = start.copy()
     sign = np.sign(w)
-    alone, steps = False, 0
+    alone, steps, flat = False, 0, np.diag(gram) <= _SLACK
     while True:
         inside = np.flatnonzero(sign)
-        slope = along - gram[:, inside] @ w[inside] - l2 * w
+        slope = along - gram @ w - l2 * w
         beyond = np.abs(slope) - l1 * (1 + _SLACK)
         beyond[inside] = -1.0
-        # a column without variance, and rounding, move nothing
-        beyond[np.diag(gram) <= _SLACK] = -1.0
+        # a column without variance moves nothing
+        beyond[flat] = -1.0
         new = np.flatnonzero(beyond > 0)
         if steps and not len(new):
             return w, steps
@@ -310,13 +310,9 @@ def _system(gram: np.ndarray, inside: np.ndarray, right: np.ndarray, l2: float) 
     """The solution of (G + l2) w = right for some coefficients, the shortest if there are several."""
     own = gram[np.ix_(inside, inside)]
     own[np.diag_indices_from(own)] += l2
-    try:
-        factor = linalg.cho_factor(own, lower=True, overwrite_a=False, check_finite=False)
-        least = np.diag(factor[0]).min() ** 2
-        if least > 1e-12 * np.diag(own).max():
-            return linalg.cho_solve(factor, right, check_finite=False)
-    except linalg.LinAlgError:
-        pass
+    factor, found, failed = linalg.lapack.dposv(own, right, lower=1)
+    if not failed and np.diag(factor).min() ** 2 > 1e-12 * np.diag(own).max():
+        return found
     return np.linalg.lstsq(own, right, rcond=1e-12)[0]
 
 
@@ -327,8 +323,7 @@ def duality_gap(
 
     The residuals, scaled until no slope is beyond the threshold, are a point of the dual problem.
     """
-    inside = np.flatnonzero(w)
-    product = gram[:, inside] @ w[inside]
+    product = gram @ w
     residual = total - 2 * along @ w + w @ product + l2 * (w @ w)
     steepest = float(np.abs(along - product - l2 * w).max(initial=0.0))
     scale = min(1.0, l1 / steepest) if steepest > 0 else 1.0

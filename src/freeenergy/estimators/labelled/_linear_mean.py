@@ -220,14 +220,20 @@ class AbstractLinearMean(AbstractAffine):
         found = triangle_of(blocks, few=False)
         triangle = Triangle(found, first.shape[1], self.fit_intercept)
         if self._missed(triangle):
-            mean, covariance = (part[..., : first.shape[1]] for part in triangle.moments)
-            spread = np.sqrt(np.diag(covariance))
-            shift = self.scaling_.shift + self.scaling_.scale * mean * self.fit_intercept
-            self.scaling_ = Scaling(shift, self.scaling_.scale * np.where(spread > 0, spread, 1.0))
+            self._rescale(triangle)
             triangle = Triangle(triangle_of(blocks, few=False), first.shape[1], self.fit_intercept)
+        triangle = self._rescale(triangle)
         self.inputs_ = self._input_moments(*triangle.moments)
         self.seed_ = np.asarray(key_bits(self._random_key()), np.uint32)
         self._store(self._from_triangle(triangle, float(weight.sum())), float(weight.sum()))
+
+    def _rescale(self, triangle: Triangle) -> Triangle:
+        """Takes the means and deviations of all rows for those of columns, and the triangle for these."""
+        found, shift, scale = triangle.standardised()
+        self.scaling_ = Scaling(
+            self.scaling_.shift + self.scaling_.scale * shift, self.scaling_.scale * scale
+        )
+        return found
 
     def _missed(self, triangle: Triangle) -> bool:
         """Whether the first chunk said too little of how columns lie, so that digits were lost."""

@@ -19,6 +19,8 @@ _ALPHAS = 100
 # the least strength of a path, in units of that at which the first coefficient appears
 _LEAST = 1e-3
 _FOLDS = 5
+# a combination of columns with this part of the largest variance is none
+_DEPENDENT = 1e-11
 # a slope beyond the threshold by this part of it moves a coefficient
 _SLACK = 1e-9
 
@@ -279,8 +281,8 @@ def elastic_net(
         while steps < max_iter:
             steps += 1
             inside = np.flatnonzero(sign)
-            goal = _system(gram, inside, along[inside] - l1 * sign[inside], l2)
             here = w[inside]
+            goal = _goal(gram[np.ix_(inside, inside)], along[inside], here, sign[inside], l1, l2)
             wrong = goal * sign[inside] <= 0
             if not wrong.any():
                 moved = moved or not np.array_equal(goal, here)
@@ -306,14 +308,29 @@ def elastic_net(
         alone = not moved
 
 
-def _system(gram: np.ndarray, inside: np.ndarray, right: np.ndarray, l2: float) -> np.ndarray:
-    """The solution of (G + l2) w = right for some coefficients, the shortest if there are several."""
-    own = gram[np.ix_(inside, inside)]
-    own[np.diag_indices_from(own)] += l2
+def _goal(
+    gram: np.ndarray, along: np.ndarray, here: np.ndarray, sign: np.ndarray, l1: float, l2: float
+) -> np.ndarray:
+    """The least of the objective with signs held, over the coefficients that are not zero.
+
+    Where columns depend on each other it may have no bound: then a point far down, beyond where the first
+    coefficient changes its sign.
+    """
+    own = gram + l2 * np.eye(len(gram))
+    right = along - l1 * sign
     factor, found, failed = linalg.lapack.dposv(own, right, lower=1)
-    if not failed and np.diag(factor).min() ** 2 > 1e-12 * np.diag(own).max():
+    if not failed and np.diag(factor).min() ** 2 > _DEPENDENT * np.diag(own).max():
         return found
-    return np.linalg.lstsq(own, right, rcond=1e-12)[0]
+    values, vectors = np.linalg.eigh(own)
+    none = values <= _DEPENDENT * values[-1]
+    # along columns that cancel each other only Σ |w| changes
+    down = -vectors[:, none] @ (vectors[:, none].T @ sign)
+    if np.abs(down).max(initial=0.0) < 1e-8:
+        kept = vectors[:, ~none]
+        return here + kept @ (kept.T @ (right - own @ here) / values[~none])
+    falling = (down * sign < 0) & (here != 0)
+    far = 2 * np.min(-here[falling] / down[falling]) if falling.any() else 1.0
+    return here + far * down
 
 
 def duality_gap(

@@ -128,6 +128,20 @@ class Triangle(NamedTuple):
         centred = self.factor[1:, 1:]
         return self.factor[0, 1:] / self.factor[0, 0], centred.T @ centred / self.weight
 
+    def standardised(self) -> tuple[Triangle, np.ndarray, np.ndarray]:
+        """The same of (z − shift) / scale, of mean zero and standard deviation one, with shift and scale.
+
+        Without an intercept there is no shift, and the scale is the root mean square.
+        """
+        p = self.columns
+        shift = self.factor[0, 1 : 1 + p] / self.factor[0, 0] * self.intercept
+        start = int(self.intercept)
+        scale = np.sqrt((self.factor[start:, 1 : 1 + p] ** 2).sum(axis=0) / self.weight)
+        scale = np.where(scale > 0, scale, 1.0)
+        rows = self.factor.copy()
+        rows[:, 1 : 1 + p] = (rows[:, 1 : 1 + p] - rows[:, :1] * shift) / scale
+        return self._replace(factor=reduced(rows)), shift, scale
+
     @property
     def core(self) -> np.ndarray:
         """The triangle of [z, y], centred if there is an intercept."""

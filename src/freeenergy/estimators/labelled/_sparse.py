@@ -282,7 +282,10 @@ def elastic_net(
             steps += 1
             inside = np.flatnonzero(sign)
             here = w[inside]
-            goal = _goal(gram[np.ix_(inside, inside)], along[inside], here, sign[inside], l1, l2)
+            # by rows and then by columns, which is quicker than both at once
+            own = gram.take(inside, axis=0).take(inside, axis=1)
+            own[np.diag_indices_from(own)] += l2
+            goal = _goal(own, along[inside], here, sign[inside], l1)
             wrong = goal * sign[inside] <= 0
             if not wrong.any():
                 moved = moved or not np.array_equal(goal, here)
@@ -308,15 +311,12 @@ def elastic_net(
         alone = not moved
 
 
-def _goal(
-    gram: np.ndarray, along: np.ndarray, here: np.ndarray, sign: np.ndarray, l1: float, l2: float
-) -> np.ndarray:
+def _goal(own: np.ndarray, along: np.ndarray, here: np.ndarray, sign: np.ndarray, l1: float) -> np.ndarray:
     """The least of the objective with signs held, over the coefficients that are not zero.
 
     Where columns depend on each other it may have no bound: then a point far down, beyond where the first
     coefficient changes its sign.
     """
-    own = gram + l2 * np.eye(len(gram))
     right = along - l1 * sign
     factor, found, failed = linalg.lapack.dposv(own, right, lower=1)
     if not failed and np.diag(factor).min() ** 2 > _DEPENDENT * np.diag(own).max():

@@ -243,6 +243,8 @@ class LinearRegression(AbstractLinearMean):
     def _tell(self, solution: Solution, rows: float) -> None:
         """Says which columns depend on each other."""
         slopes = solution.determined[int(self.fit_intercept) :]
+        if slopes.all():
+            return
         names = [name for name, good in zip(self.columns_, slopes, strict=True) if not good]
         # a constant column alone says nothing, and no other coefficient is changed by it
         if len(names) < 2:

@@ -542,3 +542,29 @@ def test_the_model_is_an_energy_whose_minimum_is_the_fit():
     own = float(eqx.filter_jit(type(model.model_).energy)(model.model_, z[0], y[0]))
     by_hand = -stats.norm(model.predict(X[:1])[0], model.noise_).logpdf(Y[0])
     np.testing.assert_allclose(own + np.log(model.answer_scaling_.scale[0]), by_hand, rtol=1e-10)
+
+
+def test_polynomials_of_higher_degree_fit_better_until_they_interpolate():
+    rng = np.random.default_rng(0)
+    x = np.linspace(-1, 1, 10)
+    y, new = np.sin(3 * x) + 0.3 * rng.normal(size=10), np.linspace(-0.95, 0.95, 50)
+    errors_of = []
+    for degree in range(1, 10):
+        powers = np.arange(1, degree + 1)
+        model = fe.LinearRegression().fit(x[:, None] ** powers, y)
+        known = np.mean((model.predict(x[:, None] ** powers) - y) ** 2)
+        errors_of.append([known, np.mean((model.predict(new[:, None] ** powers) - np.sin(3 * new)) ** 2)])
+    known, unknown = np.transpose(errors_of)
+    assert (np.diff(known) < 1e-12).all()
+    assert known[-1] < 1e-16
+    assert unknown[-1] > 2 * unknown.min()
+
+
+def test_importance_is_what_the_absence_of_a_column_costs():
+    found = fe.LinearRegression().fit(X, Y)
+    cost = (found.summary().statistic[1:] * found.noise_) ** 2
+    squares = found.noise_**2 * found.residual_dof_
+    for column in range(3):
+        rest = np.delete(X, column, axis=1)
+        gap = Y - Peer().fit(rest, Y).predict(rest)
+        np.testing.assert_allclose(gap @ gap - squares, cost[column], rtol=1e-8)

@@ -213,7 +213,16 @@ from .estimators import (
     Promax as Promax,
 )
 from .estimators import (
+    QuantileRegression as QuantileRegression,
+)
+from .estimators import (
     RandomRows as RandomRows,
+)
+from .estimators import (
+    Ridge as Ridge,
+)
+from .estimators import (
+    RobustRegression as RobustRegression,
 )
 from .estimators import (
     Schema as Schema,
@@ -223,6 +232,9 @@ from .estimators import (
 )
 from .estimators import (
     SparseCoding as SparseCoding,
+)
+from .estimators import (
+    SparseRegression as SparseRegression,
 )
 from .estimators import (
     StructuralTimeSeries as StructuralTimeSeries,

@@ -10,6 +10,8 @@ from scipy import special, stats
 
 from ._laws import AbstractLaws, Laws
 
+_ROUNDING = 1e-9
+
 
 @dataclasses.dataclass(frozen=True)
 class StudentLaws(AbstractLaws):
@@ -194,7 +196,7 @@ class QuantileLaws(AbstractLaws):
 
     Attributes:
         levels: probabilities τ, ascending, of which there may be one.
-        quantiles: (rows, levels), the quantiles of each row, ascending.
+        points: (rows, levels), the quantiles of each row, ascending.
         below, above: the mean distance of answers beyond the first and the last quantile.
 
     >>> law = QuantileLaws(np.array([0.25, 0.75]), np.array([[-1.0, 1.0]]), 1.0, 1.0)
@@ -203,13 +205,13 @@ class QuantileLaws(AbstractLaws):
     """
 
     levels: np.ndarray
-    quantiles: np.ndarray
+    points: np.ndarray
     below: float
     above: float
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return self.quantiles.shape[:1]
+        return self.points.shape[:1]
 
     @property
     def discrete(self) -> bool:
@@ -218,12 +220,14 @@ class QuantileLaws(AbstractLaws):
     @property
     def _steps(self) -> tuple[np.ndarray, np.ndarray]:
         """The probability between neighbouring quantiles, and their distances."""
-        return np.diff(self.levels), np.diff(self.quantiles, axis=1)
+        return np.diff(self.levels), np.diff(self.points, axis=1)
 
     def _place(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Between which quantiles each answer is, from 0 (below all), and how far from both ends."""
-        number = (y[:, None] > self.quantiles).sum(axis=1)
-        return number, self.quantiles[:, 0] - y, y - self.quantiles[:, -1]
+        # one on a quantile, where the density jumps, is below it, also after rounding
+        near = _ROUNDING * (self.points[:, -1:] - self.points[:, :1] + self.below + self.above)
+        number = (y[:, None] > self.points + near).sum(axis=1)
+        return number, self.points[:, 0] - y, y - self.points[:, -1]
 
     def log_prob(self, y: Any) -> np.ndarray:
         y = np.broadcast_to(np.asarray(y, float), self.shape)
@@ -248,7 +252,7 @@ class QuantileLaws(AbstractLaws):
         shares, widths = self._steps
         if last > 1:
             rows = np.arange(len(y))
-            part = (y - self.quantiles[rows, inside]) / widths[rows, inside]
+            part = (y - self.points[rows, inside]) / widths[rows, inside]
             middle = self.levels[inside] + shares[inside] * part
         else:
             middle = np.full(len(y), self.levels[0])
@@ -268,13 +272,13 @@ class QuantileLaws(AbstractLaws):
 
     def mean(self) -> np.ndarray:
         shares, _ = self._steps
-        middles = (self.quantiles[:, 1:] + self.quantiles[:, :-1]) / 2
+        middles = (self.points[:, 1:] + self.points[:, :-1]) / 2
         first, last = self.levels[0], 1 - self.levels[-1]
-        ends = first * (self.quantiles[:, 0] - self.below) + last * (self.quantiles[:, -1] + self.above)
+        ends = first * (self.points[:, 0] - self.below) + last * (self.points[:, -1] + self.above)
         return middles @ shares + ends
 
     def variance(self) -> np.ndarray:
-        centred = self.quantiles - self.mean()[:, None]
+        centred = self.points - self.mean()[:, None]
         shares, _ = self._steps
         left, right = centred[:, :-1], centred[:, 1:]
         inner = ((left**2 + left * right + right**2) / 3) @ shares
@@ -291,14 +295,14 @@ class QuantileLaws(AbstractLaws):
         """(draws, rows)."""
         first, last = self.levels[0], self.levels[-1]
         with np.errstate(divide="ignore"):
-            low = self.quantiles[:, 0] + self.below * np.log(np.minimum(p, first) / first)
-            high = self.quantiles[:, -1] - self.above * np.log(np.minimum(1 - p, 1 - last) / (1 - last))
+            low = self.points[:, 0] + self.below * np.log(np.minimum(p, first) / first)
+            high = self.points[:, -1] - self.above * np.log(np.minimum(1 - p, 1 - last) / (1 - last))
         found = np.where(p < first, low, high)
         if len(self.levels) > 1:
             at = np.clip(np.searchsorted(self.levels, p, side="right") - 1, 0, len(self.levels) - 2)
             rows = np.broadcast_to(np.arange(p.shape[1]), p.shape)
             part = (p - self.levels[at]) / np.diff(self.levels)[at]
-            middle = self.quantiles[rows, at] + part * (self.quantiles[rows, at + 1] - self.quantiles[rows, at])
+            middle = self.points[rows, at] + part * (self.points[rows, at + 1] - self.points[rows, at])
             found = np.where((p >= first) & (p <= last), middle, found)
         return found
 
@@ -306,4 +310,4 @@ class QuantileLaws(AbstractLaws):
         return self._quantiles(rng.random((n, *self.shape)))
 
     def take(self, rows: np.ndarray) -> QuantileLaws:
-        return dataclasses.replace(self, quantiles=self.quantiles[rows])
+        return dataclasses.replace(self, points=self.points[rows])

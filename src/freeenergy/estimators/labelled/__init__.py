@@ -15,7 +15,12 @@ from ._nadaraya_watson import NadarayaWatson
 from ._perceptron import Perceptron
 from ._regressor import AbstractRegressor
 from ._responses import AbstractResponse, InverseGaussian, ModelledShape, ZeroInflated
+from ._quantiles import QuantileRegression
+from ._regressor import AbstractRegressor
+from ._ridge import Ridge
+from ._robust import RobustRegression
 from ._softmax import SoftmaxRegression
+from ._sparse import SparseRegression
 
 __all__ = [
     "AbstractCalibration",
@@ -41,4 +46,9 @@ __all__ = [
     "SupportVectorMachine",
     "Temperature",
     "ZeroInflated",
+    "QuantileRegression",
+    "Ridge",
+    "RobustRegression",
+    "SoftmaxRegression",
+    "SparseRegression",
 ]

@@ -17,8 +17,8 @@ from ...shell import AbstractDensity, Chunks, Coefficients, Rows, check_instance
 from ...shell._intake import checked_answers
 from ...shell._validation import check_weight
 from ._inputs import DRAWS
-from ._linear_mean import AbstractLinearMean, rows_of
-from ._triangle import Solution, Triangle, refined, triangle_of
+from ._linear_mean import AbstractLinearMean, Data, rows_of
+from ._triangle import Solution, Triangle, reduced, refined, triangle_of
 
 _ROUNDING = 8
 # how far the rows that are passed again may be from those of the fit, by their sum of squares
@@ -192,7 +192,7 @@ class LinearRegression(AbstractLinearMean):
             self.inputs_ = self._input_moments(*plain.moments)
         return self._solved(solution, triangle, rows, log_det)
 
-    def _from_triangle(self, triangle: Triangle, rows: float) -> Fit:
+    def _from_triangle(self, triangle: Triangle, rows: float, data: Data | None = None) -> Fit:
         return self._solved(triangle.solve(), triangle, rows)
 
     def _extended(
@@ -243,6 +243,8 @@ class LinearRegression(AbstractLinearMean):
     def _tell(self, solution: Solution, rows: float) -> None:
         """Says which columns depend on each other."""
         slopes = solution.determined[int(self.fit_intercept) :]
+        if slopes.all():
+            return
         names = [name for name, good in zip(self.columns_, slopes, strict=True) if not good]
         # a constant column alone says nothing, and no other coefficient is changed by it
         if len(names) < 2:
@@ -274,7 +276,7 @@ class LinearRegression(AbstractLinearMean):
         roots = np.concatenate([solution.root for solution in solutions], axis=1) / math.sqrt(DRAWS)
         pooled = min(solutions, key=lambda solution: solution.rank)._replace(
             coefficients=mean,
-            root=np.linalg.qr(roots.T, mode="r").T,
+            root=reduced(roots.T).T,
             residual=np.mean([solution.residual for solution in solutions], axis=0),
         )
         found = self._solved(pooled, triangles[0], float(rows.weight.sum()))
@@ -562,7 +564,13 @@ def _checked_covariance(covariance: Any, sample_weight: Any) -> np.ndarray:
         raise ValueError(
             f"The 'covariance' of LinearRegression.fit must be positive for each row. Got {given.min():g}."
         )
-    return given
+    if sample_weight is None:
+        return given
+    if given.ndim == 2:
+        raise ValueError("LinearRegression.fit takes no 'sample_weight' with a matrix of covariances.")
+    weight = np.asarray(sample_weight)
+    # rows without weight are left out
+    return given[weight > 0] if weight.shape == given.shape and weight.dtype.kind in "biuf" else given
 
 
 def _root(covariance: np.ndarray) -> np.ndarray:

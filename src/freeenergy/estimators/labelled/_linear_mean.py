@@ -24,6 +24,9 @@ from ._inputs import GaussianInputs
 from ._regressor import AbstractRegressor
 from ._triangle import Triangle, is_few, joined_blocks, triangle_of
 
+# rows, rescaled answers and weights
+Data = tuple[np.ndarray, np.ndarray, np.ndarray]
+
 # a first chunk whose columns are so many of all rows' deviations off, or so many times as wide, will not do
 _OFF, _WIDER = 10.0, 100.0
 
@@ -53,29 +56,10 @@ def unshifted(x: np.ndarray, weight: np.ndarray | None) -> Scaling:
     return Scaling(np.zeros(x.shape[1]), size * np.where(spread > 0, spread, 1.0))
 
 
-class AbstractLinearMean(AbstractRegressor):
-    """A mean W x + b whose coefficients are known up to a covariance, and an answer about it.
-
-    The law of an answer has the squared scale s² + dᵀC d, with the covariance C of the coefficients and
-    the row d, 1 before it; it is Student's where s² was found from few residuals.  What is missing in a row
-    is normal given the rest, and adds to the squared scale what it does to the mean.
-
-    Attributes:
-        design_root_: F of the covariance s² F Fᵀ of coefficients, for rescaled columns.
-        between_: what is added to this covariance for each output for missing entries of the fit, or None.
-        noise_covariance_: covariance of the residuals of the outputs, for rescaled answers.
-        residual_dof_: degrees of freedom of the residuals; infinite where the noise is known.
-        determined_: which coefficients the rows determine.
-    """
+class AbstractAffine(AbstractRegressor):
+    """Coefficients of columns, in the units of the data, of a model whose outputs are W z + b."""
 
     fit_intercept: bool
-    # whether outputs depend on each other given the row
-    _correlated = False
-    design_root_: np.ndarray
-    between_: np.ndarray | None
-    noise_covariance_: np.ndarray
-    residual_dof_: float
-    determined_: np.ndarray
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -90,6 +74,81 @@ class AbstractLinearMean(AbstractRegressor):
 
     def _answer_scaling(self, y: np.ndarray, weight: np.ndarray | None) -> Scaling:
         return Scaling.standardise(y, weight) if self.fit_intercept else unshifted(y, weight)
+
+    @property
+    def _function(self) -> Any:
+        """W z + b of rescaled columns."""
+        return self.model_.function
+
+    @property
+    def _slopes(self) -> np.ndarray:
+        """(outputs, columns), for rescaled columns and answers."""
+        return np.asarray(self._function.weight)
+
+    @property
+    def coef_(self) -> np.ndarray:
+        """W, in the units of the data."""
+        weight = self._slopes * self.answer_scaling_.scale[:, None] / self.scaling_.scale
+        return weight.reshape(*self.answer_shape_, -1)
+
+    @property
+    def intercept_(self) -> Any:
+        """b, in the units of the data."""
+        if not self.fit_intercept:
+            return np.zeros(self.answer_shape_)[()]
+        bias = np.asarray(self._function.bias) - self._slopes @ (self.scaling_.shift / self.scaling_.scale)
+        return (bias * self.answer_scaling_.scale + self.answer_scaling_.shift).reshape(self.answer_shape_)[
+            ()
+        ]
+
+    def _back(self) -> np.ndarray:
+        """The map from coefficients of rescaled columns to those of columns in the units of the data."""
+        shift, scale = self.scaling_
+        if not self.fit_intercept:
+            return np.diag(1 / scale)
+        back = np.diag(np.concatenate([[1.0], 1 / scale]))
+        back[0, 1:] = -shift / scale
+        return back
+
+    def _design(self, z: np.ndarray) -> np.ndarray:
+        return np.column_stack([np.ones(len(z)), z]) if self.fit_intercept else z
+
+    def _coefficient_names(self) -> list[str]:
+        own = ["intercept"] * self.fit_intercept + self.columns_
+        if not self.answer_shape_:
+            return own
+        outputs = self.answer_names_ or [f"y{k}" for k in range(self.answer_shape_[0])]
+        return [f"{output}: {name}" for output in outputs for name in own]
+
+    def _coefficient_values(self) -> np.ndarray:
+        coef = np.atleast_2d(self.coef_)
+        if self.fit_intercept:
+            coef = np.column_stack([np.atleast_1d(self.intercept_), coef])
+        return coef.ravel()
+
+
+class AbstractLinearMean(AbstractAffine):
+    """A mean W x + b whose coefficients are known up to a covariance, and an answer about it.
+
+    The law of an answer has the squared scale s² + dᵀC d, with the covariance C of the coefficients and
+    the row d, 1 before it; it is Student's where s² was found from few residuals.  What is missing in a row
+    is normal given the rest, and adds to the squared scale what it does to the mean.
+
+    Attributes:
+        design_root_: F of the covariance s² F Fᵀ of coefficients, for rescaled columns.
+        between_: what is added to this covariance for each output for missing entries of the fit, or None.
+        noise_covariance_: covariance of the residuals of the outputs, for rescaled answers.
+        residual_dof_: degrees of freedom of the residuals; infinite where the noise is known.
+        determined_: which coefficients the rows determine.
+    """
+
+    # whether outputs depend on each other given the row
+    _correlated = False
+    design_root_: np.ndarray
+    between_: np.ndarray | None
+    noise_covariance_: np.ndarray
+    residual_dof_: float
+    determined_: np.ndarray
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fits the answers `y` to the rows of `X`.
@@ -107,17 +166,18 @@ class AbstractLinearMean(AbstractRegressor):
         return self
 
     @abc.abstractmethod
-    def _from_triangle(self, triangle: Triangle, rows: float) -> Fit:
-        """The fit that follows from the triangle of so many rows."""
+    def _from_triangle(self, triangle: Triangle, rows: float, data: Data | None = None) -> Fit:
+        """The fit that follows from the triangle of so many rows; `data` are these, if they are held."""
 
     def _learn(self, rows: Rows, key: Array) -> Fit:
         x, y, weight = rows_of(rows)
-        if self.inputs is not None or has_nan(x):
+        missing = has_nan(x)
+        if self.inputs is not None or missing:
             x, y, weight = rows_of(self._completed(rows, self.answer_scaling_.invert(y))[0])
         triangle = self._triangle(x, y, weight)
-        if self.inputs is None and not has_nan(rows.x):
+        if self.inputs is None and not missing:
             self.inputs_ = self._input_moments(*triangle.moments)
-        return self._from_triangle(triangle, float(weight.sum()))
+        return self._from_triangle(triangle, float(weight.sum()), (x, y, weight))
 
     def _triangle(self, x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> Triangle:
         blocks = joined_blocks(x, y, weight, *self.scaling_)
@@ -160,14 +220,20 @@ class AbstractLinearMean(AbstractRegressor):
         found = triangle_of(blocks, few=False)
         triangle = Triangle(found, first.shape[1], self.fit_intercept)
         if self._missed(triangle):
-            mean, covariance = (part[..., : first.shape[1]] for part in triangle.moments)
-            spread = np.sqrt(np.diag(covariance))
-            shift = self.scaling_.shift + self.scaling_.scale * mean * self.fit_intercept
-            self.scaling_ = Scaling(shift, self.scaling_.scale * np.where(spread > 0, spread, 1.0))
+            self._rescale(triangle)
             triangle = Triangle(triangle_of(blocks, few=False), first.shape[1], self.fit_intercept)
+        triangle = self._rescale(triangle)
         self.inputs_ = self._input_moments(*triangle.moments)
         self.seed_ = np.asarray(key_bits(self._random_key()), np.uint32)
         self._store(self._from_triangle(triangle, float(weight.sum())), float(weight.sum()))
+
+    def _rescale(self, triangle: Triangle) -> Triangle:
+        """Takes the means and deviations of all rows for those of columns, and the triangle for these."""
+        found, shift, scale = triangle.standardised()
+        self.scaling_ = Scaling(
+            self.scaling_.shift + self.scaling_.scale * shift, self.scaling_.scale * scale
+        )
+        return found
 
     def _missed(self, triangle: Triangle) -> bool:
         """Whether the first chunk said too little of how columns lie, so that digits were lost."""
@@ -188,42 +254,10 @@ class AbstractLinearMean(AbstractRegressor):
         return Fit(model, {}, 1, Status.CONVERGED)
 
     @property
-    def _slopes(self) -> np.ndarray:
-        """(outputs, columns), for rescaled columns and answers."""
-        return np.asarray(self.model_.function.weight)
-
-    @property
-    def coef_(self) -> np.ndarray:
-        """W, in the units of the data."""
-        weight = self._slopes * self.answer_scaling_.scale[:, None] / self.scaling_.scale
-        return weight.reshape(*self.answer_shape_, -1)
-
-    @property
-    def intercept_(self) -> Any:
-        """b, in the units of the data."""
-        if not self.fit_intercept:
-            return np.zeros(self.answer_shape_)[()]
-        bias = np.asarray(self.model_.function.bias) - self._slopes @ (
-            self.scaling_.shift / self.scaling_.scale
-        )
-        return (bias * self.answer_scaling_.scale + self.answer_scaling_.shift).reshape(self.answer_shape_)[
-            ()
-        ]
-
-    @property
     def noise_(self) -> Any:
         """The standard deviation of the residuals, in the units of the data."""
         spread = np.sqrt(np.diag(self.noise_covariance_)) * self.answer_scaling_.scale
         return spread.reshape(self.answer_shape_)[()]
-
-    def _back(self) -> np.ndarray:
-        """The map from coefficients of rescaled columns to those of columns in the units of the data."""
-        shift, scale = self.scaling_
-        if not self.fit_intercept:
-            return np.diag(1 / scale)
-        back = np.diag(np.concatenate([[1.0], 1 / scale]))
-        back[0, 1:] = -shift / scale
-        return back
 
     @property
     def covariance_(self) -> np.ndarray:
@@ -288,9 +322,6 @@ class AbstractLinearMean(AbstractRegressor):
         z, _ = self._expected(x)
         return z @ self._slopes.T + np.asarray(self.model_.function.bias), z
 
-    def _design(self, z: np.ndarray) -> np.ndarray:
-        return np.column_stack([np.ones(len(z)), z]) if self.fit_intercept else z
-
     def _spread_of_mean(self, design: np.ndarray) -> np.ndarray:
         """Covariances of the mean of each row, for rescaled answers: (rows, outputs, outputs)."""
         leverage = ((design @ self.design_root_) ** 2).sum(axis=1)
@@ -342,6 +373,9 @@ class AbstractLinearMean(AbstractRegressor):
             again = ((covariance @ self.design_root_[start:]) * self.design_root_[start:]).sum()
             # what is missing moves the mean, and how well it is known
             spread[rows] += along + again * self.noise_covariance_
+            if self.between_ is not None:
+                more = np.einsum("kij,ij->k", self.between_[:, start:, start:], covariance)
+                spread[rows] += np.diag(more)
         mean = z @ self._slopes.T + np.asarray(self.model_.function.bias)
         mean, units = self.answer_scaling_.invert(mean), self.answer_scaling_.scale
         if self._correlated and len(units) > 1:
@@ -368,19 +402,6 @@ class AbstractLinearMean(AbstractRegressor):
         scale = np.concatenate([self.scaling_.scale, self.answer_scaling_.scale])
         return GaussianInputs(shift + scale * mean, covariance * np.outer(scale, scale))
 
-    def _coefficient_names(self) -> list[str]:
-        own = ["intercept"] * self.fit_intercept + self.columns_
-        if not self.answer_shape_:
-            return own
-        outputs = self.answer_names_ or [f"y{k}" for k in range(self.answer_shape_[0])]
-        return [f"{output}: {name}" for output in outputs for name in own]
-
-    def _coefficient_values(self) -> np.ndarray:
-        coef = np.atleast_2d(self.coef_)
-        if self.fit_intercept:
-            coef = np.column_stack([np.atleast_1d(self.intercept_), coef])
-        return coef.ravel()
-
     def _coefficient_table(self, X: Any, robust: bool, given: dict[str, Any]) -> Coefficients | None:
         return Coefficients(
             self._coefficient_names(),
@@ -400,7 +421,7 @@ class AbstractLinearMean(AbstractRegressor):
         return {f"residual std. of {name}": float(value) for name, value in zip(names, noise, strict=True)}
 
 
-def rows_of(rows: Rows) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def rows_of(rows: Rows) -> Data:
     """x, answers and weights of a fit."""
     assert rows.known is not None
     return rows.x, rows.known, rows.weight

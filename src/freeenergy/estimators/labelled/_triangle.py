@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import linalg
@@ -64,7 +64,7 @@ def triangle_of(blocks: Blocks, *, few: bool) -> np.ndarray:
     found = np.zeros((0, 0))
     for block in blocks():
         found = found if len(found) else np.zeros((0, block.shape[1]))
-        found = _reduced(np.concatenate([found, block]) if len(found) else block)
+        found = reduced(np.concatenate([found, block]) if len(found) else block)
     width = found.shape[1]
     return np.concatenate([found, np.zeros((width - len(found), width))]) if len(found) < width else found
 
@@ -95,9 +95,10 @@ def _root_of(squares: np.ndarray) -> np.ndarray | None:
     return linalg.cholesky(even, check_finite=False) * size
 
 
-def _reduced(rows: np.ndarray) -> np.ndarray:
+def reduced(rows: np.ndarray) -> np.ndarray:
     """The triangle of a QR factorisation."""
-    return np.linalg.qr(rows, mode="r")
+    found: Any = np.linalg.qr(rows, mode="r")
+    return found
 
 
 class Triangle(NamedTuple):
@@ -127,10 +128,24 @@ class Triangle(NamedTuple):
         centred = self.factor[1:, 1:]
         return self.factor[0, 1:] / self.factor[0, 0], centred.T @ centred / self.weight
 
+    def standardised(self) -> tuple[Triangle, np.ndarray, np.ndarray]:
+        """The same of (z − shift) / scale, of mean zero and standard deviation one, with shift and scale.
+
+        Without an intercept there is no shift, and the scale is the root mean square.
+        """
+        p = self.columns
+        shift = self.factor[0, 1 : 1 + p] / self.factor[0, 0] * self.intercept
+        start = int(self.intercept)
+        scale = np.sqrt((self.factor[start:, 1 : 1 + p] ** 2).sum(axis=0) / self.weight)
+        scale = np.where(scale > 0, scale, 1.0)
+        rows = self.factor.copy()
+        rows[:, 1 : 1 + p] = (rows[:, 1 : 1 + p] - rows[:, :1] * shift) / scale
+        return self._replace(factor=reduced(rows)), shift, scale
+
     @property
     def core(self) -> np.ndarray:
         """The triangle of [z, y], centred if there is an intercept."""
-        return self.factor[1:, 1:] if self.intercept else _reduced(self.factor[:, 1:])
+        return self.factor[1:, 1:] if self.intercept else reduced(self.factor[:, 1:])
 
     def with_intercept(self, slopes: np.ndarray) -> np.ndarray:
         """Coefficients, that of the intercept first if there is one, for the slopes of the columns."""
@@ -198,7 +213,8 @@ class Solution(NamedTuple):
 
     def worth_refining(self, numbers: int) -> bool:
         """Whether rounding has cost digits that can be had back."""
-        return self.determined.all() and self.condition > _WORTH_REFINING and numbers <= _MOST_REFINED
+        whole = bool(self.determined.all())
+        return whole and self.condition > _WORTH_REFINING and numbers <= _MOST_REFINED
 
 
 def refined(design: np.ndarray, answers: np.ndarray, start: Solution) -> Solution:
@@ -212,7 +228,7 @@ def refined(design: np.ndarray, answers: np.ndarray, start: Solution) -> Solutio
         answers: y likewise.
         start: coefficients to begin with.
     """
-    q, r = linalg.qr(design.astype(float), mode="economic", check_finite=False)
+    q, r = np.linalg.qr(design.astype(float))
     beta = start.coefficients.astype(np.longdouble)
     gap = answers - design @ beta
     last = np.inf

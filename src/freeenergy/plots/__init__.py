@@ -6,7 +6,7 @@ the style of the report.
 """
 
 from ._columns import association, distribution, distributions, missing
-from ._fits import calibration, comparison, learning_curves
+from ._fits import calibration, comparison, learning_curves, reliability
 from ._parts import atoms, components, loadings, profiles, topics
 from ._rows import images, latent, mosaic, pairs, telling_columns
 from ._series import decoded, decomposition, forecast, paths, smoothed
@@ -35,6 +35,7 @@ __all__ = [
     "pairs",
     "paths",
     "profiles",
+    "reliability",
     "short_names",
     "smoothed",
     "telling_columns",

@@ -316,3 +316,19 @@ def test_several_labels_and_their_joint_probability(tmp_path):
         ValueError, match=r"'chain' parameter of MultiLabel must be False for more than 4096"
     ):
         fe.MultiLabel(chain=True).fit(ROWS, rng.integers(0, 2, (120, 13)))
+
+
+def test_quasi_generative_gaussians_are_logistic_regression():
+    # two kinds of iris that overlap: with one covariance all linear log-odds can be had
+    rows, answers = X[50:, :2], Y[50:]
+    plain = fe.DiscriminantAnalysis().fit(rows, answers)
+    model = fe.DiscriminantAnalysis(quasi_generative=True).fit(rows, answers)
+    logistic = fe.SoftmaxRegression(C=None).fit(rows, answers)
+    best = logistic.evidence(rows, answers).nats.mean()
+    assert plain.evidence_of_labels(rows, answers).nats.mean() < best - 1e-5
+    np.testing.assert_allclose(model.evidence_of_labels(rows, answers).nats.mean(), best, atol=1e-7)
+    np.testing.assert_allclose(model.predict_proba(rows), logistic.predict_proba(rows), atol=1e-3)
+    # the price is the density of the rows
+    assert model.score_samples(rows).mean() < plain.score_samples(rows).mean()
+    with pytest.raises(ValueError, match=r"'quasi_generative' parameter .* must be False for partial_fit"):
+        model.partial_fit(rows, answers)

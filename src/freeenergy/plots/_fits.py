@@ -12,6 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 from scipy import stats
 
+from ..evaluation import wilson_interval
 from ._style import PALETTE, new_axes, plain, short_names
 
 _LN2 = math.log(2)
@@ -133,17 +134,15 @@ def calibration(
 
 
 def reliability(curve: Any, ax: Axes | None = None, *, label: str | None = None) -> Axes:
-    """A `Reliability` curve: how often what is said with some confidence comes true, with intervals of 95 %.
+    """A `Reliability` curve: how often what is said with some confidence comes true.
 
-    On the diagonal a classifier means what it says; below it, it is too sure.
+    Intervals are of 95 %.  On the diagonal a classifier means what it says; below it, it is too sure.
 
     >>> from freeenergy.evaluation import reliability as measured
     >>> axes = reliability(measured([0.8] * 10, [1] * 8 + [0] * 2))
     >>> axes.lines[-1].get_ydata().tolist()
     [0.8]
     """
-    from ..evaluation import wilson_interval
-
     new = ax is None
     ax = new_axes(ax, 3.0, 3.0)
     if new or not ax.lines:

@@ -26,6 +26,10 @@ class Case:
         sequence: whether rows are time steps of series.
         symbols: for discrete densities of series, how many values a step can take.
         counts: whether rows are counts, sparse or not.
+        answers: for models of numbers given rows, what these are: a function of their means and a source
+            of random numbers, such as `real`, `positive`, `whole`, `binary` and `share`.
+        unit_free: of such models, whether other units change nothing.
+        tolerance: of such models, by how many nats fits to the same data in other units may differ.
     """
 
     estimator: Any
@@ -35,6 +39,15 @@ class Case:
     sequence: bool = False
     symbols: int | None = None
     counts: bool = False
+    answers: Any = None
+    unit_free: bool = True
+    tolerance: float = 1e-5
+
+    def answered(self) -> tuple[np.ndarray, np.ndarray]:
+        """Rows, and answers whose means depend on them."""
+        rng = np.random.RandomState(0)
+        X = rng.multivariate_normal([1.0, -2.0], [[1.0, 0.6], [0.6, 2.0]], 120)
+        return X, self.answers(1.0 + 0.5 * X[:, 0] + 0.2 * X[:, 1], rng)
 
     def data(self) -> np.ndarray | None:
         """Rows to fit, where the default of the contract does not serve."""
@@ -46,6 +59,32 @@ class Case:
         first = rng.rand(150, 1) < 0.4
         flips = rng.rand(150, np.shape(self.points)[1]) < 0.15
         return (first ^ flips).astype(float)
+
+
+def real(mean, rng):
+    """Numbers with Gaussian noise."""
+    return mean + rng.normal(0, 0.5, len(mean))
+
+
+def positive(mean, rng):
+    """Positive numbers with a logarithmic mean."""
+    return rng.gamma(4.0, np.exp(mean) / 4.0)
+
+
+def whole(mean, rng):
+    """Counts with a logarithmic mean."""
+    return rng.poisson(np.exp(mean)).astype(float)
+
+
+def binary(mean, rng):
+    """Zeros and ones."""
+    return (rng.rand(len(mean)) < 1 / (1 + np.exp(1 - mean))).astype(float)
+
+
+def share(mean, rng):
+    """Numbers between zero and one."""
+    p = 1 / (1 + np.exp(1 - mean))
+    return rng.beta(8 * p, 8 * (1 - p))
 
 
 _BINARY = np.asarray(binary_states(4))
@@ -103,8 +142,26 @@ CASES = {
     "ICA": Case(fe.ICA()),
     "ICA-laplace": Case(fe.ICA(d.Laplace), slow=True),
     "SparseCoding": Case(fe.SparseCoding(2, importance_samples=500)),
-    "GeneralisedLinearModel": Case(fe.GeneralisedLinearModel(), density=False),
-    "LinearRegression": Case(fe.LinearRegression(), density=False),
+    "GeneralisedLinearModel": Case(fe.GeneralisedLinearModel(), density=False, answers=real),
+    "GeneralisedLinearModel-poisson": Case(
+        fe.GeneralisedLinearModel(d.Poisson), density=False, answers=whole
+    ),
+    "GeneralisedLinearModel-zero-inflated": Case(
+        fe.GeneralisedLinearModel(fe.estimators.ZeroInflated(d.NegativeBinomial)),
+        density=False,
+        answers=whole,
+        slow=True,
+    ),
+    "GeneralisedLinearModel-gamma": Case(
+        fe.GeneralisedLinearModel(d.Gamma, varying=True), density=False, answers=positive, slow=True
+    ),
+    "GeneralisedLinearModel-logistic": Case(
+        fe.GeneralisedLinearModel(d.Bernoulli), density=False, answers=binary, slow=True
+    ),
+    "GeneralisedLinearModel-beta": Case(
+        fe.GeneralisedLinearModel(d.Beta), density=False, answers=share, slow=True
+    ),
+    "LinearRegression": Case(fe.LinearRegression(), density=False, answers=real),
     "Perceptron": Case(fe.Perceptron(), density=False),
     "Calibrated": Case(fe.Calibrated(), density=False),
     "MultiLabel": Case(fe.MultiLabel(), density=False),

@@ -19,6 +19,7 @@ from ._intervals import (
 )
 from ._laws import AbstractLaws, JoinedLaws, Laws, MixedLaws, NormalLaws
 from ._nested import Influence, likelihood_ratio_test
+from ._predictions import auc, crps, log_loss, mae, pinball
 from ._rubin import Pooled, pool
 from ._separable import likelihood_is_unbounded, linear_likelihood_is_unbounded
 from ._splits import Split, out_of_bag, three_way_split
@@ -39,18 +40,23 @@ __all__ = [
     "Split",
     "TestResult",
     "association",
+    "auc",
     "beta_interval",
     "bootstrap_interval",
     "coverage",
     "credible_interval",
     "credible_region",
+    "crps",
     "likelihood_is_unbounded",
     "likelihood_ratio_test",
     "linear_likelihood_is_unbounded",
+    "log_loss",
+    "mae",
     "mase",
     "naive_scale",
     "out_of_bag",
     "paired_difference",
+    "pinball",
     "pit_ranks",
     "pool",
     "reliability",

@@ -47,7 +47,8 @@ class LinearRegression(AbstractRegressor):
         assert y is not None
         root = np.sqrt(rows.weight)
         design = np.column_stack([np.ones(len(z)), z]) * root[:, None]
-        coefficients, _, rank, _ = linalg.lstsq(design, y * root[:, None])
+        solved: Any = linalg.lstsq(design, y * root[:, None])
+        coefficients, _, rank, _ = solved
         residual = y * root[:, None] - design @ coefficients
         self.residual_dof_ = float(rows.weight.sum() - rank)
         scale = np.sqrt((residual**2).sum(axis=0) / max(self.residual_dof_, 1.0))

@@ -22,7 +22,7 @@ from ...shell import (
     check_numbers,
 )
 from ._calibrations import AbstractCalibration, Identity, Temperature
-from ._wrapped import Wraps
+from ._wraps import Wraps
 
 
 class Calibrated(ClassifierMixin, Predicts, PredictsProbabilities, ScoresLabels, Wraps):

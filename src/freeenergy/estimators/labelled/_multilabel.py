@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from ..._core import Evidence, Fit, Kind, Status
 from ...shell import Predicts, PredictsProbabilities, Rows, Table, check_instance
-from ._wrapped import Wraps
+from ._wraps import Wraps
 
 # combinations of labels that are enumerated at most
 _MOST = 4096

@@ -6,9 +6,12 @@ import sys
 
 from rich.console import Console
 
-from . import elastic_net, first_fit, least_squares
+from . import elastic_net, first_fit, glm, least_squares
 from ._race import Outcome, Skipped, Workload
 from ._report import RESULTS, Row, reached, show, write
+
+# modules with several workloads
+_SEVERAL = (first_fit, least_squares, elastic_net, glm)
 
 NAMES = (
     "mixture",
@@ -29,17 +32,17 @@ NAMES = (
     "vae_torch",
     "same_process",
     "second_process",
-    *first_fit.WORKLOADS,
-    *least_squares.WORKLOADS,
-    *elastic_net.WORKLOADS,
+    *(name for module in _SEVERAL for name in module.WORKLOADS),
     "memory",
 )
 
 
 def workload_of(name: str) -> Workload:
     """A row of the table: a module of its name, or one of several in a module."""
-    several = {**first_fit.WORKLOADS, **least_squares.WORKLOADS, **elastic_net.WORKLOADS}.get(name)
-    return several or importlib.import_module(f".{name}", __package__).WORKLOAD
+    for module in _SEVERAL:
+        if name in module.WORKLOADS:
+            return module.WORKLOADS[name]
+    return importlib.import_module(f".{name}", __package__).WORKLOAD
 
 
 def outcome_of(workload: Workload, *, quick: bool) -> Outcome | Skipped:

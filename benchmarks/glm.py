@@ -89,11 +89,12 @@ def run_small_logistic(quick: bool) -> Outcome:
     )
 
 
-WORKLOADS = (
-    Workload("Poisson regression with standard errors, 200,000 × 20", "statsmodels", 5, run),
-    Workload("logistic regression, 200,000 × 50, to the same optimum", "scikit-learn", 2, run_logistic),
-    Workload(f"Poisson regression, 100 warm fits of {SMALL_ROWS} × {SMALL_COLUMNS}", "scikit-learn", 1, run_small),
-    Workload(
-        f"logistic regression, 100 warm fits of {SMALL_ROWS} × {SMALL_COLUMNS}", "scikit-learn", 1, run_small_logistic
+_SMALL = f"100 warm fits of {SMALL_ROWS} × {SMALL_COLUMNS}"
+WORKLOADS = {
+    "poisson": Workload("Poisson regression with standard errors, 200,000 × 20", "statsmodels", 5, run),
+    "logistic": Workload(
+        "logistic regression, 200,000 × 50, same optimum", "scikit-learn", 2, run_logistic
     ),
-)
+    "poisson_small": Workload(f"Poisson regression, {_SMALL}", "scikit-learn", 1, run_small),
+    "logistic_small": Workload(f"logistic regression, {_SMALL}", "scikit-learn", 1, run_small_logistic),
+}

@@ -153,6 +153,26 @@ CASES = {
     "GaussianProcess": Case(fe.GaussianProcess(), density=False),
     "KernelRidge": Case(fe.KernelRidge(), density=False),
     "NadarayaWatson": Case(fe.NadarayaWatson(), density=False),
+    "GeneralisedLinearModel": Case(fe.GeneralisedLinearModel(), density=False, answers=real),
+    "GeneralisedLinearModel-poisson": Case(
+        fe.GeneralisedLinearModel(d.Poisson), density=False, answers=whole
+    ),
+    "GeneralisedLinearModel-zero-inflated": Case(
+        fe.GeneralisedLinearModel(fe.estimators.ZeroInflated(d.NegativeBinomial)),
+        density=False,
+        answers=whole,
+        slow=True,
+    ),
+    "GeneralisedLinearModel-gamma": Case(
+        fe.GeneralisedLinearModel(d.Gamma, varying=True), density=False, answers=positive, slow=True
+    ),
+    "GeneralisedLinearModel-logistic": Case(
+        fe.GeneralisedLinearModel(d.Bernoulli), density=False, answers=binary, slow=True
+    ),
+    "GeneralisedLinearModel-beta": Case(
+        fe.GeneralisedLinearModel(d.Beta), density=False, answers=share, unit_free=False, slow=True
+    ),
+    "LinearRegression": Case(fe.LinearRegression(), density=False, answers=real),
     "Perceptron": Case(fe.Perceptron(), density=False),
     "Calibrated": Case(fe.Calibrated(), density=False),
     "MultiLabel": Case(fe.MultiLabel(), density=False),

@@ -17,7 +17,7 @@ from freeenergy import distributions as d
 from freeenergy.estimators import InverseGaussian, ModelledShape, ZeroInflated
 from freeenergy.estimators.labelled._links import host_link
 from freeenergy.estimators.labelled._responses import RESPONSES
-from freeenergy.evaluation import likelihood_ratio_test, linear_likelihood_is_unbounded
+from freeenergy.evaluation import Influence, likelihood_ratio_test, linear_likelihood_is_unbounded
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(120, 2))
@@ -141,6 +141,7 @@ def test_influence_beside_statsmodels():
         np.testing.assert_allclose(ours.cooks_distance, theirs.cooks_distance[0], rtol=1e-5)
         np.testing.assert_allclose(ours.pearson, fit.resid_pearson, rtol=1e-5)
         np.testing.assert_allclose(ours.deviance, fit.resid_deviance, rtol=1e-5)
+        assert isinstance(ours, Influence)
         assert abs(ours.leverage.sum() - rows.shape[1] - 1) < 1e-9
     rows, answers, _ = scotland()
     fit = sm.GLM(answers, sm.add_constant(rows), family=sm.families.Gamma(links.Log())).fit(tol=1e-14)

@@ -6,7 +6,7 @@ the style of the report.
 """
 
 from ._columns import association, distribution, distributions, missing
-from ._fits import calibration, comparison, learning_curves
+from ._fits import calibration, comparison, learning_curves, reliability
 from ._parts import atoms, components, loadings, profiles, topics
 from ._predictions import coverage, dependence, importance, residuals
 from ._rows import images, latent, mosaic, pairs, telling_columns
@@ -40,6 +40,7 @@ __all__ = [
     "paths",
     "profiles",
     "residuals",
+    "reliability",
     "short_names",
     "smoothed",
     "telling_columns",

@@ -12,6 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 from scipy import stats
 
+from ..evaluation import wilson_interval
 from ._style import PALETTE, new_axes, plain, short_names
 
 _LN2 = math.log(2)
@@ -129,4 +130,34 @@ def calibration(
     ax.set_xlim(0, 1)
     ax.set_xlabel("rank among draws of the model")
     ax.set_ylabel(what)
+    return ax
+
+
+def reliability(curve: Any, ax: Axes | None = None, *, label: str | None = None) -> Axes:
+    """A `Reliability` curve: how often what is said with some confidence comes true.
+
+    Intervals are of 95 %.  On the diagonal a classifier means what it says; below it, it is too sure.
+
+    >>> from freeenergy.evaluation import reliability as measured
+    >>> axes = reliability(measured([0.8] * 10, [1] * 8 + [0] * 2))
+    >>> axes.lines[-1].get_ydata().tolist()
+    [0.8]
+    """
+    new = ax is None
+    ax = new_axes(ax, 3.0, 3.0)
+    if new or not ax.lines:
+        ax.plot([0, 1], [0, 1], color=mpl.rcParams["axes.edgecolor"], linewidth=0.7, linestyle=":")
+    hits = np.rint(curve.frequency * curve.counts).astype(int)
+    ends = [wilson_interval(np.arange(n) < k) for k, n in zip(hits, curve.counts, strict=True)]
+    colour = PALETTE[len(ax.collections) % len(PALETTE)]
+    ax.vlines(
+        curve.confidence, [end.low for end in ends], [end.high for end in ends], color=colour, linewidth=1.0
+    )
+    ax.plot(curve.confidence, curve.frequency, "o-", color=colour, markersize=4, linewidth=1.2, label=label)
+    ax.set_xlim(0, 1)
+    ax.set_ylim(0, 1)
+    ax.set_xlabel("said")
+    ax.set_ylabel("came true")
+    if label is not None:
+        ax.legend()
     return ax

@@ -22,21 +22,21 @@ from ...shell import (
     check_numbers,
 )
 from ._calibrations import AbstractCalibration, Identity, Temperature
-from ._wrapped import Wraps
+from ._wraps import Wraps
 
 
 class Calibrated(ClassifierMixin, Predicts, PredictsProbabilities, ScoresLabels, Wraps):
     """A classifier whose probabilities come true: of rows said to be p certain, a share of p is right.
 
-    The classifier is fitted without each of `cv` parts of the rows in turn, and asked about that part; what
-    it says of rows that it had not seen is put right by `method`.  Then it is fitted to all rows, and its
-    answers go through the same map.
+    The classifier is fitted without each of `folds` parts of the rows in turn, and asked about that part;
+    what it says of rows that it had not seen is put right by `method`.  Then it is fitted to all rows, and
+    its answers go through the same map.
 
     Args:
         estimator: a classifier with `predict_proba`, of the library or of scikit-learn;
             `SoftmaxRegression()` if None.
         method: `Temperature()` (if None), `Sigmoid()` or `Isotonic()` of `freeenergy.estimators`.
-        cv: into how many parts rows are split, evenly for each class.
+        folds: into how many parts rows are split, evenly for each class.
 
     Attributes:
         classes_: the labels.
@@ -60,16 +60,16 @@ class Calibrated(ClassifierMixin, Predicts, PredictsProbabilities, ScoresLabels,
     intake = LabelledTable
 
     def __init__(
-        self, estimator: Any = None, method: AbstractCalibration | None = None, *, cv: int = 5
+        self, estimator: Any = None, method: AbstractCalibration | None = None, *, folds: int = 5
     ) -> None:
         self.estimator = estimator
         self.method = method
-        self.cv = cv
+        self.folds = folds
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
         check_instance(self, "method", AbstractCalibration, optional=True)
-        check_int(self, "cv", 2)
+        check_int(self, "folds", 2)
 
     def fit(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, X: Any, y: Any, sample_weight: Any = None
@@ -88,7 +88,7 @@ class Calibrated(ClassifierMixin, Predicts, PredictsProbabilities, ScoresLabels,
         assert rows.known is not None
         answers, k = rows.known[:, 0].astype(int), len(self.classes_)
         self.estimator_ = self._fitted(rows.x, answers, rows.weight)
-        fold = _folds(answers, self.cv)
+        fold = _folds(answers, self.folds)
         held = fold >= 0
         if k < 2 or not held.any():
             self.reliability_ = None
@@ -122,7 +122,8 @@ class Calibrated(ClassifierMixin, Predicts, PredictsProbabilities, ScoresLabels,
 
     def predict_log_proba(self, X: Any) -> np.ndarray:
         """log p(y | x) of each class."""
-        logs = self.model_(self._said(self.estimator_, self._read(X).x))
+        x = self._read(X).x
+        logs = self.model_(self._said(self.estimator_, x))
         return check_numbers(self, "predict_log_proba", logs, logarithms=True)
 
     def predict_proba(self, X: Any) -> np.ndarray:

@@ -31,7 +31,7 @@ from ...distributions import (
     Tied,
     component_axes,
 )
-from ...learning import EM, ClosedForm
+from ...learning import EM, LBFGS, Batch, ClosedForm
 from ...models import Labelled
 from ...models import Mixture as MixtureModel
 from ...shell import (
@@ -61,6 +61,9 @@ from .._by_column import (
     takes_by_family,
 )
 
+# the slope at which a fit of answers given rows ends
+_SLOPE = 1e-6
+
 
 @eqx.filter_jit
 def _start(
@@ -84,6 +87,13 @@ def _start(
     return jnp.full(classes, 1 / classes), members
 
 
+def _answers_given_rows(model: Labelled, batch: Batch, key: Array) -> Array:
+    """−log p(y | x), of the posterior of the mixture."""
+    rows, labels = batch.x
+    logs = jax.vmap(model.mixture.log_posterior)(rows)
+    return -batch.mean(jnp.take_along_axis(logs, labels[:, None], axis=1)[:, 0])
+
+
 class AbstractGenerativeClassifier(
     ClassifierMixin, Predicts, PredictsProbabilities, ScoresLabels, LearnsInParts, AbstractDensity
 ):
@@ -94,6 +104,7 @@ class AbstractGenerativeClassifier(
     tol: float
     weight_prior: DirichletPrior | None
     component_prior: AbstractConjugatePrior | None
+    quasi_generative: bool
 
     @abc.abstractmethod
     def _prototype(self, X: np.ndarray) -> AbstractExponentialFamily:
@@ -103,6 +114,7 @@ class AbstractGenerativeClassifier(
         super()._check_parameters()
         check_instance(self, "weight_prior", DirichletPrior, optional=True)
         check_instance(self, "component_prior", AbstractConjugatePrior, optional=True)
+        check_instance(self, "quasi_generative", bool)
 
     def fit(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, X: Any, y: Any, sample_weight: Any = None
@@ -131,6 +143,11 @@ class AbstractGenerativeClassifier(
                 part from its first row on.
             sample_weight: a non-negative number per row; a weight of two counts as two rows.
         """
+        if self.quasi_generative:
+            raise ValueError(
+                f"The 'quasi_generative' parameter of {type(self).__name__} must be False for partial_fit: "
+                "its objective needs all rows."
+            )
         x = self._take_part(X)
         y = np.asarray(validate_data(self, X="no_validation", y=y))
         check_consistent_length(x, y)
@@ -164,6 +181,10 @@ class AbstractGenerativeClassifier(
         hidden = data.incomplete and not prototype.masks_missing
         learner = EM(tol=self.tol) if hidden or not prototype.closed_form else ClosedForm()
         result = self._run(start, learner, data, rows, key)
+        if self.quasi_generative and not result.interrupted:
+            # from the largest likelihood of rows and answers to that of the answers
+            learner = LBFGS(_answers_given_rows, _SLOPE)
+            result = self._run(result.model, learner, data, rows, key, part="quasi")
         return dataclasses.replace(result, model=result.model.mixture)
 
     def _prior_of_classes(self, prototype: Any, rows: Rows) -> AbstractConjugatePrior | None:
@@ -219,6 +240,8 @@ class NaiveBayes(AbstractGenerativeClassifier):
         max_iter, tol: for families that need EM because they cannot leave a missing entry out.
         weight_prior: a Dirichlet prior over π makes it MAP.
         component_prior: a conjugate prior over each θ_y; Gaussian columns are standardised.
+        quasi_generative: whether the parameters, begun so, are then those of the largest likelihood of the
+            answers given the rows, not of both: p(x) is none of the data any more, p(y | x) is better.
 
     Attributes:
         classes_: the labels.
@@ -241,12 +264,14 @@ class NaiveBayes(AbstractGenerativeClassifier):
         tol: float = 1e-8,
         weight_prior: DirichletPrior | None = None,
         component_prior: AbstractConjugatePrior | None = None,
+        quasi_generative: bool = False,
     ) -> None:
         self.family = family
         self.max_iter = max_iter
         self.tol = tol
         self.weight_prior = weight_prior
         self.component_prior = component_prior
+        self.quasi_generative = quasi_generative
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -323,6 +348,8 @@ class DiscriminantAnalysis(AbstractGenerativeClassifier):
         weight_prior: a Dirichlet prior over π makes it MAP.
         component_prior: a conjugate prior over each (μ_y, Σ_y), in units of the standardised columns;
             it needs covariances that are not shared.
+        quasi_generative: whether the parameters, begun so, are then those of the largest likelihood of the
+            answers given the rows, not of both: p(x) is none of the data any more, p(y | x) is better.
 
     Attributes:
         classes_: the labels.
@@ -345,12 +372,14 @@ class DiscriminantAnalysis(AbstractGenerativeClassifier):
         tol: float = 1e-8,
         weight_prior: DirichletPrior | None = None,
         component_prior: AbstractConjugatePrior | None = None,
+        quasi_generative: bool = False,
     ) -> None:
         self.covariance = covariance
         self.max_iter = max_iter
         self.tol = tol
         self.weight_prior = weight_prior
         self.component_prior = component_prior
+        self.quasi_generative = quasi_generative
 
     def _structure(self) -> AbstractCovariance:
         return Tied(Full()) if self.covariance is None else self.covariance

@@ -333,7 +333,7 @@ class GeneralisedLinearModel(AbstractRegressor):
         self._keep_errors(full, found, basis)
         model = self._keep_coefficients(full, found, basis, other)
         status, note = found.status, _STUCK if found.status is Status.NON_FINITE else ""
-        if self.alpha == 0 and self._diverges(full, found):
+        if self.alpha == 0 and response.edged and self._diverges(full, found):
             status, note = Status.UNBOUNDED, _UNBOUNDED
         return Fit(model, {"objective": -found.history / weight.sum()}, found.n_iter, status, note=note)
 
@@ -421,8 +421,6 @@ class GeneralisedLinearModel(AbstractRegressor):
 
     def _diverges(self, full: Predictors, found: Ascent) -> bool:
         """Whether the likelihood grows for ever along some direction."""
-        if not self._response.edged:
-            return False
         y, trials, used = full.y, full.trials, full.weight > 0
         mean = full.link.mean(full.predictors(found.coefficients)[0])[0]
         top = (y == trials) & self._response.counted
@@ -454,7 +452,7 @@ class GeneralisedLinearModel(AbstractRegressor):
             inside[np.ix_(free, free)] = inverse(information)
         to_units = self._to_units() if basis is None else self._to_units() @ basis
         further = [to_units if varies else np.eye(1) for varies in full.varying if full.fixed is None]
-        to = np.asarray(linalg.block_diag(to_units, *further))
+        to = np.asarray(linalg.block_diag(to_units, *further)) if further else to_units
         factor = 1.0
         if full.fixed is not None and self._response.others:
             factor = self.dispersion_ * self._response.precision(full.fixed)

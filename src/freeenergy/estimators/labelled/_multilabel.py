@@ -8,7 +8,6 @@ from typing import Any, Self
 import equinox as eqx
 import numpy as np
 from jax import Array
-from scipy import special
 from sklearn.base import ClassifierMixin, MultiOutputMixin, clone
 from sklearn.preprocessing import LabelEncoder
 from sklearn.utils.multiclass import check_classification_targets
@@ -16,7 +15,7 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from ..._core import Evidence, Fit, Kind, Status
 from ...shell import Predicts, PredictsProbabilities, Rows, Table, check_instance
-from ._wrapped import Wraps
+from ._wraps import Wraps
 
 # combinations of labels that are enumerated at most
 _MOST = 4096
@@ -29,29 +28,33 @@ class LabelledColumns(Table):
     def fitting(cls, owner: Any, X: Any, *, y: Any, sample_weight: Any = None) -> Self:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Rows and labels to fit."""
         x = cls.validated(owner, X, reset=True)
-        columns = labels_of(owner, y)
+        columns, owner.single_ = labels_of(owner, y)
         check_consistent_length(x, columns[0])
         for column in columns:
             check_classification_targets(column)
         encoders = [LabelEncoder().fit(column) for column in columns]
-        owner.classes_ = [np.asarray(encoder.classes_) for encoder in encoders]
+        each = [np.asarray(encoder.classes_) for encoder in encoders]
+        owner.classes_ = each[0] if owner.single_ else each
         numbers = np.column_stack([encoder.transform(c) for encoder, c in zip(encoders, columns)])
         return cls._fitting(owner, X, x, sample_weight, lambda _: numbers.astype(float))
 
 
-def labels_of(owner: Any, y: Any) -> list[np.ndarray]:
-    """The columns of labels."""
+def labels_of(owner: Any, y: Any) -> tuple[list[np.ndarray], bool]:
+    """The columns of labels, and whether they are one without an axis for columns."""
     if y is None:
         raise ValueError(
             f"{type(owner).__name__} requires y to be passed, but the target y is None. Pass it."
         )
     table = np.asarray(y.to_numpy() if hasattr(y, "to_numpy") else y)
+    single = table.ndim == 1
+    if single:
+        table = table[:, None]
     if table.ndim != 2:
         raise ValueError(
             f"The 'y' of {type(owner).__name__} must have a column for each label. Got the shape "
-            f"{table.shape} instead: with one label a row use the classifier itself."
+            f"{table.shape} instead."
         )
-    return [column_or_1d(column) for column in table.T]
+    return [column_or_1d(column) for column in table.T], single
 
 
 class MultiLabel(ClassifierMixin, MultiOutputMixin, Predicts, PredictsProbabilities, Wraps):
@@ -68,6 +71,7 @@ class MultiLabel(ClassifierMixin, MultiOutputMixin, Predicts, PredictsProbabilit
 
     Attributes:
         classes_: the labels of each column of `y`.
+        single_: whether `y` had no columns but one label a row; then answers have none either.
         estimators_: a fitted classifier for each.
         model_: their models, where they have such.
         history_, n_iter_, converged_, scaling_, …: as everywhere.
@@ -79,7 +83,8 @@ class MultiLabel(ClassifierMixin, MultiOutputMixin, Predicts, PredictsProbabilit
     """
 
     intake = LabelledColumns
-    classes_: list[np.ndarray]
+    classes_: Any
+    single_: bool
 
     def __init__(self, estimator: Any = None, *, chain: bool = False) -> None:
         self.estimator = estimator
@@ -89,10 +94,9 @@ class MultiLabel(ClassifierMixin, MultiOutputMixin, Predicts, PredictsProbabilit
         super()._check_parameters()
         check_instance(self, "chain", bool)
 
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.target_tags.single_output = False
-        return tags
+    @property
+    def _labels(self) -> list[np.ndarray]:
+        return [self.classes_] if self.single_ else self.classes_
 
     def fit(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, X: Any, y: Any, sample_weight: Any = None
@@ -110,14 +114,14 @@ class MultiLabel(ClassifierMixin, MultiOutputMixin, Predicts, PredictsProbabilit
     def _learn(self, rows: Rows, key: Array) -> Fit:
         assert rows.known is not None
         numbers = rows.known.astype(int)
-        combinations = np.prod([len(own) for own in self.classes_])
+        combinations = np.prod([len(own) for own in self._labels])
         if self.chain and combinations > _MOST:
             raise ValueError(
                 f"The 'chain' parameter of MultiLabel must be False for more than {_MOST} combinations of "
                 f"labels. Got {combinations} combinations."
             )
         self.estimators_ = []
-        for place, own in enumerate(self.classes_):
+        for place, own in enumerate(self._labels):
             estimator: Any = clone(self._inner())
             estimator.fit(
                 self._given(rows.x, numbers[:, :place]),
@@ -138,7 +142,7 @@ class MultiLabel(ClassifierMixin, MultiOutputMixin, Predicts, PredictsProbabilit
             )
         ones = [
             (column[:, None] == np.arange(1, len(own))).astype(float)
-            for column, own in zip(before.T, self.classes_)
+            for column, own in zip(before.T, self._labels)
         ]
         return np.column_stack([x, *ones])
 
@@ -150,14 +154,14 @@ class MultiLabel(ClassifierMixin, MultiOutputMixin, Predicts, PredictsProbabilit
 
     def _numbers_of(self, y: Any) -> np.ndarray:
         """Labels by their numbers among those that were fitted; others are refused."""
-        columns = labels_of(self, y)
-        if len(columns) != len(self.classes_):
+        columns, _ = labels_of(self, y)
+        if len(columns) != len(self._labels):
             raise ValueError(
-                f"The 'y' of MultiLabel must have {len(self.classes_)} columns, as that of fit. Got "
+                f"The 'y' of MultiLabel must have {len(self._labels)} columns, as that of fit. Got "
                 f"{len(columns)}."
             )
         numbers = []
-        for column, own in zip(columns, self.classes_):
+        for column, own in zip(columns, self._labels):
             place = np.searchsorted(own, column).clip(max=len(own) - 1)
             unknown = column[own[place] != column]
             if len(unknown):
@@ -178,27 +182,29 @@ class MultiLabel(ClassifierMixin, MultiOutputMixin, Predicts, PredictsProbabilit
         rows = np.arange(len(x))
         logs = [
             self._logs(place, self._given(x, numbers[:, :place]))[rows, numbers[:, place]]
-            for place in range(len(self.classes_))
+            for place in range(len(self._labels))
         ]
         return np.sum(logs, axis=0)
 
     def _combinations(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Every combination of labels, and its log-probability for each row."""
-        every = np.array(list(itertools.product(*(range(len(own)) for own in self.classes_))))
+        every = np.array(list(itertools.product(*(range(len(own)) for own in self._labels))))
         return every, np.stack([self._joint(x, np.tile(one, (len(x), 1))) for one in every], axis=1)
 
-    def predict_proba(self, X: Any) -> list[np.ndarray]:
+    def predict_proba(self, X: Any) -> Any:
         """The probability of each class of each label, by itself: an array for each."""
         x = self._read(X).x
         if not self.chain:
-            return [np.exp(self._logs(place, self._coded(x))) for place in range(len(self.classes_))]
+            found = [np.exp(self._logs(place, self._coded(x))) for place in range(len(self._labels))]
+            return found[0] if self.single_ else found
         every, logs = self._combinations(x)
-        return [
-            np.column_stack(
-                [special.logsumexp(logs[:, every[:, place] == c], axis=1) for c in range(len(own))]
+        found = []
+        for place, own in enumerate(self._labels):
+            chances = np.exp(logs)
+            found.append(
+                np.column_stack([chances[:, every[:, place] == c].sum(axis=1) for c in range(len(own))])
             )
-            for place, own in enumerate(self.classes_)
-        ]
+        return found[0] if self.single_ else found
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable labels of each row, all together: a column for each."""
@@ -207,13 +213,15 @@ class MultiLabel(ClassifierMixin, MultiOutputMixin, Predicts, PredictsProbabilit
             every, together = self._combinations(x)
             best = every[np.argmax(together, axis=1)]
         else:
-            logs = [self._logs(place, self._coded(x)) for place in range(len(self.classes_))]
+            logs = [self._logs(place, self._coded(x)) for place in range(len(self._labels))]
             best = np.column_stack([np.argmax(own, axis=1) for own in logs])
-        return np.column_stack([own[best[:, place]] for place, own in enumerate(self.classes_)])
+        found = [own[best[:, place]] for place, own in enumerate(self._labels)]
+        return found[0] if self.single_ else np.column_stack(found)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """The share of rows of which all labels are right."""
-        right: np.ndarray = np.all(self.predict(X) == np.column_stack(labels_of(self, y)), axis=1)
+        said = np.reshape(self.predict(X), (-1, len(self._labels)))
+        right = (said == np.column_stack(labels_of(self, y)[0])).all(axis=1)
         return float(np.average(right, weights=sample_weight))
 
 

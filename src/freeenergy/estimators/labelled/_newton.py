@@ -106,6 +106,8 @@ def newton(
     (True, True)
     """
     point, at = start, evaluate(start)
+    if not len(start):
+        return Ascent(point, at, 0, Status.CONVERGED, np.array([at.value]), np.zeros(0, bool))
     history, status = [at.value], Status.LIMIT
     held = np.zeros(len(start), bool)
     for _ in range(max_iter):

@@ -149,7 +149,8 @@ class Perceptron(ClassifierMixin, Predicts, CompletesInputs, TakesAnyColumns):
 
     def predict(self, X: Any) -> np.ndarray:
         """The answer of least energy; the first of those that are equal."""
-        return self.classes_[np.argmax(self._all_scores(X), axis=1)]
+        best = np.argmax(self._all_scores(X), axis=1)
+        return self.classes_[best]
 
     @property
     def coef_(self) -> np.ndarray:

@@ -272,7 +272,7 @@ class BinomialResponse(AbstractResponse):
         return trials * mean
 
     def laws(self, mean, other, trials):
-        return Laws(stats.binom(trials, mean))
+        return Laws(stats.binom(trials.astype(int), mean))
 
     def given(self, other, link):
         return _of_mean_alone(Bernoulli, 0.5, link, link is self.canonical)

@@ -56,20 +56,18 @@ class Predictors:
             return [coefficients]
         return np.split(coefficients, np.cumsum(self._sizes)[:-1])
 
-    def _coordinates(self, eta: np.ndarray) -> Jet:
-        of: dict[str, Callable[[np.ndarray], Jet]] = {
-            "real": self.link.real,
-            "positive": self.link.positive,
-            "unit": self.link.unit,
-        }
-        return of[self.response.coordinate](eta)
+    @functools.cached_property
+    def _coordinate(self) -> Callable[[np.ndarray], Jet]:
+        """From the predictor to the coordinate of the mean that the family has."""
+        of = {"real": self.link.real, "positive": self.link.positive, "unit": self.link.unit}
+        return of[self.response.coordinate]
 
     def _block(self, parts: list[np.ndarray], rows: slice) -> tuple[Terms, Jet, np.ndarray]:
         x = self.design[rows]
         eta = x @ parts[0]
         if self.offset is not None:
             eta = eta + self.offset[rows]
-        jet = self._coordinates(eta)
+        jet = self._coordinate(eta)
         if self.fixed is not None:
             other = self.fixed
         else:
@@ -120,7 +118,7 @@ class Predictors:
         """
         parts = self.parts(coefficients)
         k = len(parts)
-        bounds = np.concatenate([[0], np.cumsum(self._sizes)])
+        bounds = [0, len(coefficients)] if k == 1 else [0, *np.cumsum(self._sizes).tolist()]
         value, slope = self._base, np.zeros(len(coefficients))
         information = np.zeros((len(coefficients), len(coefficients)))
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):

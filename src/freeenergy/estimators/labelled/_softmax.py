@@ -118,7 +118,7 @@ class Answers(NamedTuple):
 
     def coefficients(self, flat: np.ndarray) -> np.ndarray:
         """W with its constants, a row for each answer."""
-        return self.contrasts @ flat.reshape(self.contrasts.shape[1], -1)
+        return self.contrasts @ flat.reshape(self.contrasts.shape[1], self.design.shape[1])
 
     def at(self, flat: np.ndarray) -> Point:
         """The penalised log-likelihood."""

@@ -120,10 +120,25 @@ from .estimators import (
     AutoRegression as AutoRegression,
 )
 from .estimators import (
+    Bagging as Bagging,
+)
+from .estimators import (
+    BaggingClassifier as BaggingClassifier,
+)
+from .estimators import (
     BayesianMixture as BayesianMixture,
 )
 from .estimators import (
+    Boosting as Boosting,
+)
+from .estimators import (
     Chunks as Chunks,
+)
+from .estimators import (
+    Conformal as Conformal,
+)
+from .estimators import (
+    ConformalClassifier as ConformalClassifier,
 )
 from .estimators import (
     Dequantised as Dequantised,
@@ -184,6 +199,9 @@ from .estimators import (
 )
 from .estimators import (
     Promax as Promax,
+)
+from .estimators import (
+    QuantileLoss as QuantileLoss,
 )
 from .estimators import (
     RandomRows as RandomRows,

@@ -7,6 +7,7 @@ the style of the report.
 
 from ._columns import association, distribution, distributions, missing
 from ._fits import calibration, comparison, learning_curves
+from ._generalisation import bias_variance, curve, prediction_sets
 from ._parts import atoms, components, loadings, profiles, topics
 from ._rows import images, latent, mosaic, pairs, telling_columns
 from ._series import decoded, decomposition, forecast, paths, smoothed
@@ -18,9 +19,11 @@ __all__ = [
     "PALETTE",
     "association",
     "atoms",
+    "bias_variance",
     "calibration",
     "comparison",
     "components",
+    "curve",
     "decoded",
     "decomposition",
     "distribution",
@@ -34,6 +37,7 @@ __all__ = [
     "mosaic",
     "pairs",
     "paths",
+    "prediction_sets",
     "profiles",
     "short_names",
     "smoothed",

@@ -191,6 +191,8 @@ PAGES = [
     pytest.param("docs/families/flow.md", marks=pytest.mark.slow),
     pytest.param("docs/families/softmax.md", marks=pytest.mark.slow),
     "docs/families/classifiers.md",
+    pytest.param("docs/families/mixture_density.md", marks=pytest.mark.slow),
+    "docs/families/ensembles.md",
     "docs/families/kernel.md",
     "docs/families/mixed.md",
     "docs/families/pca_ica.md",

@@ -53,6 +53,67 @@ def test_bias_and_variance_of_ridge_are_the_closed_forms():
     assert found.risk.value == pytest.approx(each.mean() + sigma**2)
 
 
+class _Coin:
+    """Predicts +1 of the first three of five data sets and −1 of the others."""
+
+    def fit(self, X, y):
+        self.side = y[0]
+
+    def predict(self, X):
+        return np.full(len(X), self.side)
+
+
+def test_noise_bias_and_variance_of_two_labels_have_the_numbers_of_the_notes():
+    # cho G10: P(y = 1) = 0.8 and P(ŷ = 1) = 0.6 of ±1, with the loss ¼ (y − ŷ)²
+    sides = iter([1.0, 1.0, 1.0, -1.0, -1.0])
+    found = bias_variance(
+        _Coin(), lambda rng: (None, [next(sides)]), np.zeros((1, 1)), [0.6], repeats=5, noise=0.64, seed=0
+    )
+    assert found.risk.value / 4 == pytest.approx(0.44)
+    assert found.predictions.var() == pytest.approx(0.96)
+    assert (found.predictions.mean() - 0.6) ** 2 == pytest.approx(0.16)
+    assert found.risk.value == pytest.approx(0.64 + 0.96 + 0.16)
+
+
+class _Polynomial:
+    """Through two points: their mean, or the line."""
+
+    def __init__(self, degree, shrink=1.0):
+        self.degree, self.shrink = degree, shrink
+
+    def fit(self, X, y):
+        self.weights = self.shrink * np.polyfit(X[:, 0], y, self.degree)
+
+    def predict(self, X):
+        return np.polyval(self.weights, X[:, 0])
+
+
+@pytest.mark.parametrize(("degree", "bias", "variance"), [(0, 0.5, 0.25), (1, 0.207, 1.675)])
+def test_two_points_of_a_sine(degree, bias, variance):
+    # moon B07
+    def make(rng):
+        x = rng.uniform(-1, 1, (2, 1))
+        return x, np.sin(np.pi * x[:, 0])
+
+    new = np.linspace(-1, 1, 201)[:, None]
+    found = bias_variance(_Polynomial(degree), make, new, np.sin(np.pi * new[:, 0]), repeats=1500, seed=0)
+    assert abs(found.bias.value - bias) < 4 * found.bias.stderr + 0.005
+    assert abs(found.variance.value - variance) < 4 * found.variance.stderr + 0.005
+
+
+def test_a_shrunken_mean_trades_bias_for_variance():
+    # moon B08: c x̄ has bias² (c − 1)² μ² and variance c² σ²/n
+    def make(rng):
+        return np.zeros((10, 1)), 3 + 2 * rng.normal(size=10)
+
+    found = bias_variance(
+        _Polynomial(0, 0.8), make, np.zeros((1, 1)), [3.0], repeats=2000, noise=4.0, seed=0
+    )
+    assert abs(found.bias.value - 0.36) < 4 * found.bias.stderr
+    assert abs(found.variance.value - 0.64 * 0.4) < 4 * found.variance.stderr
+    assert abs(found.risk.value - (4 + 0.36 + 0.256)) < 4 * found.risk.stderr
+
+
 def test_an_ensemble_has_bias_variance_and_covariance():
     f = RNG.normal(size=(40, 6, 9)) + RNG.normal(size=(40, 1, 9)) + 0.5
     truth = RNG.normal(size=9)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from scipy.spatial import cKDTree
+from scipy.spatial import KDTree
 
 from ._checks import count, numbers, same_length
 from ._forecasts import Measure, _mean
@@ -166,8 +166,13 @@ def ensemble_decomposition(predictions: Any, truth: Any) -> EnsembleDecompositio
         return float(((sets.mean(axis=(0, 1)) - target) ** 2).mean())
 
     error = _mean(((f.mean(axis=1) - target) ** 2).mean(axis=1))
-    parts = [_jackknifed(part, f) for part in (bias, variance, covariance)]
-    return EnsembleDecomposition(*parts, Measure(float(error.value), float(error.stderr)), size)
+    return EnsembleDecomposition(
+        _jackknifed(bias, f),
+        _jackknifed(variance, f),
+        _jackknifed(covariance, f),
+        Measure(float(error.value), float(error.stderr)),
+        size,
+    )
 
 
 def ambiguity(predictions: Any, truth: Any) -> tuple[Measure, Measure, Measure]:
@@ -448,7 +453,7 @@ def _others(X: Any, owner: str, k: int) -> np.ndarray:
         raise ValueError(f"The 'X' of {owner} must have more than {k} rows. Got {len(x)} instead.")
     spread = x.std(axis=0)
     z = x / np.where(spread > 0, spread, 1.0)
-    _, near = cKDTree(z).query(z, k=k + 1)
+    _, near = KDTree(z).query(z, k=k + 1)
     near = np.asarray(near).reshape(len(x), k + 1)
     # a row is its own neighbour, but with equal rows not always the first
     own = near == np.arange(len(x))[:, None]

@@ -174,8 +174,8 @@ class AbstractWrappedClassifier(
         holes = np.isnan(x).any(axis=1)
         found = np.zeros((len(x), len(self.classes_)))
         labels = np.asarray(member.classes_, int)
-        ours = isinstance(member, AbstractRowEstimator)
-        if ours or not holes.any():
+        takes_holes = issubclass(type(member), AbstractRowEstimator)
+        if takes_holes or not holes.any():
             found[:, labels] = member.predict_proba(self._design(x)[:, columns])
             return found
         if (~holes).any():

@@ -38,6 +38,8 @@ def test_trees_are_those_of_scikit_learn_and_stumps_fit_steps():
 
 def test_bagging_is_the_mixture_of_its_members():
     model = fe.Bagging(n_estimators=8, random_state=0).fit(X, Y)
+    tiny = fe.Bagging(n_estimators=8, random_state=0).fit(X, 1e-150 * Y)
+    np.testing.assert_allclose(1e150 * tiny.predict(X), model.predict(X), rtol=1e-6)
     new = RNG.uniform(-2, 2, (30, 2))
     members = model.member_predictions(new)
     np.testing.assert_allclose(model.predict(new), members.mean(axis=0))
@@ -122,8 +124,11 @@ def test_a_stage_lowers_squared_error_by_as_much_as_the_notes_say():
     one = fe.Boosting(weak=Ridge(50.0), n_estimators=1, learning_rate=1.0, validation_fraction=0.0).fit(
         X, Y
     )
+    tiny = fe.Boosting(n_estimators=3, random_state=0).fit(X, 1e-150 * Y)
+    usual = fe.Boosting(n_estimators=3, random_state=0).fit(X, Y)
+    np.testing.assert_allclose(1e150 * tiny.predict(X), usual.predict(X), rtol=1e-6)
     residual = Y - Y.mean()
-    g = one.stages_[0].members[0].predict(X)
+    g = one.stages_[0].members[0].predict(X) * one.answer_scaling_.scale[0]
     assert one.stages_[0].steps[0] == pytest.approx(residual @ g / (g @ g), rel=1e-9)
     drop = (residual**2).sum() - ((Y - one.predict(X)) ** 2).sum()
     assert drop == pytest.approx((residual @ g) ** 2 / (g @ g), rel=1e-9)

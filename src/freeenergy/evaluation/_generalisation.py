@@ -90,17 +90,27 @@ def bias_variance(
     predictions = np.stack(found)
     same_length(owner, truth=target, predictions=predictions[0])
 
-    def variance(sets: np.ndarray) -> float:
-        return float(sets.var(axis=0, ddof=1).mean())
+    mean = predictions.mean(axis=0)
+    gap = predictions - mean
+    squares = (gap**2).sum(axis=0)
 
-    def bias(sets: np.ndarray) -> float:
+    def parts(left_out: np.ndarray | float, size: int) -> tuple[Any, Any]:
+        """Bias² and variance, averaged over points, of all sets or of all but one of them, for each."""
+        moved = mean - left_out / size - target
+        spread = (squares - np.square(left_out) * (1 + 1 / size)) / (size - 1)
         # the mean of few sets is off by its own variance
-        return float(((sets.mean(axis=0) - target) ** 2).mean() - variance(sets) / len(sets))
+        return (moved**2 - spread / size).mean(axis=-1), spread.mean(axis=-1)
 
+    bias, variance = parts(0.0, repeats)
+    if repeats > 2:
+        left = parts(gap, repeats - 1)
+        errors = [np.sqrt((repeats - 1) * part.var()) for part in left]
+    else:
+        errors = [np.nan, np.nan]
     risk = _mean(((predictions - target) ** 2).mean(axis=1))
     return BiasVariance(
-        _jackknifed(bias, predictions),
-        _jackknifed(variance, predictions),
+        Measure(float(bias), float(errors[0])),
+        Measure(float(variance), float(errors[1])),
         float(noise),
         Measure(float(risk.value + noise), float(risk.stderr)),
         predictions,

@@ -18,12 +18,13 @@ from ...shell import (
     AbstractRowEstimator,
     PredictsDensities,
     Rows,
+    Scaling,
     check_instance,
     check_int,
     check_real,
 )
 from ._trees import LabelTree
-from ._wrapped import AbstractWrappedClassifier, AbstractWrappedRegressor, Committee, fitted_copy, laws_by
+from ._wrapped import AbstractWrappedClassifier, AbstractWrappedRegressor, Committee, fitted_copy
 
 _SEEDS = 2**31
 
@@ -44,7 +45,7 @@ class Bags(AbstractRowEstimator):
 
     def _design(self, x: np.ndarray) -> np.ndarray:
         """Rows as copies are given them; trees keep single precision, so theirs are rescaled."""
-        return self.scaling_.apply(x) if self.estimator is None else x
+        return self.scaling_.apply(x).astype(np.float32) if self.estimator is None else x
 
     def _counts(self, weight: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """How often each row is drawn: as many in all as there are."""
@@ -110,6 +111,10 @@ class Bagging(Bags, AbstractWrappedRegressor):
         self.inputs = inputs
         self.random_state = random_state
 
+    def _answer_scaling(self, y: np.ndarray, weight: np.ndarray | None) -> Scaling:
+        # trees are grown by variances, which very small units have none of
+        return Scaling.standardise(y, weight) if self.estimator is None else Scaling.identity(y.shape[1])
+
     def _learn(self, rows: Rows, key: Array) -> Fit:
         rng, answers = generator(key), self._shaped_answers(rows)
         inner = DecisionTreeRegressor() if self.estimator is None else self.estimator
@@ -119,15 +124,17 @@ class Bagging(Bags, AbstractWrappedRegressor):
         for _ in range(self.n_estimators):
             counts, columns = self._counts(rows.weight, rng), self._columns(x.shape[1], rng)
             weight = whole.weight * (counts / rows.weight)[place]
-            self.members_.append(fitted_copy(inner, x[:, columns], y, weight, rng))
+            self.members_.append(fitted_copy(inner, np.ascontiguousarray(x[:, columns]), y, weight, rng))
             self.member_columns_.append(columns)
             bags.append(counts)
         unseen = np.stack(bags) == 0
+        assert rows.known is not None
+        in_units = self._shaped(self.answer_scaling_.invert(rows.known))
         if isinstance(inner, PredictsDensities):
             self.noise_ = np.zeros(self.answer_shape_)
         else:
-            self.noise_ = self._noise(whole, y, unseen[:, place])
-        self.oob_evidence_ = self._out_of_bag(rows, answers, unseen)
+            self.noise_ = self._noise(whole, in_units[place], unseen[:, place])
+        self.oob_evidence_ = self._out_of_bag(rows, in_units, unseen)
         return Fit(Committee(self.n_estimators), {}, self.n_estimators, Status.CONVERGED)
 
     def _noise(self, whole: Rows, y: np.ndarray, unseen: np.ndarray) -> np.ndarray:
@@ -135,7 +142,7 @@ class Bagging(Bags, AbstractWrappedRegressor):
         x = self._design(whole.x)
         found = np.stack(
             [
-                np.asarray(member.predict(x[:, columns]), float).reshape(len(x), -1)
+                self._predicted(member, x[:, columns]).reshape(len(x), -1)
                 for member, columns in zip(self.members_, self.member_columns_, strict=True)
             ]
         )
@@ -171,7 +178,7 @@ class Bagging(Bags, AbstractWrappedRegressor):
         member, columns = self.members_[number], self.member_columns_[number]
 
         def of(part: np.ndarray) -> AbstractLaws:
-            return laws_by(member, self._design(part)[:, columns], self.noise_, self.answer_shape_)
+            return self._laws_by(member, self._design(part)[:, columns])
 
         if isinstance(member, AbstractRowEstimator) or not np.isnan(x).any():
             return of(x)

@@ -76,7 +76,7 @@ class Boosting(AbstractRegressor):
         random_state: of the rows held out, and of a weak learner that has none.
 
     Attributes:
-        stages_: the sum, for each output.
+        stages_: the sum, for each output, of rescaled answers where the loss has other units.
         history_: `objective`, the mean loss after each stage, and `validation`, nats of the rows held out.
         n_iter_: how many stages there are.
 
@@ -138,12 +138,14 @@ class Boosting(AbstractRegressor):
         return LOSSES[self.loss] if isinstance(self.loss, type) else self.loss
 
     def _answer_scaling(self, y: np.ndarray, weight: np.ndarray | None) -> Scaling:
-        # losses know the values that can occur
-        return Scaling.identity(y.shape[1])
+        # other losses know the values that can occur
+        return (
+            Scaling.standardise(y, weight) if self._score_loss().unit_free else Scaling.identity(y.shape[1])
+        )
 
     def _design(self, x: np.ndarray) -> np.ndarray:
         """Rows as learners are given them; trees keep single precision, so theirs are rescaled."""
-        return self.scaling_.apply(x) if self.weak is None else x
+        return np.ascontiguousarray(self.scaling_.apply(x), np.float32) if self.weak is None else x
 
     def _learn(self, rows: Rows, key: Array) -> Fit:
         assert rows.known is not None
@@ -159,7 +161,7 @@ class Boosting(AbstractRegressor):
         size = round(len(rows.x) * self.validation_fraction)
         if size >= _FEWEST:
             held[rng.permutation(len(rows.x))[:size]] = True
-        whole, place = self._completed(rows, known)
+        whole, place = self._completed(rows, self.answer_scaling_.invert(known))
         x = self._design(whole.x)
         self.stages_ = [
             self._boosted(loss, x, known[place, output], whole.weight, held[place], rng)
@@ -207,24 +209,27 @@ class Boosting(AbstractRegressor):
             found.steps.append(step)
             found.losses.append(float(np.average(loss.values(y, score), weights=own)))
             if not held.any():
-                best, spread = stage, dispersion()
+                best = stage
                 continue
             found.held_out.append(unseen())
             if found.held_out[-1] < least:
                 least, best, spread = found.held_out[-1], stage, dispersion()
             elif stage - best >= self.patience:
                 break
+        if not held.any():
+            spread = dispersion()
         # what came after the best stage is left out
         return found._replace(steps=found.steps[:best], members=found.members[:best], dispersion=spread)
 
     def _scores(self, x: np.ndarray) -> np.ndarray:
-        """f of each row and output."""
+        """f of each row and output, in the units of the data."""
         design = self._design(x)
-        return self._shaped(np.stack([part.scores(design) for part in self.stages_], axis=1))
+        found = np.stack([part.scores(design) for part in self.stages_], axis=1)
+        return self._shaped(self.answer_scaling_.invert(found))
 
     def _laws(self, x: np.ndarray) -> AbstractLaws:
-        spread = np.array([part.dispersion for part in self.stages_]).reshape(self.answer_shape_)
-        return self._score_loss().laws(self._scores(x), spread)
+        spread = np.array([part.dispersion for part in self.stages_]) * self.answer_scaling_.scale
+        return self._score_loss().laws(self._scores(x), spread.reshape(self.answer_shape_))
 
     def predict(self, X: Any) -> np.ndarray:
         """The mean of the answer to each row; with `QuantileLoss` its quantile."""

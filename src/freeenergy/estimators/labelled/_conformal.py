@@ -15,7 +15,7 @@ from ...evaluation._checks import fraction
 from ...shell import AbstractDensity, AbstractRowEstimator, PredictsDensities, Rows, check_int, check_real
 from ._linear import LinearRegression
 from ._softmax import SoftmaxRegression
-from ._wrapped import AbstractWrappedClassifier, AbstractWrappedRegressor, Committee, fitted_copy, laws_by
+from ._wrapped import AbstractWrappedClassifier, AbstractWrappedRegressor, Committee, fitted_copy
 
 # answers to as many rows and scores are compared at once
 _AT_ONCE = 4_000_000
@@ -186,10 +186,10 @@ class Conformal(AbstractWrappedRegressor, Calibrates):
         holes = np.isnan(x).any(axis=1)
         middle = np.empty((len(x), *self.answer_shape_))
         if (~holes).any():
-            middle[~holes] = np.asarray(member.predict(x[~holes])).reshape(-1, *self.answer_shape_)
+            middle[~holes] = self._predicted(member, x[~holes])
         if holes.any():
-            draws = [np.asarray(member.predict(part)) for part in self._input_draws(x[holes])]
-            middle[holes] = np.mean(draws, axis=0).reshape(-1, *self.answer_shape_)
+            draws = [self._predicted(member, part) for part in self._input_draws(x[holes])]
+            middle[holes] = np.mean(draws, axis=0)
         return middle, np.ones(middle.shape), np.ones(middle.shape)
 
     def _scores(self, member: Any, x: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -197,11 +197,11 @@ class Conformal(AbstractWrappedRegressor, Calibrates):
         return np.where(y < middle, (middle - y) / below, (y - middle) / above)
 
     def _laws(self, x: np.ndarray) -> AbstractLaws:
-        return laws_by(self.estimator_, x, self.noise_, self.answer_shape_)
+        return self._laws_by(self.estimator_, x)
 
     def _laws_of_incomplete(self, x: np.ndarray) -> AbstractLaws:
         if isinstance(self.estimator_, AbstractRowEstimator):
-            return laws_by(self.estimator_, x, self.noise_, self.answer_shape_)
+            return self._laws_by(self.estimator_, x)
         return super()._laws_of_incomplete(x)
 
     def predict_interval(self, X: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:

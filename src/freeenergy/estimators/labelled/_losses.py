@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+from typing import ClassVar
 
 import numpy as np
 from scipy import special, stats
@@ -14,7 +15,13 @@ from ...evaluation._checks import fraction
 
 
 class AbstractScoreLoss(abc.ABC):
-    """l(y, f): convex in the score f of a row, which is any number."""
+    """l(y, f): convex in the score f of a row, which is any number.
+
+    Attributes:
+        unit_free: whether answers may have any other unit and origin, which scores and dispersion follow.
+    """
+
+    unit_free: ClassVar[bool] = False
 
     @abc.abstractmethod
     def refuses(self, y: np.ndarray) -> np.ndarray:
@@ -53,6 +60,8 @@ class SquaredLoss(AbstractScoreLoss):
     [2.0]
     """
 
+    unit_free: ClassVar[bool] = True
+
     def refuses(self, y: np.ndarray) -> np.ndarray:
         return np.zeros(len(y), bool)
 
@@ -83,6 +92,7 @@ class QuantileLoss(AbstractScoreLoss):
     [0.8]
     """
 
+    unit_free: ClassVar[bool] = True
     p: float = 0.5
 
     def __post_init__(self) -> None:

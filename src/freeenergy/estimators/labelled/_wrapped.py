@@ -49,11 +49,14 @@ def fitted_copy(
     estimator: Any, x: np.ndarray, y: np.ndarray, weight: np.ndarray, rng: np.random.Generator
 ) -> Any:
     """A copy of an estimator, fitted to rows with weights; a tree of scikit-learn as arrays."""
+    kept = weight > 0
+    if not kept.all():
+        x, y, weight = x[kept], y[kept], weight[kept]
+    if type(estimator) is DecisionTreeRegressor and x.dtype == np.float32:
+        return Tree.grown(estimator, x, y, weight, int(rng.integers(_SEEDS)))
     copy: Any = clone(estimator)
     unset = [name for name, value in copy.get_params().items() if _is_seed(name) and value is None]
     copy.set_params(**{name: int(rng.integers(_SEEDS)) for name in unset})
-    kept = weight > 0
-    x, y, weight = x[kept], y[kept], weight[kept]
     if (weight == 1).all():
         copy.fit(x, y)
     elif has_fit_parameter(copy, "sample_weight"):
@@ -85,6 +88,7 @@ class AbstractWrappedRegressor(AbstractRegressor):
     """A regressor that is made of copies of another."""
 
     estimator: Any
+    noise_: np.ndarray
     keeps_order = False
 
     @property
@@ -103,6 +107,18 @@ class AbstractWrappedRegressor(AbstractRegressor):
         assert rows.known is not None
         return self._shaped(rows.known)
 
+    def _laws_by(self, member: Any, x: np.ndarray) -> AbstractLaws:
+        """The law that one copy gives; for those that have none, normal about their prediction."""
+        if isinstance(member, PredictsDensities):
+            return member.predict_density(x)
+        mean = self._predicted(member, x)
+        return Laws(stats.norm(mean, np.broadcast_to(self.noise_, mean.shape)))
+
+    def _predicted(self, member: Any, x: np.ndarray) -> np.ndarray:
+        """What a copy without a law predicts, in the units of the data."""
+        found = np.asarray(member.predict(x), float).reshape(len(x), -1)
+        return self._shaped(self.answer_scaling_.invert(found))
+
     def _whole_rows(self, rows: Rows, inner: Any) -> tuple[Rows, np.ndarray]:
         """Rows that a copy can be fitted to, and which of the rows each is of.
 
@@ -112,15 +128,7 @@ class AbstractWrappedRegressor(AbstractRegressor):
         if isinstance(inner, AbstractRowEstimator):
             self.inputs_ = None
             return rows, np.arange(len(rows.x))
-        return self._completed(rows, rows.known)
-
-
-def laws_by(member: Any, x: np.ndarray, noise: np.ndarray, shape: tuple[int, ...]) -> AbstractLaws:
-    """The law that one copy gives; for those that have none, normal about their prediction."""
-    if isinstance(member, PredictsDensities):
-        return member.predict_density(x)
-    mean = np.asarray(member.predict(x), float).reshape(len(x), *shape)
-    return Laws(stats.norm(mean, np.broadcast_to(noise, mean.shape)))
+        return self._completed(rows, self.answer_scaling_.invert(rows.known))
 
 
 class _InUnits(LabelledTable):

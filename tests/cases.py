@@ -26,6 +26,10 @@ class Case:
         sequence: whether rows are time steps of series.
         symbols: for discrete densities of series, how many values a step can take.
         counts: whether rows are counts, sparse or not.
+        answers: for models of numbers given rows, what these are: a function of their means and a source
+            of random numbers, such as `real`, `positive`, `whole`, `binary` and `share`.
+        unit_free: of such models, whether other units change nothing.
+        tolerance: of such models, by how many nats fits to the same data in other units may differ.
     """
 
     estimator: Any
@@ -35,6 +39,15 @@ class Case:
     sequence: bool = False
     symbols: int | None = None
     counts: bool = False
+    answers: Any = None
+    unit_free: bool = True
+    tolerance: float = 1e-5
+
+    def answered(self) -> tuple[np.ndarray, np.ndarray]:
+        """Rows, and answers whose means depend on them."""
+        rng = np.random.RandomState(0)
+        X = rng.multivariate_normal([1.0, -2.0], [[1.0, 0.6], [0.6, 2.0]], 120)
+        return X, self.answers(1.0 + 0.5 * X[:, 0] + 0.2 * X[:, 1], rng)
 
     def data(self) -> np.ndarray | None:
         """Rows to fit, where the default of the contract does not serve."""
@@ -46,6 +59,32 @@ class Case:
         first = rng.rand(150, 1) < 0.4
         flips = rng.rand(150, np.shape(self.points)[1]) < 0.15
         return (first ^ flips).astype(float)
+
+
+def real(mean, rng):
+    """Numbers with Gaussian noise."""
+    return mean + rng.normal(0, 0.5, len(mean))
+
+
+def positive(mean, rng):
+    """Positive numbers with a logarithmic mean."""
+    return rng.gamma(4.0, np.exp(mean) / 4.0)
+
+
+def whole(mean, rng):
+    """Counts with a logarithmic mean."""
+    return rng.poisson(np.exp(mean)).astype(float)
+
+
+def binary(mean, rng):
+    """Zeros and ones."""
+    return (rng.rand(len(mean)) < 1 / (1 + np.exp(1 - mean))).astype(float)
+
+
+def share(mean, rng):
+    """Numbers between zero and one."""
+    p = 1 / (1 + np.exp(1 - mean))
+    return rng.beta(8 * p, 8 * (1 - p))
 
 
 _BINARY = np.asarray(binary_states(4))
@@ -104,13 +143,17 @@ CASES = {
     "ICA": Case(fe.ICA()),
     "ICA-laplace": Case(fe.ICA(d.Laplace), slow=True),
     "SparseCoding": Case(fe.SparseCoding(2, importance_samples=500)),
-    "LinearRegression": Case(fe.LinearRegression(), density=False),
-    "Bagging": Case(fe.Bagging(n_estimators=5), density=False),
+    "Bagging": Case(fe.Bagging(n_estimators=5), density=False, answers=real),
     "BaggingClassifier": Case(fe.BaggingClassifier(n_estimators=5), density=False),
-    "Boosting": Case(fe.Boosting(n_estimators=5), density=False),
-    "Conformal": Case(fe.Conformal(), density=False),
+    "Boosting": Case(fe.Boosting(n_estimators=5), density=False, answers=real),
+    "Conformal": Case(fe.Conformal(), density=False, answers=real),
     "ConformalClassifier": Case(fe.ConformalClassifier(), density=False),
-    "MixtureDensity": Case(fe.MixtureDensity(2, **_NETWORK), density=False),
+    "MixtureDensity": Case(fe.MixtureDensity(2, **_NETWORK), density=False, answers=real),
+    "Ridge": Case(fe.Ridge(), density=False, answers=real),
+    "SparseRegression": Case(fe.SparseRegression(), density=False, answers=real),
+    "RobustRegression": Case(fe.RobustRegression(), density=False, answers=real),
+    "QuantileRegression": Case(fe.QuantileRegression(), density=False, answers=real),
+    "LinearRegression": Case(fe.LinearRegression(), density=False, answers=real),
     "SoftmaxRegression": Case(fe.SoftmaxRegression(), density=False),
     "HMM": Case(fe.HMM(2), sequence=True),
     "HMM-mixtures": Case(fe.HMM(2, n_components=2), sequence=True, slow=True),

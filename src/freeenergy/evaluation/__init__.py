@@ -34,6 +34,7 @@ from ._intervals import (
     wilson_interval,
 )
 from ._laws import AbstractLaws, JoinedLaws, Laws, MixedLaws, NormalLaws
+from ._laws_regression import HuberLaws, QuantileLaws, StudentLaws
 from ._predictions import auc, crps, log_loss, mae, pinball
 from ._rubin import Pooled, pool
 from ._separable import likelihood_is_unbounded
@@ -45,6 +46,7 @@ __all__ = [
     "BiasVariance",
     "Curve",
     "EnsembleDecomposition",
+    "HuberLaws",
     "Interval",
     "JoinedLaws",
     "Laws",
@@ -53,10 +55,12 @@ __all__ = [
     "NormalLaws",
     "PairedDifference",
     "Pooled",
+    "QuantileLaws",
     "Regime",
     "Reliability",
     "Retraining",
     "Split",
+    "StudentLaws",
     "TestResult",
     "ambiguity",
     "association",

@@ -13,6 +13,7 @@ from ._checks import fraction
 from ._regions import highest_density, modes
 
 _HALVINGS = 80
+_ROUNDING = 1e-12
 # a mixture has as many times the knots of one law
 _PARTS = 4
 
@@ -32,7 +33,7 @@ class AbstractLaws(abc.ABC):
     @property
     @abc.abstractmethod
     def discrete(self) -> bool:
-        """Whether `log_prob` is the logarithm of a probability, and else of a density."""
+        """Whether answers are whole numbers, which have a probability; else they have a density."""
 
     @abc.abstractmethod
     def log_prob(self, y: Any) -> np.ndarray:
@@ -56,7 +57,10 @@ class AbstractLaws(abc.ABC):
 
     @abc.abstractmethod
     def quantile(self, p: Any) -> np.ndarray:
-        """The least value that is not exceeded with probability `p`, of each output by itself."""
+        """The least value that is not exceeded with probability `p`, of each output by itself.
+
+        `p` is one number, or one for each answer.
+        """
 
     @abc.abstractmethod
     def sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
@@ -134,6 +138,11 @@ def _summed(logs: np.ndarray, y: np.ndarray) -> np.ndarray:
     return logs.reshape(len(logs), -1).sum(axis=1)
 
 
+def _log_sum(logs: np.ndarray) -> np.ndarray:
+    """log Σ exp over the first axis."""
+    return np.asarray(special.logsumexp(logs, axis=0))
+
+
 @dataclasses.dataclass(frozen=True)
 class Laws(AbstractLaws):
     """Independent answers, each with a law of SciPy.
@@ -150,11 +159,11 @@ class Laws(AbstractLaws):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return np.shape(self.law.mean())
+        return np.broadcast_shapes(*map(np.shape, (*self.law.args, *self.law.kwds.values())))
 
     @property
     def discrete(self) -> bool:
-        return not hasattr(self.law.dist, "logpdf")
+        return isinstance(self.law.dist, stats.rv_discrete)
 
     def log_prob(self, y: Any) -> np.ndarray:
         y = np.asarray(y, float)
@@ -286,23 +295,27 @@ class MixedLaws(AbstractLaws):
 
     def log_prob(self, y: Any) -> np.ndarray:
         logs = np.stack([part.log_prob(y) for part in self.parts])
-        return np.asarray(special.logsumexp(logs + self.log_weights, axis=0))
+        return _log_sum(logs + self.log_weights)
 
     def log_cdf(self, y: Any) -> np.ndarray:
         logs = np.stack([part.log_cdf(y) for part in self.parts])
-        return np.minimum(special.logsumexp(logs + self._each(), axis=0), 0.0)
+        return np.minimum(_log_sum(logs + self._each()), 0.0)
 
     def log_sf(self, y: Any) -> np.ndarray:
         logs = np.stack([part.log_sf(y) for part in self.parts])
-        return np.minimum(special.logsumexp(logs + self._each(), axis=0), 0.0)
+        return np.minimum(_log_sum(logs + self._each()), 0.0)
+
+    def _averaged(self, found: list[np.ndarray]) -> np.ndarray:
+        """Averages over parts, of those that have weight."""
+        weight = np.broadcast_to(np.exp(self._each()), (len(self.parts), *self.shape))
+        return np.sum(weight * np.where(weight > 0, np.stack(found), 0.0), axis=0)
 
     def mean(self) -> np.ndarray:
-        return (np.exp(self._each()) * np.stack([part.mean() for part in self.parts])).sum(axis=0)
+        return self._averaged([part.mean() for part in self.parts])
 
     def variance(self) -> np.ndarray:
-        means = np.stack([part.mean() for part in self.parts])
-        inner = np.stack([part.variance() for part in self.parts])
-        return (np.exp(self._each()) * (inner + (means - self.mean()) ** 2)).sum(axis=0)
+        mean = self.mean()
+        return self._averaged([part.variance() + (part.mean() - mean) ** 2 for part in self.parts])
 
     def quantile(self, p: Any) -> np.ndarray:
         # parts without weight say nothing
@@ -312,14 +325,15 @@ class MixedLaws(AbstractLaws):
         high = np.max(alone, axis=0, where=there, initial=-np.inf)
         with np.errstate(divide="ignore"):
             wanted = np.log(p)
-        # sums of probabilities have rounding
-        wanted = wanted + 1e-12 * np.sign(wanted)
         if self.discrete:
-            low = low - 1
+            # sums of probabilities have rounding
+            low, wanted = low - 1, wanted - _ROUNDING * (wanted < 0)
         for _ in range(_HALVINGS):
             middle = 0.5 * (low + high)
             if self.discrete:
                 middle = np.floor(middle)
+            if not ((low < middle) & (middle < high)).any():
+                break
             enough = self.log_cdf(middle) >= wanted
             low, high = np.where(enough, low, middle), np.where(enough, middle, high)
         return high
@@ -390,7 +404,7 @@ class JoinedLaws(AbstractLaws):
         return self._joined([part.variance() for part in self.parts])
 
     def quantile(self, p: Any) -> np.ndarray:
-        return self._joined([part.quantile(p) for part in self.parts])
+        return self._asked(p, "quantile")
 
     def knots(self, levels: np.ndarray) -> np.ndarray:
         found = [part.knots(levels) for part in self.parts]

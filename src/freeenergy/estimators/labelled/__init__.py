@@ -7,8 +7,12 @@ from ._conformal import Conformal, ConformalClassifier
 from ._linear import LinearRegression
 from ._losses import AbstractScoreLoss, QuantileLoss
 from ._mixture_density import MixtureDensity
+from ._quantiles import QuantileRegression
 from ._regressor import AbstractRegressor
+from ._ridge import Ridge
+from ._robust import RobustRegression
 from ._softmax import SoftmaxRegression
+from ._sparse import SparseRegression
 
 __all__ = [
     "AbstractRegressor",
@@ -23,5 +27,9 @@ __all__ = [
     "MixtureDensity",
     "NaiveBayes",
     "QuantileLoss",
+    "QuantileRegression",
+    "Ridge",
+    "RobustRegression",
     "SoftmaxRegression",
+    "SparseRegression",
 ]

@@ -30,6 +30,7 @@ NAMES = (
     "lda_gensim",
     "rbm",
     "vae_torch",
+    "boosting_small",
     "same_process",
     "second_process",
     *(name for module in _SEVERAL for name in module.WORKLOADS),

@@ -124,15 +124,26 @@ from .estimators import (
 )
 from .estimators import (
     BaseRate as BaseRate,
+    Bagging as Bagging,
+)
+from .estimators import (
+    BaggingClassifier as BaggingClassifier,
 )
 from .estimators import (
     BayesianMixture as BayesianMixture,
 )
 from .estimators import (
     Calibrated as Calibrated,
+    Boosting as Boosting,
 )
 from .estimators import (
     Chunks as Chunks,
+)
+from .estimators import (
+    Conformal as Conformal,
+)
+from .estimators import (
+    ConformalClassifier as ConformalClassifier,
 )
 from .estimators import (
     Dequantised as Dequantised,
@@ -211,6 +222,9 @@ from .estimators import (
 )
 from .estimators import (
     Promax as Promax,
+)
+from .estimators import (
+    QuantileLoss as QuantileLoss,
 )
 from .estimators import (
     QuantileRegression as QuantileRegression,

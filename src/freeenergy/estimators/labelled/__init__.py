@@ -8,7 +8,12 @@ from ._gaussian_process import GaussianProcess
 from ._glm import GeneralisedLinearModel
 from ._kernel_classifier import SupportVectorMachine
 from ._kernel_ridge import KernelRidge
+from ._bagging import Bagging, BaggingClassifier
+from ._boosting import Boosting
+from ._classifiers import DiscriminantAnalysis, NaiveBayes
+from ._conformal import Conformal, ConformalClassifier
 from ._linear import LinearRegression
+from ._losses import AbstractScoreLoss, QuantileLoss
 from ._mixture_density import MixtureDensity
 from ._multilabel import MultiLabel
 from ._nadaraya_watson import NadarayaWatson
@@ -28,6 +33,12 @@ __all__ = [
     "AbstractResponse",
     "BaseRate",
     "Calibrated",
+    "AbstractScoreLoss",
+    "Bagging",
+    "BaggingClassifier",
+    "Boosting",
+    "Conformal",
+    "ConformalClassifier",
     "DiscriminantAnalysis",
     "GaussianProcess",
     "GeneralisedLinearModel",
@@ -46,6 +57,7 @@ __all__ = [
     "SupportVectorMachine",
     "Temperature",
     "ZeroInflated",
+    "QuantileLoss",
     "QuantileRegression",
     "Ridge",
     "RobustRegression",

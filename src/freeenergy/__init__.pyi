@@ -189,10 +189,16 @@ from .estimators import (
     NormalizingFlow as NormalizingFlow,
 )
 from .estimators import (
+    Nystroem as Nystroem,
+)
+from .estimators import (
     PlusPlus as PlusPlus,
 )
 from .estimators import (
     Promax as Promax,
+)
+from .estimators import (
+    RandomFourierFeatures as RandomFourierFeatures,
 )
 from .estimators import (
     RandomRows as RandomRows,

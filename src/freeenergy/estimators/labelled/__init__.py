@@ -3,6 +3,7 @@
 from ._classifiers import DiscriminantAnalysis, NaiveBayes
 from ._gaussian_process import GaussianProcess
 from ._kernel_classifier import SupportVectorMachine
+from ._kernel_features import Nystroem, RandomFourierFeatures
 from ._kernel_ridge import KernelRidge
 from ._linear import LinearRegression
 from ._nadaraya_watson import NadarayaWatson
@@ -17,6 +18,8 @@ __all__ = [
     "LinearRegression",
     "NadarayaWatson",
     "NaiveBayes",
+    "Nystroem",
+    "RandomFourierFeatures",
     "SoftmaxRegression",
     "SupportVectorMachine",
 ]

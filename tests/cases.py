@@ -185,6 +185,8 @@ CASES = {
     "MixtureDensity": Case(fe.MixtureDensity(2, **_NETWORK), density=False),
     "SoftmaxRegression": Case(fe.SoftmaxRegression(), density=False),
     "SupportVectorMachine": Case(fe.SupportVectorMachine(), density=False),
+    "Nystroem": Case(fe.Nystroem(n_components=20), density=False),
+    "RandomFourierFeatures": Case(fe.RandomFourierFeatures(n_components=20), density=False),
     "HMM": Case(fe.HMM(2), sequence=True),
     "HMM-mixtures": Case(fe.HMM(2, n_components=2), sequence=True, slow=True),
     "HMM-by-column": Case(fe.HMM(2, "by column"), sequence=True, slow=True),

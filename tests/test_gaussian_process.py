@@ -1,17 +1,24 @@
 """Gaussian processes beside dense algebra, scikit-learn, linear regression and finite differences."""
 
+import warnings
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from data import ROWS
 from scipy import stats
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process import kernels as peer
 
 import freeenergy as fe
 from freeenergy import kernels as k
+from freeenergy.estimators.labelled._gaussian_process import Evidences
+from freeenergy.estimators.labelled._kernelled import LogParameters
+from freeenergy.estimators.labelled._sparse_process import Bounds
 from freeenergy.models import GaussianProcess as Model
+from freeenergy.models import InducedProcess
 
 RNG = np.random.default_rng(0)
 X = ROWS
@@ -288,3 +295,97 @@ def test_wrong_questions_are_refused(learned):
         learned.predict_function_interval(X, 1.5)
     with pytest.raises(ValueError, match=r"'theta' of log_marginal_likelihood must have 4 numbers"):
         learned.log_marginal_likelihood([0.0])
+
+
+# ---------------------------------------------------------------------------------------------
+# inducing points
+# ---------------------------------------------------------------------------------------------
+
+
+def test_with_all_rows_as_inducing_points_the_bound_is_the_evidence():
+    both = np.column_stack([Y, np.cos(X[:, 0])])
+    both[3, 1] = np.nan
+    weight = np.arange(len(X)) % 2 + 1.0
+    options = dict(noise=0.2, **PLAIN)
+    kernel = 1.5 * k.RBF([0.7, 2.0])
+    whole = fe.GaussianProcess(kernel, **options).fit(X, both, sample_weight=weight)
+    bound = fe.GaussianProcess(kernel, inducing=X, **options).fit(X, both, sample_weight=weight)
+    assert abs(bound.log_evidence_ - whole.log_evidence_) < 1e-4
+    assert bound.log_evidence_ < whole.log_evidence_ + 1e-9
+    new = RNG.normal(size=(7, 2))
+    np.testing.assert_allclose(bound.predict(new), whole.predict(new), atol=1e-5)
+    for ours, theirs in zip(bound.predict_function(new), whole.predict_function(new), strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-4)
+
+
+def test_the_bound_is_that_of_dense_algebra_and_below_the_evidence():
+    kernel, points = 1.5 * k.RBF([0.7, 2.0]), X[:12]
+    model = fe.GaussianProcess(kernel, noise=0.2, inducing=points, **PLAIN).fit(X, Y)
+    across = kernel.gram(X, points)
+    low = across @ np.linalg.solve(kernel.gram(points) + 1.5e-8 * np.eye(12), across.T)
+    law = stats.multivariate_normal(np.zeros(len(X)), low + 0.2 * np.eye(len(X)))
+    dense = law.logpdf(Y) - 0.5 * (1.5 * len(X) - np.trace(low)) / 0.2
+    assert abs(model.log_evidence_ - dense) < 1e-7
+    whole = fe.GaussianProcess(kernel, noise=0.2, **PLAIN).fit(X, Y)
+    assert model.log_evidence_ < whole.log_evidence_
+    np.testing.assert_array_equal(model.inducing_, points)
+    assert "(lower bound)" in str(model.summary())
+    # the model says the same, for one row
+    inner, row = model.model_, np.array([0.3, -0.5])
+    mean, spread = jax.jit(InducedProcess.function)(inner, row)
+    expected = model.predict_function(row[None])
+    np.testing.assert_allclose([mean[0], np.sqrt(spread[0])], np.ravel(expected), rtol=1e-7)
+    energy = jax.jit(InducedProcess.energy)(inner, row, np.array([0.7]))
+    np.testing.assert_allclose(-energy, model.evidence(row[None], [0.7]).nats[0], rtol=1e-7)
+    assert inner.latent(row).shape == (1,)
+    # functions drawn together agree with what is known of each value
+    draws = model.sample_functions(np.stack([row, row + 0.1]), 4000, random_state=0)
+    np.testing.assert_allclose(draws[:, 0].std(), expected[1][0], rtol=0.1)
+
+
+def test_the_slope_of_the_bound_is_that_of_finite_differences():
+    both = np.column_stack([Y, np.cos(X[:, 0])])
+    both[5, 1] = np.nan
+    known = ~np.isnan(both)
+    kernel = LogParameters.of(1.3 * k.Matern(2.5, [0.8, 1.7]))
+    seen = Evidences(kernel, X, np.where(known, both, 0.0), known * 1.5)
+    bounds, theta = Bounds(seen, X[:10].copy()), np.concatenate([kernel.vector, np.log([0.2, 0.4])])
+    _, slope, places = bounds.bound(theta, bounds.points)
+
+    def value(theta, points):
+        return bounds.bound(theta, points)[0]
+
+    for number, step in enumerate(1e-5 * np.eye(len(theta))):
+        rise = (value(theta + step, bounds.points) - value(theta - step, bounds.points)) / 2e-5
+        assert abs(rise - slope[number]) < 1e-5 * max(1, abs(rise))
+    step = np.zeros_like(bounds.points)
+    step[4, 1] = 1e-5
+    rise = (value(theta, bounds.points + step) - value(theta, bounds.points - step)) / 2e-5
+    assert abs(rise - places[4, 1]) < 1e-4 * max(1, abs(rise))
+
+
+def test_learned_points_are_nearly_as_good_as_all_rows(learned, tmp_path):
+    model = fe.GaussianProcess(inducing=20, max_iter=40, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(X, Y)
+    assert learned.log_evidence_ - 15 < model.log_evidence_ < learned.log_evidence_
+    assert model.inducing_.shape == (20, 2)
+    np.testing.assert_allclose(model.predict(X), learned.predict(X), atol=0.3)
+    model.save(tmp_path / "model.safetensors")
+    np.testing.assert_array_equal(fe.load(tmp_path / "model.safetensors").predict(X), model.predict(X))
+    with pytest.raises(ValueError, match="GaussianProcess has loo_ where no inducing points stand"):
+        model.loo_  # noqa: B018
+    assert not hasattr(learned, "inducing_")
+
+
+@pytest.mark.parametrize(
+    ("inducing", "message"),
+    [
+        (0, r"'inducing' parameter of GaussianProcess must be an int in the range \[1, inf\) or None"),
+        (np.zeros((3, 5)), r"must be an int or finite rows of 2 columns. Got the shape \(3, 5\)"),
+    ],
+)
+def test_wrong_points_are_refused(inducing, message):
+    with pytest.raises(ValueError, match=message):
+        fe.GaussianProcess(inducing=inducing).fit(X, Y)

@@ -216,6 +216,7 @@ from .estimators import (
 )
 from .estimators import (
     Perceptron as Perceptron,
+    Nystroem as Nystroem,
 )
 from .estimators import (
     PlusPlus as PlusPlus,
@@ -228,6 +229,7 @@ from .estimators import (
 )
 from .estimators import (
     QuantileRegression as QuantileRegression,
+    RandomFourierFeatures as RandomFourierFeatures,
 )
 from .estimators import (
     RandomRows as RandomRows,

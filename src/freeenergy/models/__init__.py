@@ -22,8 +22,9 @@ from ._conditional import Affine, Components, Conditional, Constant
 from ._copula import GaussianCopula
 from ._density import Density
 from ._emissions import AbstractEmissions, FamilyEmissions, MixtureEmissions, RegressionEmissions
+from ._features import FourierFeatures, LandmarkFeatures
 from ._flow import FlowWithMissing, autoregressive_flow, coupling_flow
-from ._gaussian_process import GaussianProcess
+from ._gaussian_process import GaussianProcess, InducedProcess
 from ._harmonium import Harmonium, Units
 from ._hmm import HMM
 from ._ica import independent_components, spread_sources
@@ -105,16 +106,19 @@ __all__ = [
     "Density",
     "FamilyEmissions",
     "FlowWithMissing",
+    "FourierFeatures",
     "GaussianCopula",
     "GaussianEncoder",
     "GaussianProcess",
     "Harmonium",
     "InUnits",
+    "InducedProcess",
     "InputTransition",
     "KernelMachine",
     "KernelSmoother",
     "Kernels",
     "Labelled",
+    "LandmarkFeatures",
     "LaplaceSource",
     "LatentDirichletAllocation",
     "Learned",

@@ -11,6 +11,7 @@ from jaxtyping import Float
 
 from .._core import AbstractSpace, Reals, buffer, parameter, positive
 from ..distributions import Diagonal, Gaussian
+from ..inference._induced import root_of_points
 from ..kernels import AbstractKernel
 from ._base import AbstractExactPosterior
 
@@ -55,6 +56,67 @@ class GaussianProcess(AbstractExactPosterior):
 
         mean, explained = jax.vmap(output, in_axes=(0, 1, 1))(self.noise, self.y, self.weight)
         return mean, self.kernel.diagonal(x[None])[0] - explained
+
+    def log_prob_of(self, y: Float[Array, " outputs"], x: Float[Array, " columns"]) -> Float[Array, ""]:
+        """log p(y | x)."""
+        return self.posterior(x).log_prob(y)
+
+    def energy(self, x: Float[Array, " columns"], y: Float[Array, " outputs"]) -> Float[Array, ""]:
+        """e(x, y)."""
+        return -self.log_prob_of(y, x)
+
+    def latent(self, x: Float[Array, " columns"]) -> AbstractSpace:
+        """What y can be."""
+        return Reals(self.noise.shape)
+
+    def posterior(self, x: Float[Array, " columns"]) -> Any:
+        """p(y | x), a Gaussian."""
+        mean, variance = self.function(x)
+        return Gaussian(mean, Diagonal(variance + self.noise))
+
+
+class InducedProcess(AbstractExactPosterior):
+    """e(x, y) = −log p(y | x) of y = f(x) + noise, with f known by the law of its values at a few points.
+
+    The values at the points Z are L v with L Lᵀ = k(Z, Z) and v ~ N(m, (R Rᵀ)⁻¹), so that with
+    a = L⁻¹ k(Z, x)
+
+        f(x) ~ N(aᵀm,  k(x, x) − aᵀa + ‖R⁻¹a‖²).
+
+    Attributes:
+        kernel: k.
+        noise: σ², a number per output.
+        points: Z.
+        mean: m, (points, outputs).
+        root: R, (outputs, points, points).
+
+    >>> from freeenergy.kernels import RBF
+    >>> one = jnp.ones((1, 1))
+    >>> model = InducedProcess(RBF(), jnp.ones(1), 0 * one, 0.5 * one, jnp.sqrt(2.0) * one[None])
+    >>> [round(float(part[0]), 6) for part in model.function(jnp.zeros(1))]
+    [0.5, 0.5]
+    """
+
+    kernel: AbstractKernel
+    noise: Float[Array, " outputs"] = parameter(positive)
+    points: Float[Array, "points columns"] = parameter()
+    mean: Float[Array, "points outputs"] = buffer()
+    root: Float[Array, "outputs points points"] = buffer()
+
+    def function(
+        self, x: Float[Array, " columns"]
+    ) -> tuple[Float[Array, " outputs"], Float[Array, " outputs"]]:
+        """The mean and the variance of each output of f."""
+        outer = root_of_points(self.kernel.gram(self.points))
+        across = self.kernel.gram(x[None], self.points)[0]
+        white = jax.scipy.linalg.solve_triangular(outer, across, lower=True)
+
+        def left(root: Array) -> Array:
+            half = jax.scipy.linalg.solve_triangular(root, white, lower=True)
+            return half @ half
+
+        rest = self.kernel.diagonal(x[None])[0] - white @ white
+        return white @ self.mean, rest + jax.vmap(left)(self.root)
 
     def log_prob_of(self, y: Float[Array, " outputs"], x: Float[Array, " columns"]) -> Float[Array, ""]:
         """log p(y | x)."""

@@ -7,6 +7,7 @@ from ._classifiers import DiscriminantAnalysis, NaiveBayes
 from ._gaussian_process import GaussianProcess
 from ._glm import GeneralisedLinearModel
 from ._kernel_classifier import SupportVectorMachine
+from ._kernel_features import Nystroem, RandomFourierFeatures
 from ._kernel_ridge import KernelRidge
 from ._bagging import Bagging, BaggingClassifier
 from ._boosting import Boosting
@@ -53,6 +54,8 @@ __all__ = [
     "NaiveBayes",
     "Perceptron",
     "Sigmoid",
+    "Nystroem",
+    "RandomFourierFeatures",
     "SoftmaxRegression",
     "SupportVectorMachine",
     "Temperature",

@@ -23,8 +23,10 @@ from ...inference._processes import (
 )
 from ...kernels import AbstractKernel
 from ...models import GaussianProcess as GaussianProcessModel
-from ...shell import AbstractDensity, Rows, Scaling, check_instance, check_real
+from ...models import InducedProcess
+from ...shell import AbstractDensity, Rows, Scaling, check_instance, check_int, check_real
 from ._kernelled import AbstractKernelRegressor, LogParameters, gram_slope
+from ._sparse_process import Bounds, SparseProcess, spread_rows
 
 # σ² where none is given, as a part of the variance of answers
 _FIRST_NOISE = 0.1
@@ -102,10 +104,58 @@ class Evidences:
         return theta, path, Status.LIMIT if result.status == 1 else Status.CONVERGED
 
 
+class ExactProcess:
+    """f given all answers, on the host.
+
+    Attributes:
+        model: a `freeenergy.models.GaussianProcess`.
+        told: the process of each output.
+    """
+
+    def __init__(self, model: GaussianProcessModel, told: list[Conditioned] | None = None) -> None:
+        self.model = model
+        self.told = self.seen.told(model.kernel, np.asarray(model.noise)) if told is None else told
+        self.x = np.asarray(model.x)
+        self.sites = np.sqrt(np.asarray(model.weight) / np.asarray(model.noise)).T
+
+    @property
+    def seen(self) -> Evidences:
+        """What was fitted."""
+        model = self.model
+        return Evidences(LogParameters.of(model.kernel), *map(np.asarray, (model.x, model.y, model.weight)))
+
+    @property
+    def size(self) -> int:
+        """With how many rows a row is compared."""
+        return len(self.x)
+
+    def at(self, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The mean and variance of f, (rows, outputs)."""
+        across, diagonal = self.model.kernel.gram(z, self.x), self.model.kernel.diagonal(z)
+        found = [
+            process_at(across, diagonal, told.root, sites, told.coefficients)
+            for told, sites in zip(self.told, self.sites, strict=True)
+        ]
+        mean, variance = zip(*found, strict=True)
+        return np.stack(mean, axis=1), np.stack(variance, axis=1)
+
+    def together(self, z: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+        """The mean and covariance of the values at all rows, for each output."""
+        across, prior = self.model.kernel.gram(z, self.x), self.model.kernel.gram(z)
+        laws = []
+        for told, sites in zip(self.told, self.sites, strict=True):
+            half = linalg.solve_triangular(told.root, (across * sites).T, lower=True)
+            laws.append((across @ told.coefficients, prior - half.T @ half))
+        return laws
+
+
 def _starts(start: np.ndarray, free: np.ndarray, n: int, rng: np.random.Generator) -> list[np.ndarray]:
     """The start, and others about it."""
     more = [start + _SPREAD * free * rng.standard_normal(len(start)) for _ in range(n - 1)]
     return [start, *more]
+
+
+PROCESSES: dict[type, Any] = {GaussianProcessModel: ExactProcess, InducedProcess: SparseProcess}
 
 
 class AbstractProcess(AbstractKernelRegressor):
@@ -152,44 +202,25 @@ class AbstractProcess(AbstractKernelRegressor):
         )
         told = seen.told(kernel, noise)
         self.log_evidence_ = sum(part.log_evidence for part in told) - units
-        vars(self)["_told"] = told
+        vars(self)["_process"] = ExactProcess(model, told)
         history = {"objective": (np.array(path) + units) / seen.weights.sum()}
         return Fit(model, history, len(path), status)
 
-    def _evidences(self) -> Evidences:
-        """What was fitted, from the model."""
-        model = self.model_
-        seen = np.asarray(model.x), np.asarray(model.y), np.asarray(model.weight)
-        return Evidences(LogParameters.of(model.kernel), *seen)
-
     @functools.cached_property
-    def _told(self) -> list[Conditioned]:
-        """The process of each output given what was seen: made again where a file was read."""
-        return self._evidences().told(self.model_.kernel, np.asarray(self.model_.noise))
+    def _process(self) -> ExactProcess | SparseProcess:
+        """f on the host: made again where a file was read."""
+        return PROCESSES[type(self.model_)](self.model_)
 
     @property
     def kernel_(self) -> AbstractKernel:
         """The kernel after the fit, in the units that it sees."""
         return self.model_.kernel
 
-    def _sites(self) -> np.ndarray:
-        """The square root of the precision of each answer, (outputs, rows)."""
-        return np.sqrt(np.asarray(self.model_.weight) / np.asarray(self.model_.noise)).T
-
     def _function(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The mean and the variance of f for complete rows, (rows, outputs), in the units of the data."""
-        model, seen, sites = self.model_, np.asarray(self.model_.x), self._sites()
-        means, variances = [], []
-        for z in self._in_parts(x, len(seen)):
-            across, diagonal = model.kernel.gram(z, seen), model.kernel.diagonal(z)
-            found = [
-                process_at(across, diagonal, told.root, own, told.coefficients)
-                for told, own in zip(self._told, sites, strict=True)
-            ]
-            means.append(np.stack([mean for mean, _ in found], axis=1))
-            variances.append(np.stack([variance for _, variance in found], axis=1))
-        mean = self.answer_scaling_.invert(np.concatenate(means))
-        return mean, np.concatenate(variances) * self.answer_scaling_.scale**2
+        found = [self._process.at(z) for z in self._in_parts(x, self._process.size)]
+        mean, variance = (np.concatenate(part) for part in zip(*found, strict=True))
+        return self.answer_scaling_.invert(mean), variance * self.answer_scaling_.scale**2
 
     def _laws(self, x: np.ndarray) -> AbstractLaws:
         mean, variance = self._function(x)
@@ -233,15 +264,22 @@ class AbstractProcess(AbstractKernelRegressor):
         """
         z = self.scaling_.apply(self._complete(X, "sample_functions"))
         rng = np.random.default_rng(check_random_state(random_state).randint(2**31))
-        kernel, draws = self.model_.kernel, []
-        across, prior = kernel.gram(z, np.asarray(self.model_.x)), kernel.gram(z)
-        for told, sites in zip(self._told, self._sites(), strict=True):
-            half = linalg.solve_triangular(told.root, (across * sites).T, lower=True)
-            values, vectors = np.linalg.eigh(prior - half.T @ half)
+        draws = []
+        for mean, covariance in self._process.together(z):
+            values, vectors = np.linalg.eigh(covariance)
             noise = rng.standard_normal((n, len(z))) * np.sqrt(np.maximum(values, 0.0))
-            draws.append(across @ told.coefficients + noise @ vectors.T)
+            draws.append(mean + noise @ vectors.T)
         drawn = np.stack(draws, axis=2) * self.answer_scaling_.scale + self.answer_scaling_.shift
         return drawn.reshape(n, len(z), *self.answer_shape_)
+
+    def _whole(self, what: str) -> ExactProcess:
+        """f given all answers, which inducing points do not keep."""
+        if isinstance(self._process, ExactProcess):
+            return self._process
+        raise ValueError(
+            f"{type(self).__name__} has {what} where no inducing points stand for the rows: fit it with "
+            "inducing=None."
+        )
 
     @property
     def loo_(self) -> Laws:
@@ -250,8 +288,9 @@ class AbstractProcess(AbstractKernelRegressor):
         `loo_.log_prob(y)` are the terms of the leave-one-out log-likelihood.  A row is left out with those
         equal to it; rows without weight are not there.
         """
-        model, means, variances = self.model_, [], []
-        parts = zip(self._told, *(np.asarray(part) for part in (model.y.T, model.noise, model.weight.T)))
+        process = self._whole("loo_")
+        model, means, variances = process.model, [], []
+        parts = zip(process.told, *(np.asarray(part) for part in (model.y.T, model.noise, model.weight.T)))
         for told, y, noise, weight in parts:
             mean, variance = leave_one_out(told, y, float(noise), weight)
             means.append(mean)
@@ -275,6 +314,8 @@ class GaussianProcess(AbstractProcess):
     Args:
         kernel: k, of `freeenergy.kernels`; None for a Gaussian kernel with a length for each column.
         noise: σ², which is then not learned; None for one for each output, learned.
+        inducing: how many points stand for the rows, or the first of them, in the units of the data; None
+            for all rows.
         standardise: whether the kernel sees columns and answers in units of their standard deviations, from
             their means; else as they are, with a process about zero.
         learn: whether the parameters of the kernel are learned, or stay as given.
@@ -283,21 +324,24 @@ class GaussianProcess(AbstractProcess):
             below which it stops.
         inputs: the density of rows and answers from which missing entries of rows are drawn; None for one
             Gaussian.  In fit they are drawn once.
-        random_state: for starts.
+        random_state: for starts and first points.
 
     Attributes:
         kernel_: the kernel after the fit, in the units that it sees.
         noise_: σ² of each output, in the units of the data.
-        log_evidence_: log p(y | X) of the fit, in the units of the data.
+        log_evidence_: log p(y | X), in the units of the data; a lower bound with inducing points.
         theta_: logarithms of the parameters: those of the kernel, then σ² of each output in the units that
             the kernel sees.
-        places_: which row of `model_.x` each row of the fit is; equal ones are merged.
-        loo_: the law of the answer to each row of the fit given all others.
-        model_: a `freeenergy.models.GaussianProcess` of rescaled rows and answers.
+        inducing_: the inducing points, in the units of the data.
+        places_: which of the different rows each row of the fit is.
+        loo_: the law of the answer to each row of the fit given all others, without inducing points.
+        model_: a `freeenergy.models.GaussianProcess` of rescaled rows and answers, or an `InducedProcess`.
         history_, n_iter_, converged_, scaling_, …: as everywhere.
 
     Answers that are NaN are not known, and left out; several outputs share the kernel and have noise of
-    their own.  The time of a fit grows with the cube of the rows.
+    their own.  The time of a fit grows with the cube of the rows.  With m inducing points, learned by the
+    bound of Titsias, log N(y; 0, Q + σ²I) − tr(K − Q)/2σ² with Q = K_fu K_uu⁻¹ K_uf, it grows with m² times
+    the rows, of which there may be 100,000 and more.
 
     >>> x = np.linspace(0.0, 6.0, 25)[:, None]
     >>> model = GaussianProcess().fit(x, np.sin(x[:, 0]))
@@ -310,6 +354,7 @@ class GaussianProcess(AbstractProcess):
         kernel: AbstractKernel | None = None,
         *,
         noise: float | None = None,
+        inducing: Any = None,
         standardise: bool = True,
         learn: bool = True,
         n_init: int = 1,
@@ -320,6 +365,7 @@ class GaussianProcess(AbstractProcess):
     ) -> None:
         self.kernel = kernel
         self.noise = noise
+        self.inducing = inducing
         self.standardise = standardise
         self.learn = learn
         self.n_init = n_init
@@ -332,6 +378,8 @@ class GaussianProcess(AbstractProcess):
         super()._check_parameters()
         check_real(self, "noise", closed=False, optional=True)
         check_instance(self, "learn", bool)
+        if not isinstance(self.inducing, np.ndarray | list):
+            check_int(self, "inducing", optional=True)
 
     def _learn(self, rows: Rows, key: Array) -> Fit:
         seen = self._seen(rows)
@@ -346,10 +394,50 @@ class GaussianProcess(AbstractProcess):
             first = self.noise / self.answer_scaling_.scale**2
         start = np.concatenate([seen.kernel.vector, np.log(first)])
         free = np.repeat([self.learn, self.noise is None], [len(seen.kernel.vector), outputs])
-        starts = _starts(start, free, self.n_init, generator(key))
+        rng = generator(key)
+        if self.inducing is not None:
+            return self._learn_sparse(seen, start, free, rng)
+        starts = _starts(start, free, self.n_init, rng)
         found = [seen.maximise(one, free, self.max_iter, self.tol) for one in starts]
         self.theta_, path, status = min(found, key=lambda one: one[1][-1])
         return self._keep(seen, self.theta_, path, status)
+
+    def _learn_sparse(
+        self, seen: Evidences, start: np.ndarray, free: np.ndarray, rng: np.random.Generator
+    ) -> Fit:
+        bounds = Bounds(seen, self._first_points(seen, rng))
+        found = [
+            bounds.maximise(one, free, self.learn, self.max_iter, self.tol)
+            for one in _starts(start, free, self.n_init, rng)
+        ]
+        self.theta_, points, path, status = min(found, key=lambda one: one[2][-1])
+        units = float(np.log(self.answer_scaling_.scale) @ seen.weights.sum(axis=0))
+        model, self.log_evidence_ = bounds.model(self.theta_, points)
+        self.log_evidence_ -= units
+        self.noise_ = np.asarray(model.noise) * self.answer_scaling_.scale**2
+        vars(self)["_process"] = SparseProcess(model)
+        history = {"objective": (np.array(path) + units) / seen.weights.sum()}
+        return Fit(model, history, len(path), status)
+
+    def _first_points(self, seen: Evidences, rng: np.random.Generator) -> np.ndarray:
+        """Those that were given, or rows that are far from each other."""
+        if not isinstance(self.inducing, np.ndarray | list):
+            weight = seen.weights.max(axis=1)
+            return spread_rows(seen.x, weight, min(int(self.inducing), len(seen.x)), rng)
+        points = np.asarray(self.inducing, float)
+        if points.ndim != 2 or points.shape[1] != seen.x.shape[1] or not np.isfinite(points).all():
+            raise ValueError(
+                f"The 'inducing' parameter of {type(self).__name__} must be an int or finite rows of "
+                f"{seen.x.shape[1]} columns. Got the shape {points.shape} instead."
+            )
+        return self.scaling_.apply(points)
+
+    @property
+    def inducing_(self) -> np.ndarray:
+        """The inducing points, in the units of the data."""
+        if not isinstance(self._process, SparseProcess):
+            raise AttributeError("inducing_ is there where inducing points stand for the rows.")
+        return self.scaling_.invert(np.asarray(self.model_.points))
 
     def log_marginal_likelihood(self, theta: Any = None, eval_gradient: bool = False) -> Any:
         """log p(y | X) of what was fitted, in the units of the data, at other logarithms of the parameters.
@@ -358,7 +446,7 @@ class GaussianProcess(AbstractProcess):
             theta: as `theta_`, which is the default.
             eval_gradient: whether the slope in `theta` is returned beside it.
         """
-        seen = self._evidences()
+        seen = self._whole("log_marginal_likelihood").seen
         theta = self.theta_ if theta is None else np.asarray(theta, float)
         if theta.shape != self.theta_.shape:
             raise ValueError(
@@ -370,8 +458,10 @@ class GaussianProcess(AbstractProcess):
         return (value, slope) if eval_gradient else value
 
     def _likelihood(self, X: Any, given: dict[str, Any]) -> Any:
-        return Evidence(np.array([self.log_evidence_]), np.zeros(1), Kind.EXACT), self.fitted_size_
+        kind = Kind.EXACT if self.inducing is None else Kind.LOWER
+        return Evidence(np.array([self.log_evidence_]), np.zeros(1), kind), self.fitted_size_
 
     def _count_parameters(self) -> int:
         kernel = len(LogParameters.of(self.model_.kernel).vector) if self.learn else 0
-        return kernel + (len(self.noise_) if self.noise is None else 0)
+        points = self.inducing_.size if self.learn and self.inducing is not None else 0
+        return kernel + points + (len(self.noise_) if self.noise is None else 0)

@@ -86,7 +86,10 @@ class KernelRidge(AbstractProcess):
     def dual_coef_(self) -> np.ndarray:
         """(K + λI)⁻¹ y for each row of the fit, in the units of the data; equal rows share theirs."""
         weight = np.asarray(self.model_.weight)
-        whole = np.stack([told.coefficients for told in self._told], axis=1) * self.answer_scaling_.scale
+        whole = (
+            np.stack([told.coefficients for told in self._whole("dual_coef_").told], axis=1)
+            * self.answer_scaling_.scale
+        )
         shared = np.divide(whole, weight, out=np.zeros_like(whole), where=weight > 0)
         return self._shaped(shared[self.places_])
 

@@ -1,0 +1,204 @@
+"""Gaussian processes with inducing points, in blocks of rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from scipy import linalg, optimize
+from sklearn.cluster import kmeans_plusplus
+
+from ..._core import Status, on_device
+from ...inference._induced import JITTER, Induced, RowSums, collapsed_bound
+from ...kernels import AbstractKernel
+from ...models import InducedProcess
+from ._kernelled import LogParameters
+
+# rows of a block
+_BLOCK = 2048
+# rows that first points are chosen from
+_CANDIDATES = 10_000
+_RANGE, _NOISE_RANGE = (1e-5, 1e5), (1e-8, 1e5)
+
+
+def spread_rows(x: np.ndarray, weight: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
+    """`n` rows that are far from each other, by the start of k-means++."""
+    if n == len(x):
+        return x.copy()
+    if len(x) > _CANDIDATES:
+        chosen = np.sort(rng.choice(len(x), _CANDIDATES, replace=False, p=weight / weight.sum()))
+        x, weight = x[chosen], weight[chosen]
+    seed = int(rng.integers(2**31))
+    return kmeans_plusplus(x, min(n, len(x)), sample_weight=weight, random_state=seed)[0]
+
+
+@jax.jit
+def _bound_slopes(gram: Array, sums: RowSums, noise: Array) -> Any:
+    """The bound of all outputs, its slopes in K_uu, the sums and σ², and the law of the values."""
+
+    def bound(gram: Array, sums: RowSums, noise: Array) -> tuple[Array, Induced]:
+        values, laws = jax.vmap(lambda *output: collapsed_bound(gram, *output))(sums, noise)
+        return values.sum(), laws
+
+    return jax.value_and_grad(bound, argnums=(0, 1, 2), has_aux=True)(gram, sums, noise)
+
+
+@jax.jit
+def _block_slopes(
+    kernel: AbstractKernel, points: Array, x: Array, y: Array, weight: Array, slopes: RowSums
+) -> tuple[AbstractKernel, Array]:
+    """What a block of rows adds to the slope of the bound in the kernel and the points."""
+
+    def linear(kernel: AbstractKernel, points: Array) -> Array:
+        across = kernel.gram(points, x)
+        fixed = jax.lax.stop_gradient(across)
+
+        def output(square: Array, answer: Array, y: Array, weight: Array) -> Array:
+            return ((square + square.T) @ fixed + answer[:, None] * y[None, :]) * weight[None, :]
+
+        change = jax.vmap(output, in_axes=(0, 0, 1, 1))(slopes.squares, slopes.answers, y, weight)
+        return jnp.vdot(change.sum(axis=0), across) + kernel.diagonal(x) @ (weight @ slopes.prior)
+
+    return jax.grad(linear, argnums=(0, 1))(kernel, points)
+
+
+@jax.jit
+def _points_slopes(kernel: AbstractKernel, points: Array, slope: Array) -> tuple[AbstractKernel, Array]:
+    """The slope through K_uu."""
+    return jax.grad(lambda k, z: jnp.vdot(slope, k.gram(z)), argnums=(0, 1))(kernel, points)
+
+
+class Bounds:
+    """The bound of rows and answers as a function of parameters and inducing points, and its maximum."""
+
+    def __init__(self, seen: Any, points: np.ndarray) -> None:
+        self.seen, self.points = seen, points
+        self.same = bool((seen.weights == seen.weights[:, :1]).all())
+        size = min(_BLOCK, 1 << max(len(seen.x) - 1, 127).bit_length())
+        self.blocks = []
+        for start in range(0, len(seen.x), size):
+            part = [a[start : start + size] for a in (seen.x, seen.answers, seen.weights)]
+            # rows without weight fill the last block
+            room = size - len(part[0])
+            self.blocks.append([np.pad(a, ((0, room), (0, 0))) if room else a for a in part])
+
+    def sums(self, kernel: AbstractKernel, points: np.ndarray) -> RowSums:
+        """What the bound asks of the rows, with an axis for outputs first."""
+        seen, size = self.seen, len(points)
+        outputs = seen.answers.shape[1]
+        squares = np.zeros((outputs, size, size))
+        answers, prior = np.zeros((outputs, size)), np.zeros(outputs)
+        for x, y, weight in self.blocks:
+            across = kernel.gram(x, points)
+            answers += (y * weight).T @ across
+            prior += kernel.diagonal(x) @ weight
+            for output in range(1 if self.same else outputs):
+                squares[output] += (across * weight[:, [output]]).T @ across
+        if self.same:
+            squares[:] = squares[0]
+        total = (seen.weights * seen.answers**2).sum(axis=0)
+        return RowSums(squares, answers, prior, total, seen.weights.sum(axis=0))  # pyright: ignore[reportArgumentType]
+
+    def bound(self, theta: np.ndarray, points: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+        """The bound with its slopes in `theta` and the points."""
+        kernel, noise = self.seen.parts(theta)
+        (value, _), (gram, sums, noises) = _bound_slopes(
+            kernel.gram(points), self.sums(kernel, points), noise
+        )
+        parts = [_points_slopes(kernel, points, gram)]  # pyright: ignore[reportArgumentType]
+        parts += [_block_slopes(kernel, points, *block, sums) for block in self.blocks]  # pyright: ignore[reportArgumentType]
+        logs: LogParameters = self.seen.kernel
+        size = len(logs.vector)
+        slope = np.sum([logs.slope(theta[:size], own) for own, _ in parts], axis=0)
+        moved = np.sum([np.asarray(own) for _, own in parts], axis=0)
+        return float(value), np.concatenate([slope, np.asarray(noises) * noise]), moved
+
+    def maximise(
+        self, start: np.ndarray, free: np.ndarray, learn: bool, max_iter: int, tol: float
+    ) -> tuple[np.ndarray, np.ndarray, list[float], Status]:
+        """Where L-BFGS ends: the parameters and points, minus the bound on the way, and why it ended."""
+        rows, theta, points = self.seen.weights.sum(), start.copy(), self.points.copy()
+        path, size = list[float](), int(free.sum())
+        if not free.any() and not learn:
+            return theta, points, [-self.bound(theta, points)[0]], Status.CONVERGED
+        kernels = len(self.seen.kernel.vector)
+        limits = np.log([_RANGE] * kernels + [_NOISE_RANGE] * (len(start) - kernels))
+        limits[:, 0], limits[:, 1] = np.minimum(limits[:, 0], start), np.maximum(limits[:, 1], start)
+        bounds = [tuple(pair) for pair in limits[free]] + [(None, None)] * (points.size if learn else 0)
+
+        def loss(moved: np.ndarray) -> tuple[float, np.ndarray]:
+            theta[free] = moved[:size]
+            if learn:
+                points[:] = moved[size:].reshape(points.shape)
+            value, slope, places = self.bound(theta, points)
+            both = np.concatenate([slope[free], places.ravel() if learn else []])
+            return -value / rows, -both / rows
+
+        first = np.concatenate([start[free], points.ravel() if learn else []])
+        result = optimize.minimize(
+            loss,
+            first,
+            jac=True,
+            method="L-BFGS-B",
+            bounds=bounds,
+            options={"maxiter": max_iter, "ftol": 1e-8, "gtol": tol},
+            callback=lambda intermediate_result: path.append(float(intermediate_result.fun) * rows),
+        )
+        theta[free] = result.x[:size]
+        if learn:
+            points[:] = result.x[size:].reshape(points.shape)
+        path.append(float(result.fun) * rows)
+        return theta, points, path, Status.LIMIT if result.status == 1 else Status.CONVERGED
+
+    def model(self, theta: np.ndarray, points: np.ndarray) -> tuple[InducedProcess, float]:
+        """The law of the values at the points, and the bound."""
+        kernel, noise = self.seen.parts(theta)
+        (value, laws), _ = _bound_slopes(kernel.gram(points), self.sums(kernel, points), noise)
+        made = jax.tree.map(on_device, kernel)
+        mean = on_device(np.asarray(laws.mean).T)
+        return InducedProcess(made, on_device(noise), on_device(points), mean, laws.root), float(value)
+
+
+class SparseProcess:
+    """f given the law of its values at inducing points, on the host.
+
+    Attributes:
+        model: a `freeenergy.models.InducedProcess`.
+    """
+
+    def __init__(self, model: InducedProcess) -> None:
+        self.model, self.points = model, np.asarray(model.points)
+        gram = model.kernel.gram(self.points)
+        more = JITTER * np.trace(gram) / len(gram) * np.eye(len(gram))
+        self.outer = np.linalg.cholesky(gram + more)
+        self.mean, self.roots = np.asarray(model.mean), np.asarray(model.root)
+
+    @property
+    def size(self) -> int:
+        """With how many rows a row is compared."""
+        return len(self.points)
+
+    def _white(self, z: np.ndarray) -> np.ndarray:
+        across = self.model.kernel.gram(self.points, z)
+        return linalg.solve_triangular(self.outer, across, lower=True, check_finite=False)
+
+    def at(self, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The mean and variance of f, (rows, outputs)."""
+        white, prior = self._white(z), self.model.kernel.diagonal(z)
+        rest = prior - (white**2).sum(axis=0)
+        halves = [linalg.solve_triangular(root, white, lower=True) for root in self.roots]
+        variance = np.stack([rest + (half**2).sum(axis=0) for half in halves], axis=1)
+        # a variance next to zero has rounding below it
+        return white.T @ self.mean, np.maximum(variance, 0.0)
+
+    def together(self, z: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+        """The mean and covariance of the values at all rows, for each output."""
+        white, prior = self._white(z), self.model.kernel.gram(z)
+        halves = [linalg.solve_triangular(root, white, lower=True) for root in self.roots]
+        rest = prior - white.T @ white
+        return [
+            (white.T @ mean, rest + half.T @ half) for mean, half in zip(self.mean.T, halves, strict=True)
+        ]

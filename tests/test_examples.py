@@ -147,7 +147,6 @@ def test_dictionary(root, capsys, tmp_path):
     assert picture.stat().st_size > 1000
 
 
-@pytest.mark.slow
 def test_families(root, capsys, tmp_path):
     drawn = load(root, "families")["main"](str(tmp_path), "gaussian", "kernel", "classifiers", "pca_ica")
     assert {p.name for p in tmp_path.iterdir()} == {f"{name}.png" for name in drawn}

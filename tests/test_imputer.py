@@ -315,14 +315,14 @@ def test_the_summary_is_that_of_the_density():
     assert imputer.latent(HOLES) is None
 
 
-@pytest.mark.slow
-def test_intervals_of_a_mean_cover_it():
+@pytest.mark.parametrize("repeats", [40, pytest.param(300, marks=pytest.mark.slow)])
+def test_intervals_of_a_mean_cover_it(repeats):
     """A mean with two fifths missing at random, given the other column: 95 % intervals cover 95 %.
 
     Without a density of its own for each draw they cover less.
     """
     rng, n, cover = np.random.default_rng(0), 60, {True: [], False: []}
-    for _ in range(300):
+    for _ in range(repeats):
         x = rng.normal(size=(n, 2)) @ np.array([[1.0, 0.8], [0.0, 0.6]])
         x[rng.random(n) < stats.norm.cdf(x[:, 0] - 0.3), 1] = np.nan
         for proper, found in cover.items():
@@ -331,6 +331,6 @@ def test_intervals_of_a_mean_cover_it():
             low, high = mean.interval()
             found.append(low < 0 < high)
     share = {proper: np.mean(found) for proper, found in cover.items()}
-    error = np.sqrt(0.95 * 0.05 / 300)
+    error = np.sqrt(0.95 * 0.05 / repeats)
     assert share[True] > 0.95 - 3 * error
     assert share[False] < share[True]

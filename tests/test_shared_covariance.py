@@ -189,13 +189,7 @@ MIXED = np.concatenate([ROWS @ np.diag([3.0, 0.5]), ROWS[:, ::-1] @ np.diag([1.0
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize(
-    "kind",
-    [
-        pytest.param(kind, id=name, marks=[] if name in ("VEE", "EVE") else [pytest.mark.slow])
-        for kind, name in zip(KINDS, NAMES)
-    ],
-)
+@EACH
 def test_em_never_lowers_the_likelihood(kind):
     model = fe.GaussianMixture(3, structure(kind), random_state=0, tol=1e-9, max_iter=60)
     model.fit(MIXED)

@@ -126,6 +126,8 @@ def _advance(
     """Runs up to `steps` (at most `_CHUNK`) iterations; stops early when done or non-finite."""
     arrays, static = eqx.partition(state, eqx.is_array)
 
+    # as a program of its own it is traced once, for its shapes and for the loop
+    @jax.jit
     def one(arrays: Any, iteration: Array) -> tuple[Any, Info]:
         step_key = jax.random.fold_in(key, iteration)
         new, info = algorithm.step(eqx.combine(arrays, static), data, key=step_key)

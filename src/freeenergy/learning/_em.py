@@ -25,6 +25,8 @@ from .._core import (
 from ..models import AbstractExpectationMaximisation, AbstractRegularised
 
 
+# as a program of its own it is traced once for those that call it with the same shapes
+@eqx.filter_jit
 def expect_all(
     model: AbstractExpectationMaximisation, data: AbstractSums, temperature: Array
 ) -> tuple[Any, Array]:

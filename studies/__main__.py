@@ -37,7 +37,7 @@ def main() -> int:
         found = numbers(name) if options.write else {}
         for one in options.only or data:
             started = time.perf_counter()
-            found[one] = module.study(one, quick=options.quick)
+            found[one] = module.study(one, quick=options.quick, kept=found.get(one))
             print(f"{one}: {time.perf_counter() - started:.0f} s {json.dumps(found[one])}", flush=True)
             if options.write:
                 kept(name).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")

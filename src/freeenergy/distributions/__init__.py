@@ -67,7 +67,6 @@ from ._covariance import (
     Diagonal,
     Full,
     LowRank,
-    Shared,
     Spherical,
     Tied,
 )
@@ -75,6 +74,7 @@ from ._discrete import Bernoulli, Binomial, Categorical, Multinomial, NegativeBi
 from ._divergence import entropy, kl_divergence, monte_carlo_entropy, monte_carlo_kl
 from ._gaussian import Gaussian, GaussianLocation
 from ._given import AbstractLink, Free, Given, Mean, Natural, Parts, usual_link
+from ._shared import Shared
 from ._stack import component_axes, rescaled_stack, stack_size
 from ._student import MultivariateT
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import argparse
+import datetime
 import importlib
 import json
 import sys
@@ -10,6 +11,11 @@ from typing import Any
 
 PAGE = Path(__file__).parent.parent / "docs" / "studies.md"
 STUDIES = ("imputation", "forecasts")
+_ABOUT = """Written by `python -m studies --write`; `make studies` installs the peers and runs it.
+
+Each line is one run with one seed: a difference between two methods on one table or series may be chance,
+and the lines about all of them, with standard errors over tables or series, are what to read.  The bold
+number of a line is the least."""
 
 
 def kept(name: str) -> Path:
@@ -37,7 +43,8 @@ def main() -> int:
         found = numbers(name) if options.write else {}
         for one in options.only or data:
             started = time.perf_counter()
-            found[one] = module.study(one, quick=options.quick)
+            found[one] = module.study(one, quick=options.quick, kept=found.get(one))
+            found[one]["day"] = datetime.date.today().isoformat()
             print(f"{one}: {time.perf_counter() - started:.0f} s {json.dumps(found[one])}", flush=True)
             if options.write:
                 kept(name).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
@@ -49,8 +56,7 @@ def main() -> int:
 
 def write() -> None:
     """The page of the documentation, from all numbers that are kept."""
-    lines = ["# Beside other libraries, on public data", ""]
-    lines += ["Written by `python -m studies --write`; `make studies` installs the peers and runs it.", ""]
+    lines = ["# Beside other libraries, on public data", "", *_ABOUT.splitlines(), ""]
     for name in STUDIES:
         found = numbers(name)
         if not found:
@@ -58,7 +64,9 @@ def write() -> None:
         module = importlib.import_module(f".{name}", __package__)
         title, _, text = (module.__doc__ or "").partition("\n\n")
         data = module.TABLES if name == "imputation" else module.SERIES
+        days = sorted({result["day"] for result in found.values()})
         lines += [f"## {title}", "", text.strip(), ""]
+        lines += [f"Measured on {' and '.join(days)}; {len(found)} of {len(data)} were run.", ""]
         lines += [*module.report({one: found[one] for one in data if one in found}), ""]
     PAGE.write_text("\n".join(lines), encoding="utf-8")
 

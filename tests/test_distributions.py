@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy import integrate, optimize
+from scipy import integrate, optimize, special
 from scipy import stats as st
 
 from freeenergy import distributions as fd
@@ -477,6 +477,14 @@ def test_degenerate_data_give_finite_members(name, rows):
     assert np.isfinite(seen).all()
     assert np.isfinite(others).all()
     assert seen.sum() >= log_probs(member, x).sum()
+
+
+def test_probabilities_of_small_and_large_counts_are_those_of_scipy():
+    """By a table below 256, and by Stirling's series from there on."""
+    counts = np.array([0.0, 1.0, 255.0, 256.0, 257.0, 1e4, 1e9, 1e15, np.inf, -3.0, 2.5])
+    found = jax.jit(jax.vmap(fd.Poisson(array(300.0)).log_base))(counts[:, None])
+    np.testing.assert_allclose(found[:-3], -special.gammaln(counts[:-3] + 1), rtol=2e-15, atol=0)
+    np.testing.assert_array_equal(found[-3:], -np.inf)
 
 
 def test_impossible_events_are_impossible_and_not_nan():

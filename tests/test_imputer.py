@@ -16,6 +16,7 @@ from sklearn.pipeline import make_pipeline
 from statsmodels.imputation import mice
 
 import freeenergy as fe
+from freeenergy import distributions as d
 from freeenergy.evaluation import Pooled, pool
 
 HOLES = ROWS.copy()
@@ -128,6 +129,39 @@ def test_means_are_those_of_the_density():
     assert fe.Imputer(density).fit(HOLES).density_ is not density
     # new rows, of which some are complete
     np.testing.assert_array_equal(fe.Imputer().fit(HOLES).transform(ROWS), ROWS)
+
+
+def test_of_several_densities_the_one_that_fills_in_best_is_taken(tmp_path):
+    """Columns that depend on each other: independent ones can do no better than means."""
+    rng = np.random.default_rng(3)
+    rows = rng.normal(size=(100, 1)) @ np.ones((1, 2)) + 0.5 * rng.normal(size=(100, 2))
+    rows[:10, 1] = np.nan
+    apart, joint = fe.GaussianDensity(d.Diagonal()), fe.GaussianDensity()
+    imputer = fe.Imputer([apart, joint], random_state=0).fit(rows)
+    np.testing.assert_allclose(imputer.hidden_errors_[0], 1, rtol=1e-12)
+    # what regression leaves: the root of 1 − ρ², with ρ = 1 / 1.25, within the error of some forty entries
+    np.testing.assert_allclose(imputer.hidden_errors_[1], 0.6, atol=0.2)
+    # the best is fitted to all rows
+    expected = joint.fit(rows).impute(rows)
+    np.testing.assert_allclose(imputer.transform(rows), expected, rtol=1e-12)
+    again = fe.Imputer([joint, apart], random_state=0).fit(rows)
+    np.testing.assert_allclose(again.hidden_errors_, imputer.hidden_errors_[::-1], rtol=1e-12)
+    imputer.save(tmp_path / "imputer.safetensors")
+    loaded = fe.load(tmp_path / "imputer.safetensors")
+    np.testing.assert_array_equal(loaded.transform(rows), imputer.transform(rows))
+    assert len(loaded.density) == 2
+    # a single one is not put to the test
+    assert not hasattr(fe.Imputer([joint]).fit(rows), "hidden_errors_")
+
+
+def test_wrong_labels_are_counted_over_those_of_the_most_frequent(people):
+    """Two labels that a height tells apart, and one density that knows of one group alone."""
+    several = [fe.Mixture(k, family="by column") for k in (1, 2)]
+    table = people.select("kind", "height")
+    imputer = fe.Imputer(several, random_state=0).fit(table)
+    np.testing.assert_allclose(imputer.hidden_errors_[0], 1, atol=0.02)
+    assert imputer.hidden_errors_[1] < 0.4
+    assert imputer.density_.n_components == 2
 
 
 def test_draws_are_those_of_the_conditional_law():
@@ -296,9 +330,11 @@ def test_planes_fill_in_but_do_not_draw():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"density": "gaussian"}, "must be an instance of Completes or None"),
-        ({"density": fe.KMeans(2)}, "must be an instance of Completes or None"),
-        ({"density": fe.HMM(2)}, "must be an instance of AbstractRowEstimator or None"),
+        ({"density": "gaussian"}, "must be a density of rows that imputes, a list of such or None"),
+        ({"density": fe.KMeans(2)}, r"a list of such or None\. Got KMeans\(n_clusters=2\) instead"),
+        ({"density": fe.HMM(2)}, "must be a density of rows that imputes, a list of such or None"),
+        ({"density": [fe.GaussianDensity(), fe.KMeans(2)]}, "must be a density of rows that imputes"),
+        ({"density": []}, r"a list of such or None\. Got \[\] instead"),
         ({"draws": 0}, r"must be an int in the range \[1, inf\) or None"),
         ({"proper": 1}, "must be an instance of bool"),
     ],

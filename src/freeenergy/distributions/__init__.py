@@ -67,7 +67,6 @@ from ._covariance import (
     Diagonal,
     Full,
     LowRank,
-    Shared,
     Spherical,
     Tied,
 )
@@ -76,6 +75,7 @@ from ._divergence import entropy, kl_divergence, monte_carlo_entropy, monte_carl
 from ._gaussian import Gaussian, GaussianLocation
 from ._given import AbstractLink, Free, Given, Mean, Natural, Parts, usual_link
 from ._inverse_links import gumbel_cdf, normal_cdf, reciprocal, reciprocal_root
+from ._shared import Shared
 from ._stack import component_axes, rescaled_stack, stack_size
 from ._student import MultivariateT
 

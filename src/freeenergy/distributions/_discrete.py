@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import ClassVar
 
 import equinox as eqx
@@ -9,9 +10,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.scipy.special import gammaln, logsumexp
+from jax.scipy.special import logsumexp
 
 from .._core import (
+    LOG_2PI,
     AbstractSpace,
     Binary,
     Categories,
@@ -44,6 +46,23 @@ from ._base import (
 
 # rows of which the indicators of all labels are held at once
 _TOGETHER = 160
+# log x! of the first whole numbers
+_LOG_FACTORIALS = np.array([math.lgamma(x + 1) for x in range(256)])
+
+
+def log_factorial(x: Array) -> Array:
+    """log x! of whole numbers: of those below 256 by a table, much faster than log Γ, else by Stirling.
+
+    >>> log_factorial(jnp.array([0.0, 1.0, 4.0])).round(6).tolist()
+    [0.0, 0.0, 3.178054]
+    """
+    size = len(_LOG_FACTORIALS)
+    known = jnp.asarray(_LOG_FACTORIALS, x.dtype)[jnp.where(x < size, x, 0).astype(int)]
+    large = jnp.where(x < size, size, x)
+    logs = jnp.log(large)
+    # the next term of the series is below 1e-15
+    series = large * (logs - 1) + 0.5 * (logs + LOG_2PI) + 1 / (12 * large) - 1 / (360 * large**3)
+    return jnp.where(x < size, known, series)
 
 
 def inside_unit(probability: Array) -> Array:
@@ -198,7 +217,7 @@ class Binomial(AbstractIndependent):
 
     def log_base_terms(self, x: Array) -> Array:
         n = self._trials()
-        return gammaln(n + 1) - gammaln(x + 1) - gammaln(n - x + 1) + _outside_counts(x, n)
+        return log_factorial(n) - log_factorial(x) - log_factorial(n - x) + _outside_counts(x, n)
 
     def log_prob_terms(self, x: Array) -> Array:
         n = jnp.broadcast_to(self._trials(), x.shape)
@@ -337,7 +356,7 @@ class Multinomial(AbstractJoint):
     def log_base(self, x: Array) -> Array:
         _, known, left, _ = self._split(x)
         total = jnp.sum(known) + left
-        counts = gammaln(total + 1) - jnp.sum(gammaln(known + 1)) - gammaln(left + 1)
+        counts = log_factorial(total) - jnp.sum(log_factorial(known)) - log_factorial(left)
         return counts + jnp.sum(_outside_counts(known)) + _outside_counts(left)
 
     def log_prob(self, x: Array) -> Array:
@@ -395,7 +414,7 @@ class NegativeBinomial(AbstractDistribution, AbstractPartial):
 
     def log_prob(self, x: Array) -> Array:
         filled = jnp.where(jnp.isnan(x), 0, x)
-        ways = log_gamma_ratio(self.shape, filled) - gammaln(filled + 1)
+        ways = log_gamma_ratio(self.shape, filled) - log_factorial(filled)
         terms = ways - self.shape * jnp.log1p(1 / self.rate) - filled * jnp.log1p(self.rate)
         return jnp.sum(jnp.where(jnp.isnan(x), 0, terms + _outside_counts(filled)))
 
@@ -455,7 +474,7 @@ class Poisson(AbstractRate):
         return Poisson(jnp.where(self.rate < eps, eps, self.rate))
 
     def log_base_terms(self, x: Array) -> Array:
-        return _outside_counts(x) - gammaln(x + 1)
+        return _outside_counts(x) - log_factorial(x)
 
     def log_prob_terms(self, x: Array) -> Array:
         return _count_times_log(x, self.rate) - self.rate + self.log_base_terms(x)

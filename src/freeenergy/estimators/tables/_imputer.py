@@ -33,6 +33,8 @@ from ...shell._schema import kinds_of, schema_of
 from ._gaussian import GaussianDensity
 
 _SEEDS = 2**31
+# the share of what is observed that is hidden where one of several densities is to be chosen
+_HIDDEN = 0.2
 
 
 class Imputer(OneToOneFeatureMixin, Transforms, AbstractRowEstimator):
@@ -48,12 +50,18 @@ class Imputer(OneToOneFeatureMixin, Transforms, AbstractRowEstimator):
     is drawn from a density of its own, fitted to a Bayesian bootstrap of the rows (random weights of their
     sum; Rubin 1981), which stands for a draw from the posterior of the parameters.
 
+    **Which density.**  Of several, the one is taken that best fills in what it has not seen: a fifth of the
+    observed entries is hidden from all of them, and each is fitted to the rest.  The error of a column is
+    the root of the mean square over the spread of the column, or the share of wrong labels over that of
+    the most frequent label; the mean over columns decides.  The density with the fewest bits is another
+    question: it may describe each column well, and say little of one by the others.
+
     What is missing must be so at random: whether an entry is missing may depend on the observed entries of
     its row, but not on the entry itself.
 
     Args:
         density: what infers the missing part, such as `Mixture(5, family="by column")` for tables with
-            columns of different kinds; `GaussianDensity()` by default.
+            columns of different kinds, or a list of several to choose from; `GaussianDensity()` by default.
         draws: how many completed tables `imputations` makes; `transform` gives the first of them.  None
             fills in means and the most probable labels.
         proper: whether each draw has a density of its own, so that the tables differ by what is not known
@@ -62,6 +70,8 @@ class Imputer(OneToOneFeatureMixin, Transforms, AbstractRowEstimator):
 
     Attributes:
         density_: the density, fitted to all rows.
+        hidden_errors_: of each of several densities, the error of what was hidden from it; one is that of
+            means and most frequent labels.
         densities_: with `draws`, that of each completed table.
 
     >>> rng = np.random.default_rng(0)
@@ -90,19 +100,28 @@ class Imputer(OneToOneFeatureMixin, Transforms, AbstractRowEstimator):
         self.proper = proper
         self.random_state = random_state
 
-    def _inner(self) -> Any:
-        return GaussianDensity() if self.density is None else self.density
+    def _several(self) -> list[Any]:
+        if self.density is None:
+            return [GaussianDensity()]
+        return list(self.density) if isinstance(self.density, (list, tuple)) else [self.density]
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        check_instance(self, "density", Completes, optional=True)
-        check_instance(self, "density", AbstractRowEstimator, optional=True)
+        several = self._several()
+        if not several or not all(
+            isinstance(d, Completes) and isinstance(d, AbstractRowEstimator) for d in several
+        ):
+            raise ValueError(
+                "The 'density' parameter of Imputer must be a density of rows that imputes, a list of such "
+                f"or None. Got {self.density!r} instead."
+            )
         check_int(self, "draws", optional=True)
         check_instance(self, "proper", bool)
-        if self.draws is not None and not isinstance(self._inner(), Samples):
+        without = [type(density).__name__ for density in several if not isinstance(density, Samples)]
+        if self.draws is not None and without:
             raise ValueError(
-                f"The 'draws' parameter of Imputer must be None for {type(self.density).__name__}, which "
-                f"does not sample. Got {self.draws!r} instead."
+                f"The 'draws' parameter of Imputer must be None for {without[0]}, which does not sample. "
+                f"Got {self.draws!r} instead."
             )
 
     @property
@@ -111,13 +130,13 @@ class Imputer(OneToOneFeatureMixin, Transforms, AbstractRowEstimator):
 
     @property
     def needs_kinds(self) -> bool:
-        return self._inner().needs_kinds
+        return any(density.needs_kinds for density in self._several())
 
     def takes(self, field: Field) -> bool:
-        return self._inner().takes(field)
+        return all(density.takes(field) for density in self._several())
 
     def column_roles(self, n_features: int) -> ColumnRoles:
-        return vars(self).get("density_", self._inner()).column_roles(n_features)
+        return vars(self).get("density_", self._several()[0]).column_roles(n_features)
 
     def _scaling(self, X: np.ndarray, weight: np.ndarray | None) -> Scaling:
         # the density has one of its own
@@ -125,15 +144,47 @@ class Imputer(OneToOneFeatureMixin, Transforms, AbstractRowEstimator):
 
     def _learn(self, rows: Rows, key: Array) -> Fit:
         known, rng = self._coded(rows.x), generator(key)
-        density: Any = clone(self._inner())
-        if density.get_params().get("random_state", 0) is None:
-            density.set_params(random_state=int(rng.integers(_SEEDS)))
+        several: list[Any] = [clone(density) for density in self._several()]
+        for density in several:
+            if density.get_params().get("random_state", 0) is None:
+                density.set_params(random_state=int(rng.integers(_SEEDS)))
+        density = several[0]
+        vars(self).pop("hidden_errors_", None)
+        if len(several) > 1:
+            hidden = _hidden(rows.x, rng)
+            self.hidden_errors_ = np.array([self._error(d, rows, hidden) for d in several])
+            density = several[int(np.argmin(self.hidden_errors_))]
         self.density_ = density.fit(known, sample_weight=rows.weight)
         vars(self).pop("densities_", None)
         if self.draws is not None:
             self.densities_ = [self._of_its_own(known, rows.weight, rng) for _ in range(self.draws)]
         status = Status.CONVERGED if density.converged_ else Status.LIMIT
         return Fit(density.model_, density.history_, density.n_iter_, status)
+
+    def _error(self, density: Any, rows: Rows, hidden: np.ndarray) -> float:
+        """The mean over columns of the error of what is hidden, over that of the mean or the mode."""
+        x, known = rows.x, self._coded(np.where(hidden, np.nan, rows.x))
+        filled = np.asarray(density.fit(known, sample_weight=rows.weight).impute(known), float)
+        schema = kinds_of(self)
+        numeric = [True] * x.shape[1] if schema is None else [field.numeric for field in schema.modelled]
+        found = []
+        for j in range(x.shape[1]):
+            at, seen = hidden[:, j], ~hidden[:, j] & ~np.isnan(x[:, j])
+            if not at.any():
+                continue
+            true, weight = x[at, j], rows.weight[at]
+            if numeric[j]:
+                plain = np.average(x[seen, j], weights=rows.weight[seen])
+                own, base = (
+                    np.sqrt(np.average((v - true) ** 2, weights=weight)) for v in (filled[at, j], plain)
+                )
+            else:
+                labels, place = np.unique(x[seen, j], return_inverse=True)
+                plain = labels[np.argmax(np.bincount(place, rows.weight[seen]))]
+                own, base = (np.average(v != true, weights=weight) for v in (filled[at, j], plain))
+            if base > 0:
+                found.append(own / base)
+        return float(np.mean(found)) if found else 1.0
 
     def _of_its_own(self, known: Any, weight: np.ndarray, rng: np.random.Generator) -> Any:
         """The density of one completed table."""
@@ -210,6 +261,18 @@ class Imputer(OneToOneFeatureMixin, Transforms, AbstractRowEstimator):
     @property
     def _n_features_out(self) -> int:
         return self.n_features_in_
+
+
+def _hidden(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Which of the observed entries are hidden: a fifth, and never all of a row or of a column."""
+    observed = ~np.isnan(x)
+    order = np.where(observed, rng.random(x.shape), -1.0)
+    hidden = order > 1 - _HIDDEN
+    # the least of a row and of a column stays, as long as there is one
+    least = np.where(observed, order, np.inf)
+    hidden[np.arange(len(x)), least.argmin(axis=1)] = False
+    hidden[least.argmin(axis=0), np.arange(x.shape[1])] = False
+    return hidden
 
 
 def _bootstrapped(weight: np.ndarray, rng: np.random.Generator) -> np.ndarray:

@@ -67,10 +67,10 @@ class MixedFactorAnalysis(TransformsRows, AnyColumns):
     alone it is `FactorAnalysis`, with binary columns alone the item-response model with two parameters.
 
     The likelihood is integrated over z by adaptive quadrature and maximised by L-BFGS, with fewer points
-    than `evidence` takes; loadings and biases of labels and counts have a wide normal prior.  With one or two factors `evidence` is exact but for the
-    quadrature (an error of log p below 1e-6 for loadings of labels up to two, below 1e-4 up to four); with
-    more the fit takes fixed draws in place of points, and `evidence` is a lower bound by importance
-    samples.
+    than `evidence` takes; loadings and biases of labels and counts have a wide normal prior.  With one or
+    two factors `evidence` is exact but for the quadrature (an error of log p below 1e-6 for loadings of
+    labels up to two, below 1e-4 up to four); with more the fit takes fixed draws in place of points, and
+    `evidence` is a lower bound by importance samples.
 
     Args:
         n_components: how many factors.

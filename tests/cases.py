@@ -155,7 +155,6 @@ CASES = {
     "RobustRegression": Case(fe.RobustRegression(), density=False, answers=real),
     "QuantileRegression": Case(fe.QuantileRegression(), density=False, answers=real),
     "LinearRegression": Case(fe.LinearRegression(), density=False, answers=real),
-    "GeneralisedLinearModel": Case(fe.GeneralisedLinearModel(), density=False),
     "GaussianProcess": Case(fe.GaussianProcess(), density=False),
     "KernelRidge": Case(fe.KernelRidge(), density=False),
     "NadarayaWatson": Case(fe.NadarayaWatson(), density=False),
@@ -178,11 +177,9 @@ CASES = {
     "GeneralisedLinearModel-beta": Case(
         fe.GeneralisedLinearModel(d.Beta), density=False, answers=share, unit_free=False, slow=True
     ),
-    "LinearRegression": Case(fe.LinearRegression(), density=False, answers=real),
     "Perceptron": Case(fe.Perceptron(), density=False),
     "Calibrated": Case(fe.Calibrated(), density=False),
     "MultiLabel": Case(fe.MultiLabel(), density=False),
-    "MixtureDensity": Case(fe.MixtureDensity(2, **_NETWORK), density=False),
     "SoftmaxRegression": Case(fe.SoftmaxRegression(), density=False),
     "SupportVectorMachine": Case(fe.SupportVectorMachine(), density=False),
     "Nystroem": Case(fe.Nystroem(n_components=20), density=False),

@@ -123,18 +123,22 @@ from .estimators import (
     AutoRegression as AutoRegression,
 )
 from .estimators import (
-    BaseRate as BaseRate,
     Bagging as Bagging,
 )
 from .estimators import (
     BaggingClassifier as BaggingClassifier,
 )
 from .estimators import (
+    BaseRate as BaseRate,
+)
+from .estimators import (
     BayesianMixture as BayesianMixture,
 )
 from .estimators import (
-    Calibrated as Calibrated,
     Boosting as Boosting,
+)
+from .estimators import (
+    Calibrated as Calibrated,
 )
 from .estimators import (
     Chunks as Chunks,
@@ -215,8 +219,10 @@ from .estimators import (
     NormalizingFlow as NormalizingFlow,
 )
 from .estimators import (
-    Perceptron as Perceptron,
     Nystroem as Nystroem,
+)
+from .estimators import (
+    Perceptron as Perceptron,
 )
 from .estimators import (
     PlusPlus as PlusPlus,
@@ -229,6 +235,8 @@ from .estimators import (
 )
 from .estimators import (
     QuantileRegression as QuantileRegression,
+)
+from .estimators import (
     RandomFourierFeatures as RandomFourierFeatures,
 )
 from .estimators import (

@@ -7,7 +7,6 @@ the style of the report.
 
 from ._columns import association, distribution, distributions, missing
 from ._fits import calibration, comparison, learning_curves, reliability
-from ._fits import calibration, comparison, learning_curves
 from ._generalisation import bias_variance, curve, prediction_sets
 from ._parts import atoms, components, loadings, profiles, topics
 from ._predictions import coverage, dependence, importance, residuals
@@ -44,8 +43,8 @@ __all__ = [
     "paths",
     "prediction_sets",
     "profiles",
-    "residuals",
     "reliability",
+    "residuals",
     "short_names",
     "smoothed",
     "telling_columns",

@@ -1,28 +1,26 @@
 """Estimators of labels and of numbers given rows."""
 
+from ._bagging import Bagging, BaggingClassifier
 from ._base_rate import BaseRate
+from ._boosting import Boosting
 from ._calibrated import Calibrated
 from ._calibrations import AbstractCalibration, Isotonic, Sigmoid, Temperature
 from ._classifiers import DiscriminantAnalysis, NaiveBayes
+from ._conformal import Conformal, ConformalClassifier
 from ._gaussian_process import GaussianProcess
 from ._glm import GeneralisedLinearModel
 from ._kernel_classifier import SupportVectorMachine
 from ._kernel_features import Nystroem, RandomFourierFeatures
 from ._kernel_ridge import KernelRidge
-from ._bagging import Bagging, BaggingClassifier
-from ._boosting import Boosting
-from ._classifiers import DiscriminantAnalysis, NaiveBayes
-from ._conformal import Conformal, ConformalClassifier
 from ._linear import LinearRegression
 from ._losses import AbstractScoreLoss, QuantileLoss
 from ._mixture_density import MixtureDensity
 from ._multilabel import MultiLabel
 from ._nadaraya_watson import NadarayaWatson
 from ._perceptron import Perceptron
-from ._regressor import AbstractRegressor
-from ._responses import AbstractResponse, InverseGaussian, ModelledShape, ZeroInflated
 from ._quantiles import QuantileRegression
 from ._regressor import AbstractRegressor
+from ._responses import AbstractResponse, InverseGaussian, ModelledShape, ZeroInflated
 from ._ridge import Ridge
 from ._robust import RobustRegression
 from ._softmax import SoftmaxRegression
@@ -32,12 +30,12 @@ __all__ = [
     "AbstractCalibration",
     "AbstractRegressor",
     "AbstractResponse",
-    "BaseRate",
-    "Calibrated",
     "AbstractScoreLoss",
     "Bagging",
     "BaggingClassifier",
+    "BaseRate",
     "Boosting",
+    "Calibrated",
     "Conformal",
     "ConformalClassifier",
     "DiscriminantAnalysis",
@@ -52,18 +50,17 @@ __all__ = [
     "MultiLabel",
     "NadarayaWatson",
     "NaiveBayes",
-    "Perceptron",
-    "Sigmoid",
     "Nystroem",
+    "Perceptron",
+    "QuantileLoss",
+    "QuantileRegression",
     "RandomFourierFeatures",
+    "Ridge",
+    "RobustRegression",
+    "Sigmoid",
     "SoftmaxRegression",
+    "SparseRegression",
     "SupportVectorMachine",
     "Temperature",
     "ZeroInflated",
-    "QuantileLoss",
-    "QuantileRegression",
-    "Ridge",
-    "RobustRegression",
-    "SoftmaxRegression",
-    "SparseRegression",
 ]

@@ -191,6 +191,7 @@ PAGES = [
     pytest.param("docs/families/flow.md", marks=pytest.mark.slow),
     pytest.param("docs/families/softmax.md", marks=pytest.mark.slow),
     "docs/families/classifiers.md",
+    "docs/families/linear.md",
     "docs/families/kernel.md",
     "docs/families/mixed.md",
     "docs/families/pca_ica.md",

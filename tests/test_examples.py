@@ -192,6 +192,7 @@ PAGES = [
     pytest.param("docs/families/softmax.md", marks=pytest.mark.slow),
     "docs/families/regression.md",
     "docs/families/classifiers.md",
+    "docs/families/linear.md",
     "docs/families/kernel.md",
     "docs/families/mixed.md",
     "docs/families/pca_ica.md",

@@ -186,7 +186,16 @@ from .estimators import (
     Promax as Promax,
 )
 from .estimators import (
+    QuantileRegression as QuantileRegression,
+)
+from .estimators import (
     RandomRows as RandomRows,
+)
+from .estimators import (
+    Ridge as Ridge,
+)
+from .estimators import (
+    RobustRegression as RobustRegression,
 )
 from .estimators import (
     Schema as Schema,
@@ -196,6 +205,9 @@ from .estimators import (
 )
 from .estimators import (
     SparseCoding as SparseCoding,
+)
+from .estimators import (
+    SparseRegression as SparseRegression,
 )
 from .estimators import (
     StructuralTimeSeries as StructuralTimeSeries,

@@ -18,6 +18,7 @@ from ._intervals import (
     wilson_interval,
 )
 from ._laws import AbstractLaws, JoinedLaws, Laws, MixedLaws, NormalLaws
+from ._laws_regression import HuberLaws, QuantileLaws, StudentLaws
 from ._predictions import auc, crps, log_loss, mae, pinball
 from ._rubin import Pooled, pool
 from ._separable import likelihood_is_unbounded
@@ -25,6 +26,7 @@ from ._splits import Split, out_of_bag, three_way_split
 
 __all__ = [
     "AbstractLaws",
+    "HuberLaws",
     "Interval",
     "JoinedLaws",
     "Laws",
@@ -33,9 +35,11 @@ __all__ = [
     "NormalLaws",
     "PairedDifference",
     "Pooled",
+    "QuantileLaws",
     "Reliability",
     "Retraining",
     "Split",
+    "StudentLaws",
     "TestResult",
     "association",
     "auc",

@@ -3,8 +3,12 @@
 from ._base_rate import BaseRate
 from ._classifiers import DiscriminantAnalysis, NaiveBayes
 from ._linear import LinearRegression
+from ._quantiles import QuantileRegression
 from ._regressor import AbstractRegressor
+from ._ridge import Ridge
+from ._robust import RobustRegression
 from ._softmax import SoftmaxRegression
+from ._sparse import SparseRegression
 
 __all__ = [
     "AbstractRegressor",
@@ -12,5 +16,9 @@ __all__ = [
     "DiscriminantAnalysis",
     "LinearRegression",
     "NaiveBayes",
+    "QuantileRegression",
+    "Ridge",
+    "RobustRegression",
     "SoftmaxRegression",
+    "SparseRegression",
 ]

@@ -193,6 +193,8 @@ PAGES = [
     "docs/families/regression.md",
     "docs/families/classifiers.md",
     "docs/families/linear.md",
+    pytest.param("docs/families/mixture_density.md", marks=pytest.mark.slow),
+    "docs/families/ensembles.md",
     "docs/families/kernel.md",
     "docs/families/mixed.md",
     "docs/families/pca_ica.md",

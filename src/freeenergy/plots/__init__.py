@@ -7,6 +7,7 @@ the style of the report.
 
 from ._columns import association, distribution, distributions, missing
 from ._fits import calibration, comparison, learning_curves
+from ._generalisation import bias_variance, curve, prediction_sets
 from ._parts import atoms, components, loadings, profiles, topics
 from ._predictions import coverage, dependence, importance, residuals
 from ._rows import images, latent, mosaic, pairs, telling_columns
@@ -19,10 +20,12 @@ __all__ = [
     "PALETTE",
     "association",
     "atoms",
+    "bias_variance",
     "calibration",
     "comparison",
     "components",
     "coverage",
+    "curve",
     "decoded",
     "decomposition",
     "dependence",
@@ -38,6 +41,7 @@ __all__ = [
     "mosaic",
     "pairs",
     "paths",
+    "prediction_sets",
     "profiles",
     "residuals",
     "short_names",

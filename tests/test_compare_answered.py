@@ -94,12 +94,10 @@ def test_counts_and_densities_stand_on_one_board():
     for label, model in {"counts": Counts(), **MODELS}.items():
         nats = []
         for a, b in _folds():
-            law = model.fit(X[a], COUNTS[a]).predict_density(X[b]).law
-            own = (
-                law.logpmf(COUNTS[b])
-                if label == "counts"
-                else np.log(law.cdf(COUNTS[b] + 0.5) - law.cdf(COUNTS[b] - 0.5))
-            )
+            laws = model.fit(X[a], COUNTS[a]).predict_density(X[b])
+            own = laws.log_prob(COUNTS[b])
+            if label != "counts":
+                own = np.log(laws.cdf(COUNTS[b] + 0.5) - laws.cdf(COUNTS[b] - 0.5))
             nats.append(own)
         np.testing.assert_allclose(bits[label], -np.concatenate(nats).mean() / LN2, rtol=1e-8)
     # a cell has at most probability one
@@ -147,7 +145,7 @@ def test_tables_with_labels_and_holes():
     y = pd.Series(2 * X[:, 0] + 3.0 * (town == "Chur") + RNG.normal(0, 0.3, 120), name="price")
     board = fe.compare(MODELS, frame, y, cv=3, random_state=0)
     line = board.table()[0]
-    assert line.kind is fe.Kind.ESTIMATE
+    assert line.error is None
     assert board.feature_names == ["size", "noise", "town"]
     assert "'price'" in board.notes[0]
     effects = next(r for r in board.results if r.model == "line" and r.fold == 0).effects

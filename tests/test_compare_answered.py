@@ -6,10 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
-from sklearn.ensemble import RandomForestRegressor
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss, mean_absolute_error, mean_pinball_loss, roc_auc_score
 from sklearn.model_selection import KFold
+from sklearn.tree import DecisionTreeRegressor
 
 import freeenergy as fe
 from freeenergy.comparison import PredictionStanding
@@ -94,12 +94,10 @@ def test_counts_and_densities_stand_on_one_board():
     for label, model in {"counts": Counts(), **MODELS}.items():
         nats = []
         for a, b in _folds():
-            law = model.fit(X[a], COUNTS[a]).predict_density(X[b]).law
-            own = (
-                law.logpmf(COUNTS[b])
-                if label == "counts"
-                else np.log(law.cdf(COUNTS[b] + 0.5) - law.cdf(COUNTS[b] - 0.5))
-            )
+            laws = model.fit(X[a], COUNTS[a]).predict_density(X[b])
+            own = laws.log_prob(COUNTS[b])
+            if label != "counts":
+                own = np.log(laws.cdf(COUNTS[b] + 0.5) - laws.cdf(COUNTS[b] - 0.5))
             nats.append(own)
         np.testing.assert_allclose(bits[label], -np.concatenate(nats).mean() / LN2, rtol=1e-8)
     # a cell has at most probability one
@@ -147,7 +145,7 @@ def test_tables_with_labels_and_holes():
     y = pd.Series(2 * X[:, 0] + 3.0 * (town == "Chur") + RNG.normal(0, 0.3, 120), name="price")
     board = fe.compare(MODELS, frame, y, cv=3, random_state=0)
     line = board.table()[0]
-    assert line.kind is fe.Kind.ESTIMATE
+    assert line.error is None
     assert board.feature_names == ["size", "noise", "town"]
     assert "'price'" in board.notes[0]
     effects = next(r for r in board.results if r.model == "line" and r.fold == 0).effects
@@ -167,18 +165,24 @@ def test_tables_with_labels_and_holes():
     assert board.best_estimator.predict(frame).shape == (120,)
 
 
-def test_rows_that_only_a_pipeline_understands():
-    frame = pd.DataFrame({"size": X[:, 0], "name": [f"row {i} of many" for i in range(120)]})
-    board = fe.compare(
-        {"line": fe.LinearRegression(), "forest": RandomForestRegressor()},
-        frame[["size"]],
-        Y,
-        cv=3,
-        random_state=0,
-    )
+def test_regressors_without_a_law_are_normal_about_their_predictions():
+    tree = DecisionTreeRegressor(max_depth=3, random_state=0)
+    board = fe.compare({"tree": tree, **MODELS}, X, Y, cv=3, random_state=0)
     lines = {line.model: line for line in board.table()}
-    assert lines["line"].error is None
-    assert "predicts a number and gives no law of y given X" in lines["forest"].error
+    assert isinstance(board.models["tree"], fe.Conformal)
+    assert any(note.startswith("DecisionTreeRegressor gives no law of y") for note in board.notes)
+    # as wide as what it is off by on rows that it has not seen
+    error = board.predictions()[[p.model for p in board.predictions()].index("tree")].measures["RMSE"].value
+    expected = (0.5 * np.log(2 * np.pi * error**2) + 0.5) / LN2
+    np.testing.assert_allclose(lines["tree"].bits, expected, atol=0.25)
+    assert lines["line"].bits < lines["tree"].bits < lines["none"].bits
+    few = fe.compare({"tree": tree}, X[:9], Y[:9], cv=2, random_state=0).predictions()[0].measures
+    # too few rows for an end of such an interval
+    assert few["in 90%"].value == 1.0
+    assert np.isnan(few["pinball"].value)
+    with_labels = pd.DataFrame({"size": X[:, 0], "town": np.array(["Bern", "Chur", "Basel"] * 40)})
+    mixed = fe.compare({"tree": tree}, with_labels, Y, cv=2, random_state=0)
+    assert mixed.table()[0].error is None
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import is_classifier, is_regressor
 
 from ..._core import Evidence
-from ...estimators import Support
+from ...estimators import Conformal, Support
 from ...evaluation import AbstractLaws, Measure, coverage, mae, pinball, rmse
 from ...shell import AbstractRowEstimator, CodedRows, Column, PredictsDensities
 from ...shell._support import WHOLE, Grid
@@ -20,6 +20,8 @@ from ._given import AbstractGiven
 # of the pictures of one model: rows that are asked, columns whose importance is found, and whose effect is
 # drawn at so many values
 _ROWS, _COLUMNS, _DRAWN, _VALUES = 200, 30, 6, 20
+# parts of the rows that are left out in turn, for the spread of predictions without a law
+_FOLDS = 5
 # how often a column is shuffled
 _SHUFFLES = 3
 
@@ -62,12 +64,13 @@ class Answered(AbstractGiven):
             raise ValueError(f"{name} gives the probability of labels, and {self.name} holds numbers.")
         if not is_regressor(estimator):
             raise ValueError(f"{name} gives no law of {self.name} given X.")
-        if not isinstance(estimator, PredictsDensities):
-            raise ValueError(
-                f"{name} predicts a number and gives no law of {self.name} given X (predict_density): it "
-                "has no bits."
-            )
-        return estimator
+        if isinstance(estimator, PredictsDensities):
+            return estimator
+        self.notes.append(
+            f"{name} gives no law of {self.name}: it is taken to be normal about the predictions, as wide "
+            "as residuals of rows that were left out."
+        )
+        return Conformal(estimator, folds=_FOLDS)
 
     def _laws(self, estimator: Any, test: np.ndarray) -> AbstractLaws:
         laws = estimator.predict_density(self._rows(estimator, test))
@@ -96,7 +99,7 @@ class Answered(AbstractGiven):
     def predicted(self, estimator: Any, test: np.ndarray, level: float, seed: int) -> np.ndarray:
         """The answer, its mean, median, both ends of its interval, and its rank among what was expected."""
         y, laws = self.y[test], self._laws(estimator, test)
-        low, high = laws.interval(level)
+        low, high = estimator.predict_interval(self._rows(estimator, test), level)
         below, above = map(laws.cdf, self._cells(y))
         # within its cell the rank of an answer is left to chance
         rank = below + np.random.default_rng(seed).random(len(y)) * (above - below)
@@ -105,16 +108,17 @@ class Answered(AbstractGiven):
     def measures(self, predicted: np.ndarray, level: float) -> dict[str, Measure]:
         truth, mean, median, low, high, _ = predicted
         nothing = Measure(np.nan, np.nan)
-        there = np.isfinite(mean).all()
-        first, second = pinball(truth, low, (1 - level) / 2), pinball(truth, high, (1 + level) / 2)
-        return {
-            "RMSE": rmse(truth, mean) if there else nothing,
-            "MAE": mae(truth, median),
+        loss = nothing
+        if np.isfinite(low).all() and np.isfinite(high).all():
+            first, second = pinball(truth, low, (1 - level) / 2), pinball(truth, high, (1 + level) / 2)
             # of both ends, of which an answer can be beyond one
-            "pinball": Measure(
-                (first.value + second.value) / 2, math.hypot(first.stderr, second.stderr) / 2
-            ),
-            f"in {level:.0%}": coverage(truth, low, high),
+            loss = Measure((first.value + second.value) / 2, math.hypot(first.stderr, second.stderr) / 2)
+        return {
+            "RMSE": rmse(truth, mean) if np.isfinite(mean).all() else nothing,
+            "MAE": mae(truth, median),
+            "pinball": loss,
+            # an interval without an end holds all beyond
+            f"in {level:.0%}": coverage(truth, np.nan_to_num(low), np.nan_to_num(high)),
         }
 
     def pictures(self, estimator: Any, test: np.ndarray, seed: int, evidence: Evidence) -> dict[str, Any]:

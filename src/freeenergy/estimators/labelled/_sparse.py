@@ -7,7 +7,7 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import linalg
+from scipy.linalg import lapack
 
 from ..._core import Fit, Status, has_nan
 from ...shell import AbstractDensity, Coefficients, Scaling, check_int, check_real
@@ -15,6 +15,8 @@ from ...shell._rows import unit_free_hashes
 from ._linear_mean import AbstractLinearMean, Data, rows_of
 from ._triangle import Triangle, joined_blocks, sum_of_squares
 
+# its functions are not known to type checkers
+_LAPACK: Any = lapack
 _ALPHAS = 100
 # the least strength of a path, in units of that at which the first coefficient appears
 _LEAST = 1e-3
@@ -318,7 +320,7 @@ def _goal(own: np.ndarray, along: np.ndarray, here: np.ndarray, sign: np.ndarray
     coefficient changes its sign.
     """
     right = along - l1 * sign
-    factor, found, failed = linalg.lapack.dposv(own, right, lower=1)
+    factor, found, failed = _LAPACK.dposv(own, right, lower=1)
     if not failed and np.diag(factor).min() ** 2 > _DEPENDENT * np.diag(own).max():
         return found
     values, vectors = np.linalg.eigh(own)

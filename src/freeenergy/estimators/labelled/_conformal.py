@@ -133,6 +133,7 @@ class Conformal(AbstractWrappedRegressor, Calibrates):
         estimator_: the fitted estimator; with folds, to all rows.
         members_: the copies by which rows are scored.
         calibration_scores_, calibration_weight_, calibration_fold_: of each row that was set aside.
+        noise_: the standard deviation about predictions, for an estimator without a law.
 
     References:
         Vovk, Gammerman, Shafer (2005), Algorithmic learning in a random world; Barber, Candès, Ramdas,
@@ -148,6 +149,7 @@ class Conformal(AbstractWrappedRegressor, Calibrates):
     """
 
     _default = LinearRegression
+    intervals_of_law = False
 
     def __init__(
         self,
@@ -165,6 +167,7 @@ class Conformal(AbstractWrappedRegressor, Calibrates):
         self.random_state = random_state
 
     def _learn(self, rows: Rows, key: Array) -> Fit:
+        rows = self._in_order(rows)
         answers = self._shaped_answers(rows)
         found = self._calibrate(rows, answers, key)
         # a regressor without a law is taken to be normal about its prediction

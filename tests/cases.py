@@ -104,6 +104,7 @@ CASES = {
     "ICA-laplace": Case(fe.ICA(d.Laplace), slow=True),
     "SparseCoding": Case(fe.SparseCoding(2, importance_samples=500)),
     "GaussianProcess": Case(fe.GaussianProcess(), density=False),
+    "GaussianProcessClassifier": Case(fe.GaussianProcessClassifier(), density=False),
     "KernelRidge": Case(fe.KernelRidge(), density=False),
     "NadarayaWatson": Case(fe.NadarayaWatson(), density=False),
     "LinearRegression": Case(fe.LinearRegression(), density=False),

@@ -150,6 +150,9 @@ from .estimators import (
     GaussianProcess as GaussianProcess,
 )
 from .estimators import (
+    GaussianProcessClassifier as GaussianProcessClassifier,
+)
+from .estimators import (
     Imputer as Imputer,
 )
 from .estimators import (

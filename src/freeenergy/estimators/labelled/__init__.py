@@ -2,6 +2,7 @@
 
 from ._classifiers import DiscriminantAnalysis, NaiveBayes
 from ._gaussian_process import GaussianProcess
+from ._gaussian_process_classifier import GaussianProcessClassifier
 from ._kernel_classifier import SupportVectorMachine
 from ._kernel_features import Nystroem, RandomFourierFeatures
 from ._kernel_ridge import KernelRidge
@@ -14,6 +15,7 @@ __all__ = [
     "AbstractRegressor",
     "DiscriminantAnalysis",
     "GaussianProcess",
+    "GaussianProcessClassifier",
     "KernelRidge",
     "LinearRegression",
     "NadarayaWatson",

@@ -156,6 +156,7 @@ CASES = {
     "QuantileRegression": Case(fe.QuantileRegression(), density=False, answers=real),
     "LinearRegression": Case(fe.LinearRegression(), density=False, answers=real),
     "GaussianProcess": Case(fe.GaussianProcess(), density=False),
+    "GaussianProcessClassifier": Case(fe.GaussianProcessClassifier(), density=False),
     "KernelRidge": Case(fe.KernelRidge(), density=False),
     "NadarayaWatson": Case(fe.NadarayaWatson(), density=False),
     "GeneralisedLinearModel": Case(fe.GeneralisedLinearModel(), density=False, answers=real),

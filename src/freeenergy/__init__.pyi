@@ -172,6 +172,7 @@ from .estimators import (
 )
 from .estimators import (
     GeneralisedLinearModel as GeneralisedLinearModel,
+    GaussianProcessClassifier as GaussianProcessClassifier,
 )
 from .estimators import (
     Imputer as Imputer,

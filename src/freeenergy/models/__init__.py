@@ -24,7 +24,7 @@ from ._density import Density
 from ._emissions import AbstractEmissions, FamilyEmissions, MixtureEmissions, RegressionEmissions
 from ._features import FourierFeatures, LandmarkFeatures
 from ._flow import FlowWithMissing, autoregressive_flow, coupling_flow
-from ._gaussian_process import GaussianProcess, InducedProcess
+from ._gaussian_process import GaussianProcess, InducedProcess, LaplaceProcess
 from ._harmonium import Harmonium, Units
 from ._hmm import HMM
 from ._ica import independent_components, spread_sources
@@ -119,6 +119,7 @@ __all__ = [
     "Kernels",
     "Labelled",
     "LandmarkFeatures",
+    "LaplaceProcess",
     "LaplaceSource",
     "LatentDirichletAllocation",
     "Learned",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import Array
@@ -134,3 +135,43 @@ class InducedProcess(AbstractExactPosterior):
         """p(y | x), a Gaussian."""
         mean, variance = self.function(x)
         return Gaussian(mean, Diagonal(variance + self.noise))
+
+
+class LaplaceProcess(eqx.Module):
+    """Labels by processes f ~ GP(0, k), with the Gaussian of Laplace's method for what is known of them:
+
+        f(x) ~ N(k(x, X) α,  k(x, x) − k(x, X) S (I + S K S)⁻¹ S k(X, x)).
+
+    One process tells two labels apart, p(second) = E 1/(1 + exp(−f)); of more labels each has one.
+
+    Attributes:
+        kernel: k.
+        x: X, the rows that were seen.
+        coefficients: α, (rows, processes).
+        sites: S, (rows, processes).
+
+    >>> from freeenergy.kernels import RBF
+    >>> one = jnp.ones((1, 1))
+    >>> model = LaplaceProcess(RBF(), 0 * one, 0.5 * one, one)
+    >>> [float(part[0]) for part in model.function(jnp.zeros(1))]
+    [0.5, 0.5]
+    """
+
+    kernel: AbstractKernel
+    x: Float[Array, "rows columns"] = buffer()
+    coefficients: Float[Array, "rows processes"] = buffer()
+    sites: Float[Array, "rows processes"] = buffer()
+
+    def function(
+        self, x: Float[Array, " columns"]
+    ) -> tuple[Float[Array, " processes"], Float[Array, " processes"]]:
+        """The mean and the variance of each process."""
+        across, gram = self.kernel.gram(x[None], self.x)[0], self.kernel.gram(self.x)
+
+        def explained(sites: Array) -> Array:
+            inner = jnp.eye(len(gram)) + sites[:, None] * gram * sites[None, :]
+            half = jax.scipy.linalg.solve_triangular(jnp.linalg.cholesky(inner), sites * across, lower=True)
+            return half @ half
+
+        variance = self.kernel.diagonal(x[None])[0] - jax.vmap(explained, in_axes=1)(self.sites)
+        return across @ self.coefficients, variance

@@ -9,6 +9,7 @@ from ._classifiers import DiscriminantAnalysis, NaiveBayes
 from ._conformal import Conformal, ConformalClassifier
 from ._gaussian_process import GaussianProcess
 from ._glm import GeneralisedLinearModel
+from ._gaussian_process_classifier import GaussianProcessClassifier
 from ._kernel_classifier import SupportVectorMachine
 from ._kernel_features import Nystroem, RandomFourierFeatures
 from ._kernel_ridge import KernelRidge
@@ -43,6 +44,7 @@ __all__ = [
     "GeneralisedLinearModel",
     "InverseGaussian",
     "Isotonic",
+    "GaussianProcessClassifier",
     "KernelRidge",
     "LinearRegression",
     "MixtureDensity",

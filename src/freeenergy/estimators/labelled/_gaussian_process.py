@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 from jax import Array
-from scipy import linalg, optimize, stats
+from scipy import linalg, stats
 from scipy.special import ndtri
 from sklearn.utils import check_random_state
 
@@ -25,15 +25,19 @@ from ...kernels import AbstractKernel
 from ...models import GaussianProcess as GaussianProcessModel
 from ...models import InducedProcess
 from ...shell import AbstractDensity, Rows, Scaling, check_instance, check_int, check_real
-from ._kernelled import AbstractKernelRegressor, LogParameters, gram_slope
+from ._kernelled import (
+    AbstractKernelRegressor,
+    Climbed,
+    LogParameters,
+    climb,
+    gram_slope,
+    limits_of,
+    starts_about,
+)
 from ._sparse_process import Bounds, SparseProcess, spread_rows
 
 # σ² where none is given, as a part of the variance of answers
 _FIRST_NOISE = 0.1
-# what parameters of a kernel and noise may be, in the units that the kernel sees
-_RANGE, _NOISE_RANGE = (1e-5, 1e5), (1e-8, 1e5)
-# how far other starts are from the first, in logarithms
-_SPREAD = 1.5
 
 
 class Evidences:
@@ -74,34 +78,25 @@ class Evidences:
         logs = self.kernel.slope(theta[:size], slopes)
         return value, np.concatenate([logs, [part.log_noise for part in found]])
 
-    def maximise(
-        self, start: np.ndarray, free: np.ndarray, max_iter: int, tol: float
-    ) -> tuple[np.ndarray, list[float], Status]:
-        """Where L-BFGS ends that may change what is `free`, −log p(y | X) on the way, and why it ended."""
-        rows, theta, path = self.weights.sum(), start.copy(), list[float]()
+    def maximise(self, start: np.ndarray, free: np.ndarray, max_iter: int, tol: float) -> Climbed:
+        """Where the search ends that may change what is `free`."""
         if not free.any():
-            return theta, [-self.evidence(theta, slope=False)[0]], Status.CONVERGED
-        size = len(self.kernel.vector)
-        limits = np.log([_RANGE] * size + [_NOISE_RANGE] * (len(start) - size))
-        limits[:, 0], limits[:, 1] = np.minimum(limits[:, 0], start), np.maximum(limits[:, 1], start)
+            return Climbed(start, [-self.evidence(start, slope=False)[0]], Status.CONVERGED)
 
-        def loss(moved: np.ndarray) -> tuple[float, np.ndarray]:
-            theta[free] = moved
-            value, slope = self.evidence(theta)
-            return -value / rows, -slope[free] / rows
+        def asked(moved: np.ndarray) -> tuple[float, np.ndarray]:
+            value, slope = self.evidence(_with(start, free, moved))
+            return value, slope[free]
 
-        result = optimize.minimize(
-            loss,
-            start[free],
-            jac=True,
-            method="L-BFGS-B",
-            bounds=limits[free],
-            options={"maxiter": max_iter, "ftol": 1e-12, "gtol": tol},
-            callback=lambda intermediate_result: path.append(float(intermediate_result.fun) * rows),
-        )
-        theta[free] = result.x
-        path.append(float(result.fun) * rows)
-        return theta, path, Status.LIMIT if result.status == 1 else Status.CONVERGED
+        limits = limits_of(start, len(self.kernel.vector))
+        found = climb(asked, start[free], limits[free], self.weights.sum(), max_iter, tol)
+        return found._replace(place=_with(start, free, found.place))
+
+
+def _with(start: np.ndarray, free: np.ndarray, moved: np.ndarray) -> np.ndarray:
+    """The start with other numbers where it is free."""
+    whole = start.copy()
+    whole[free] = moved
+    return whole
 
 
 class ExactProcess:
@@ -147,12 +142,6 @@ class ExactProcess:
             half = linalg.solve_triangular(told.root, (across * sites).T, lower=True)
             laws.append((across @ told.coefficients, prior - half.T @ half))
         return laws
-
-
-def _starts(start: np.ndarray, free: np.ndarray, n: int, rng: np.random.Generator) -> list[np.ndarray]:
-    """The start, and others about it."""
-    more = [start + _SPREAD * free * rng.standard_normal(len(start)) for _ in range(n - 1)]
-    return [start, *more]
 
 
 PROCESSES: dict[type, Any] = {GaussianProcessModel: ExactProcess, InducedProcess: SparseProcess}
@@ -397,27 +386,30 @@ class GaussianProcess(AbstractProcess):
         rng = generator(key)
         if self.inducing is not None:
             return self._learn_sparse(seen, start, free, rng)
-        starts = _starts(start, free, self.n_init, rng)
+        starts = starts_about(start, free, self.n_init, rng)
         found = [seen.maximise(one, free, self.max_iter, self.tol) for one in starts]
-        self.theta_, path, status = min(found, key=lambda one: one[1][-1])
-        return self._keep(seen, self.theta_, path, status)
+        best = min(found, key=lambda one: one.path[-1])
+        self.theta_ = best.place
+        return self._keep(seen, *best)
 
     def _learn_sparse(
         self, seen: Evidences, start: np.ndarray, free: np.ndarray, rng: np.random.Generator
     ) -> Fit:
         bounds = Bounds(seen, self._first_points(seen, rng))
         found = [
-            bounds.maximise(one, free, self.learn, self.max_iter, self.tol)
-            for one in _starts(start, free, self.n_init, rng)
+            bounds.maximise(one, np.append(free, self.learn), self.max_iter, self.tol)
+            for one in starts_about(start, free, self.n_init, rng)
         ]
-        self.theta_, points, path, status = min(found, key=lambda one: one[2][-1])
+        best = min(found, key=lambda one: one.path[-1])
+        self.theta_, points = np.split(best.place, [len(start)])
+        points = points.reshape(bounds.points.shape)
         units = float(np.log(self.answer_scaling_.scale) @ seen.weights.sum(axis=0))
         model, self.log_evidence_ = bounds.model(self.theta_, points)
         self.log_evidence_ -= units
         self.noise_ = np.asarray(model.noise) * self.answer_scaling_.scale**2
         vars(self)["_process"] = SparseProcess(model)
-        history = {"objective": (np.array(path) + units) / seen.weights.sum()}
-        return Fit(model, history, len(path), status)
+        history = {"objective": (np.array(best.path) + units) / seen.weights.sum()}
+        return Fit(model, history, len(best.path), best.status)
 
     def _first_points(self, seen: Evidences, rng: np.random.Generator) -> np.ndarray:
         """Those that were given, or rows that are far from each other."""

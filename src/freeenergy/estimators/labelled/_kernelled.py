@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from scipy import optimize
 
-from ..._core import bucket, learnable, on_device
+from ..._core import Status, bucket, learnable, on_device
 from ...kernels import RBF, AbstractKernel
 from ...shell import Rows, Scaling, check_instance
 from ._inputs import CompletesInputs
@@ -17,6 +19,12 @@ from ._regressor import AbstractRegressor
 
 # kernels are asked for so many pairs at once when rows are predicted
 _PAIRS = 2**22
+# what parameters of a kernel and noise may be, in the units that the kernel sees
+_RANGE, _NOISE_RANGE = (1e-5, 1e5), (1e-8, 1e5)
+# how far other starts are from the first, in logarithms
+_SPREAD = 1.5
+# a rise of this part of the value is none
+_NO_RISE = 1e-9
 
 
 class LogParameters(NamedTuple):
@@ -96,6 +104,60 @@ class DrawsInputsOnce(CompletesInputs):
         completed, place = self._completed(rows, beside)
         # the first draw of each, in the order of the rows
         return rows._replace(x=completed.x[: len(rows.x)][np.argsort(place[: len(rows.x)])])
+
+
+class Climbed(NamedTuple):
+    """Where a search ended: the place, minus the value on the way there, and why it ended."""
+
+    place: np.ndarray
+    path: list[float]
+    status: Status
+
+
+def climb(
+    value_and_slope: Callable[[np.ndarray], tuple[float, np.ndarray]],
+    start: np.ndarray,
+    limits: np.ndarray,
+    rows: float,
+    max_iter: int,
+    tol: float,
+) -> Climbed:
+    """The top that L-BFGS reaches; it works on the value for each of so many `rows`.
+
+    >>> limits = np.array([[-9.0, 9.0]] * 2)
+    >>> found = climb(lambda x: (-float(x @ x), -2 * x), np.ones(2), limits, 1.0, 50, 1e-9)
+    >>> bool(np.abs(found.place).max() < 1e-6), found.status.value
+    (True, 'converged')
+    """
+    path = list[float]()
+
+    def loss(place: np.ndarray) -> tuple[float, np.ndarray]:
+        value, slope = value_and_slope(place)
+        return -value / rows, -slope / rows
+
+    result = optimize.minimize(
+        loss,
+        start,
+        jac=True,
+        method="L-BFGS-B",
+        bounds=limits,
+        options={"maxiter": max_iter, "ftol": _NO_RISE, "gtol": tol},
+        callback=lambda intermediate_result: path.append(float(intermediate_result.fun) * rows),
+    )
+    path.append(float(result.fun) * rows)
+    return Climbed(result.x, path, Status.LIMIT if result.status == 1 else Status.CONVERGED)
+
+
+def limits_of(start: np.ndarray, kernel: int) -> np.ndarray:
+    """What logarithms of parameters may be: first of a kernel, then of noise."""
+    limits = np.log([_RANGE] * kernel + [_NOISE_RANGE] * (len(start) - kernel)).reshape(-1, 2)
+    return np.column_stack([np.minimum(limits[:, 0], start), np.maximum(limits[:, 1], start)])
+
+
+def starts_about(start: np.ndarray, free: np.ndarray, n: int, rng: np.random.Generator) -> list[np.ndarray]:
+    """The start, and others about it."""
+    more = [start + _SPREAD * free * rng.standard_normal(len(start)) for _ in range(n - 1)]
+    return [start, *more]
 
 
 class AbstractKernelRegressor(DrawsInputsOnce, AbstractRegressor):

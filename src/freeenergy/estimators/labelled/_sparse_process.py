@@ -8,20 +8,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from scipy import linalg, optimize
+from scipy import linalg
 from sklearn.cluster import kmeans_plusplus
 
 from ..._core import Status, on_device
 from ...inference._induced import JITTER, Induced, RowSums, collapsed_bound
 from ...kernels import AbstractKernel
 from ...models import InducedProcess
-from ._kernelled import LogParameters
+from ._kernelled import Climbed, LogParameters, climb, limits_of
 
 # rows of a block
 _BLOCK = 2048
 # rows that first points are chosen from
 _CANDIDATES = 10_000
-_RANGE, _NOISE_RANGE = (1e-5, 1e5), (1e-8, 1e5)
 
 
 def spread_rows(x: np.ndarray, weight: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
@@ -96,7 +95,8 @@ class Bounds:
             answers += (y * weight).T @ across
             prior += kernel.diagonal(x) @ weight
             for output in range(1 if self.same else outputs):
-                squares[output] += (across * weight[:, [output]]).T @ across
+                rooted = across * np.sqrt(weight[:, [output]])
+                squares[output] += rooted.T @ rooted
         if self.same:
             squares[:] = squares[0]
         total = (seen.weights * seen.answers**2).sum(axis=0)
@@ -116,42 +116,26 @@ class Bounds:
         moved = np.sum([np.asarray(own) for _, own in parts], axis=0)
         return float(value), np.concatenate([slope, np.asarray(noises) * noise]), moved
 
-    def maximise(
-        self, start: np.ndarray, free: np.ndarray, learn: bool, max_iter: int, tol: float
-    ) -> tuple[np.ndarray, np.ndarray, list[float], Status]:
-        """Where L-BFGS ends: the parameters and points, minus the bound on the way, and why it ended."""
-        rows, theta, points = self.seen.weights.sum(), start.copy(), self.points.copy()
-        path, size = list[float](), int(free.sum())
-        if not free.any() and not learn:
-            return theta, points, [-self.bound(theta, points)[0]], Status.CONVERGED
-        kernels = len(self.seen.kernel.vector)
-        limits = np.log([_RANGE] * kernels + [_NOISE_RANGE] * (len(start) - kernels))
-        limits[:, 0], limits[:, 1] = np.minimum(limits[:, 0], start), np.maximum(limits[:, 1], start)
-        bounds = [tuple(pair) for pair in limits[free]] + [(None, None)] * (points.size if learn else 0)
+    def maximise(self, start: np.ndarray, free: np.ndarray, max_iter: int, tol: float) -> Climbed:
+        """Where the search ends: parameters, of which some are `free`, and points, if the last of it is."""
+        place = np.concatenate([start, self.points.ravel()])
+        moving = np.repeat(free, [1] * len(start) + [self.points.size])
 
-        def loss(moved: np.ndarray) -> tuple[float, np.ndarray]:
-            theta[free] = moved[:size]
-            if learn:
-                points[:] = moved[size:].reshape(points.shape)
-            value, slope, places = self.bound(theta, points)
-            both = np.concatenate([slope[free], places.ravel() if learn else []])
-            return -value / rows, -both / rows
+        def asked(moved: np.ndarray) -> tuple[float, np.ndarray]:
+            place[moving] = moved
+            value, *slopes = self.bound(*self._parts(place, len(start)))
+            return value, np.concatenate([part.ravel() for part in slopes])[moving]
 
-        first = np.concatenate([start[free], points.ravel() if learn else []])
-        result = optimize.minimize(
-            loss,
-            first,
-            jac=True,
-            method="L-BFGS-B",
-            bounds=bounds,
-            options={"maxiter": max_iter, "ftol": 1e-8, "gtol": tol},
-            callback=lambda intermediate_result: path.append(float(intermediate_result.fun) * rows),
-        )
-        theta[free] = result.x[:size]
-        if learn:
-            points[:] = result.x[size:].reshape(points.shape)
-        path.append(float(result.fun) * rows)
-        return theta, points, path, Status.LIMIT if result.status == 1 else Status.CONVERGED
+        if not moving.any():
+            return Climbed(place, [-self.bound(*self._parts(place, len(start)))[0]], Status.CONVERGED)
+        anywhere = np.tile([-np.inf, np.inf], (self.points.size, 1))
+        limits = np.concatenate([limits_of(start, len(self.seen.kernel.vector)), anywhere])
+        found = climb(asked, place[moving], limits[moving], self.seen.weights.sum(), max_iter, tol)
+        place[moving] = found.place
+        return found._replace(place=place)
+
+    def _parts(self, place: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
+        return place[:size], place[size:].reshape(self.points.shape)
 
     def model(self, theta: np.ndarray, points: np.ndarray) -> tuple[InducedProcess, float]:
         """The law of the values at the points, and the bound."""

@@ -1,0 +1,208 @@
+"""Labels by Gaussian processes, with Laplace's method for what is not Gaussian."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+import numpy as np
+from jax import Array
+from scipy.special import log_expit, log_ndtr, logsumexp
+
+from ..._core import Evidence, Fit, Kind, Status, generator, on_device
+from ...inference._processes import (
+    LaplaceSites,
+    factorise_sites,
+    laplace_of_labels,
+    laplace_slope,
+    process_at,
+)
+from ...kernels import RBF, AbstractKernel
+from ...models import LaplaceProcess
+from ...shell import AbstractDensity, Rows, check_instance, check_numbers
+from ._kernel_classifier import AbstractKernelClassifier, check_classes
+from ._kernelled import Climbed, LogParameters, climb, gram_slope, limits_of, starts_about
+
+_NODES, _SHARES = np.polynomial.hermite_e.hermegauss(40)
+# logistic noise at even distances, whose sums are exact but for rounding
+_LOGISTIC = np.linspace(-38.0, 38.0, 305)
+_LOG_PARTS = log_expit(_LOGISTIC) + log_expit(-_LOGISTIC) + np.log(_LOGISTIC[1] - _LOGISTIC[0])
+# a standard deviation from which on the law of f is smoother than the logistic function
+_WIDE = 1.5
+_PAIRS = 2**22
+
+
+def log_average_chance(mean: np.ndarray, std: np.ndarray) -> np.ndarray:
+    """log E 1/(1 + exp(−f)) for f ~ N(mean, std²), by quadrature over the smoother of both.
+
+    >>> log_average_chance(np.array([0.0, 50.0]), np.array([9.0, 1.0])).round(6).tolist()
+    [-0.693147, -0.0]
+    """
+    inside = log_expit(mean[..., None] + std[..., None] * _NODES)
+    narrow = np.asarray(logsumexp(inside + np.log(_SHARES / _SHARES.sum()), axis=-1))
+    # 1/(1 + exp(−f)) is the chance that logistic noise u has f + u > 0
+    inside = log_ndtr((mean[..., None] + _LOGISTIC) / np.maximum(std, _WIDE)[..., None])
+    wide = np.asarray(logsumexp(inside + _LOG_PARTS, axis=-1))
+    return np.minimum(np.where(std < _WIDE, narrow, wide), 0.0)
+
+
+class _Labels:
+    """The evidence of labels as a function of logarithms of the parameters of a kernel."""
+
+    def __init__(self, kernel: LogParameters, x: np.ndarray, signs: np.ndarray, weight: np.ndarray) -> None:
+        self.kernel, self.x, self.signs, self.weight = kernel, x, signs, weight
+
+    def told(self, kernel: AbstractKernel) -> tuple[np.ndarray, list[LaplaceSites]]:
+        """K, and the process of each machine."""
+        gram = kernel.gram(self.x)
+        return gram, [laplace_of_labels(gram, own, self.weight) for own in self.signs]
+
+    def evidence(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
+        """log p(y | X), an estimate, and its slope."""
+        kernel = self.kernel.kernel(theta)
+        gram, told = self.told(kernel)
+        total = functools.reduce(np.add, [laplace_slope(gram, part) for part in told])
+        slope = self.kernel.slope(theta, gram_slope(kernel, self.x, total))
+        return sum(part.log_evidence for part in told), slope
+
+
+class GaussianProcessClassifier(AbstractKernelClassifier):
+    """p(y | x) = E 1/(1 + exp(−y f(x))) for labels y = ±1, with a Gaussian process for f.
+
+    What is known of f is not Gaussian: Laplace's method takes the Gaussian about its likeliest values, and
+    the parameters of the kernel maximise the estimate of the evidence that comes with it,
+
+        log p(y | X) ≈ Σ log p(y | f̂) − ½ f̂ᵀK⁻¹f̂ − ½ log |I + S K S|.
+
+    Of more than two labels each has a process against all others, of the same kernel, and their
+    probabilities are divided by their sum.
+
+    Args:
+        kernel: k, of `freeenergy.kernels`; None for a Gaussian kernel with a length for each column.
+        standardise: whether the kernel sees columns in units of their standard deviations, from their
+            means; else as they are.
+        learn: whether the parameters of the kernel are learned, or stay as given.
+        n_init: starts of the search; all but the first are random.
+        max_iter, tol: the most iterations of L-BFGS, and the slope per row in logarithms of the parameters
+            below which it stops.
+        inputs: the density of rows and labels from which missing entries of rows are drawn; None for one
+            Gaussian.  In fit they are drawn once.
+        random_state: for starts.
+
+    Attributes:
+        classes_: the labels.
+        kernel_: the kernel after the fit, in the units that it sees.
+        theta_: logarithms of its parameters.
+        log_evidence_: log p(y | X), an estimate.
+        model_: a `freeenergy.models.LaplaceProcess` of rescaled rows.
+        history_, n_iter_, converged_, scaling_, …: as everywhere.
+
+    >>> x = np.linspace(0.0, 6.0, 30)[:, None]
+    >>> model = GaussianProcessClassifier().fit(x, np.sin(x[:, 0]) > 0)
+    >>> model.predict([[1.0], [4.0]]).tolist()
+    [True, False]
+    """
+
+    _kind = Kind.ESTIMATE
+
+    def __init__(
+        self,
+        kernel: AbstractKernel | None = None,
+        *,
+        standardise: bool = True,
+        learn: bool = True,
+        n_init: int = 1,
+        max_iter: int = 200,
+        tol: float = 1e-5,
+        inputs: AbstractDensity | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.kernel = kernel
+        self.standardise = standardise
+        self.learn = learn
+        self.n_init = n_init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.inputs = inputs
+        self.random_state = random_state
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_instance(self, "learn", bool)
+
+    def _learn(self, rows: Rows, key: Array) -> Fit:
+        rows, _ = self._merged(rows)
+        assert rows.known is not None
+        labels = rows.known[:, 0].astype(int)
+        check_classes(self, labels)
+        columns = rows.x.shape[1]
+        start = 1.0 * RBF(on_device(np.ones(columns))) if self.kernel is None else self.kernel
+        start.gram(rows.x[:1])
+        logs = LogParameters.of(start)
+        classes = range(1, 2) if len(self.classes_) == 2 else range(len(self.classes_))
+        signs = np.stack([np.where(labels == label, 1.0, -1.0) for label in classes])
+        seen = _Labels(logs, rows.x, signs, rows.weight)
+        free = np.full(len(logs.vector), self.learn)
+        limits = limits_of(logs.vector, len(logs.vector))
+        if free.any():
+            starts = starts_about(logs.vector, free, self.n_init, generator(key))
+            size = rows.weight.sum()
+            found = [climb(seen.evidence, one, limits, size, self.max_iter, self.tol) for one in starts]
+            best = min(found, key=lambda one: one.path[-1])
+        else:
+            best = Climbed(logs.vector, [], Status.CONVERGED)
+        self.theta_ = best.place
+        kernel = logs.kernel(self.theta_)
+        _, told = seen.told(kernel)
+        self.log_evidence_ = sum(part.log_evidence for part in told)
+        arrays = (
+            rows.x,
+            np.stack([part.coefficients for part in told], axis=1),
+            np.stack([part.sites for part in told], axis=1),
+        )
+        model = LaplaceProcess(jax.tree.map(on_device, kernel), *map(on_device, arrays))
+        vars(self)["_roots"] = [part.root for part in told]
+        path = np.array(best.path or [-self.log_evidence_]) / rows.weight.sum()
+        return Fit(model, {"objective": path}, len(path), best.status)
+
+    @functools.cached_property
+    def _roots(self) -> list[np.ndarray]:
+        """The factors of what was seen, one for each process: made again where a file was read."""
+        gram = self.model_.kernel.gram(np.asarray(self.model_.x))
+        return [factorise_sites(gram, sites) for sites in np.asarray(self.model_.sites).T]
+
+    @property
+    def kernel_(self) -> AbstractKernel:
+        """The kernel after the fit, in the units that it sees."""
+        return self.model_.kernel
+
+    def _function(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The mean and standard deviation of each process, for complete rows."""
+        model, seen = self.model_, np.asarray(self.model_.x)
+        sites, coefficients = np.asarray(model.sites).T, np.asarray(model.coefficients).T
+        means, spreads = [], []
+        for z in np.array_split(self.scaling_.apply(x), max(1, -(-len(x) * len(seen) // _PAIRS))):
+            across, diagonal = model.kernel.gram(z, seen), model.kernel.diagonal(z)
+            parts = zip(self._roots, sites, coefficients, strict=True)
+            found = [process_at(across, diagonal, *told) for told in parts]
+            means.append(np.stack([mean for mean, _ in found], axis=1))
+            spreads.append(np.sqrt(np.stack([variance for _, variance in found], axis=1)))
+        return np.concatenate(means), np.concatenate(spreads)
+
+    def _scores(self, x: np.ndarray) -> np.ndarray:
+        mean, spread = self._function(x)
+        logs = log_average_chance(mean, spread)
+        if logs.shape[1] == 1:
+            odds = 0.5 * (logs - log_average_chance(-mean, spread))
+            logs = np.concatenate([-odds, odds], axis=1)
+        return check_numbers(self, "decision_function", logs, logarithms=True)
+
+    def _log_laws(self, scores: np.ndarray) -> np.ndarray:
+        return scores - logsumexp(scores, axis=-1, keepdims=True)
+
+    def _likelihood(self, X: Any, given: dict[str, Any]) -> Any:
+        return Evidence(np.array([self.log_evidence_]), np.zeros(1), Kind.ESTIMATE), self.fitted_size_
+
+    def _count_parameters(self) -> int:
+        return len(self.theta_) if self.learn else 0

@@ -66,7 +66,10 @@ def write() -> None:
         data = module.TABLES if name == "imputation" else module.SERIES
         days = sorted({result["day"] for result in found.values()})
         lines += [f"## {title}", "", text.strip(), ""]
-        lines += [f"Measured on {' and '.join(days)}; {len(found)} of {len(data)} were run.", ""]
+        whole = [one for one in data if "freeenergy" in found.get(one, {"methods": ()})["methods"]]
+        left = [one for one in data if one not in whole]
+        told = f"; {', '.join(left)} are not measured yet" if left else ""
+        lines += [f"Measured on {' and '.join(days)}, {len(whole)} of {len(data)}{told}.", ""]
         lines += [*module.report({one: found[one] for one in data if one in found}), ""]
     PAGE.write_text("\n".join(lines), encoding="utf-8")
 

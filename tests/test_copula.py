@@ -244,6 +244,19 @@ def test_correlations_that_contradict_each_other_are_moved_to_the_nearest():
             assert np.sum((other - wrong) ** 2) > gap - 1e-9
 
 
+def test_imagined_rows_shrink_the_correlations():
+    """By n / (n + strength), n the mean over pairs of columns of the rows that have both."""
+    frame = FRAME.with_columns(
+        pl.when(pl.int_range(N) < 30).then(None).otherwise(pl.col("income")).alias("income")
+    )
+    one, other = (fe.GaussianCopula(strength=s, random_state=0).fit(frame) for s in (0.0, 6.0))
+    # of ten pairs four are with the income
+    n = (6 * N + 4 * (N - 30)) / 10
+    expected = one.correlation_ * n / (n + 6)
+    np.fill_diagonal(expected, 1)
+    np.testing.assert_allclose(other.correlation_, expected, rtol=1e-12, atol=1e-15)
+
+
 def test_the_structure_that_made_the_rows_is_found():
     z = RNG.multivariate_normal([0, 0, 0], [[1, 0.7, 0.5], [0.7, 1, -0.2], [0.5, -0.2, 1]], 3000)
     frame = pl.DataFrame(
@@ -344,6 +357,10 @@ def test_marginals_are_laws(model):
 def test_what_cannot_be_is_refused(model):
     with pytest.raises(ValueError, match=r"must be a float in the range \(0, 1\] or None. Got 1.5 instead"):
         fe.GaussianCopula(1.5).fit(FRAME)
+    with pytest.raises(
+        ValueError, match=r"'strength' parameter of GaussianCopula must be a float in the ra"
+    ):
+        fe.GaussianCopula(strength=-1.0).fit(FRAME)
     with pytest.raises(ValueError, match="'importance_samples' parameter of GaussianCopula must be an int"):
         fe.GaussianCopula(importance_samples=1).fit(FRAME)
     with pytest.raises(TypeError, match="GaussianCopula knows log p exactly with at most 2 columns"):

@@ -65,6 +65,10 @@ class GaussianCopula(AnyColumns):
         bandwidth: of the kernels of numbers and counts, in standard deviations of a column, up to 1, with
             which numbers have a normal law and no other tails; None chooses it for each column by leaving
             values out.
+        strength: how many rows without any correlation are imagined beside those that were seen, which
+            shrinks R by n / (n + strength), n being the mean number of rows in which two columns are
+            observed together.  As many as there are columns keep what is inferred from nearly dependent
+            columns from being noise where rows are few.
         importance_samples: draws for the evidence of a row with more than two such entries.
         random_state: seed of these; nothing in the fit is random.
 
@@ -92,9 +96,15 @@ class GaussianCopula(AnyColumns):
     """
 
     def __init__(
-        self, bandwidth: float | None = None, *, importance_samples: int = 256, random_state: Any = None
+        self,
+        bandwidth: float | None = None,
+        *,
+        strength: float = 0.0,
+        importance_samples: int = 256,
+        random_state: Any = None,
     ) -> None:
         self.bandwidth = bandwidth
+        self.strength = strength
         self.importance_samples = importance_samples
         self.random_state = random_state
 
@@ -106,6 +116,7 @@ class GaussianCopula(AnyColumns):
                 "The 'bandwidth' parameter of GaussianCopula must be a float in the range (0, 1] or None. "
                 f"Got {self.bandwidth!r} instead."
             )
+        check_real(self, "strength")
         check_int(self, "importance_samples", 2)
 
     @property
@@ -149,6 +160,9 @@ class GaussianCopula(AnyColumns):
         ends = answers(free, GaussianCopulaModel.ends, rows.x)
         pairs = pairwise_correlations(ends[:, 0], ends[:, 1], rows.weight)
         correlation, changes = nearest_correlation(pairs)
+        share = _seen_together(rows)
+        share = share / (share + self.strength) if share > 0 else 1.0
+        correlation = share * correlation + (1 - share) * np.eye(len(columns))
         model = GaussianCopulaModel(tuple(parts), columns, len(numbers), on_device(correlation))
         status = Status.CONVERGED if len(changes) < _MOST_STEPS else Status.LIMIT
         return Fit(model, {"change": changes}, len(changes), status)
@@ -537,6 +551,14 @@ def _of_scores(first: np.ndarray, second: np.ndarray, weight: np.ndarray) -> flo
     # of scores that vary too little the likelihood has a maximum at both ends too
     nearest = real[np.argmin(np.abs(real - c / np.sqrt(a * b)))]
     return float(np.clip(nearest, -_LARGEST, _LARGEST))
+
+
+def _seen_together(rows: Rows) -> float:
+    """In how many rows two columns are both observed, on average over pairs; zero if there is no pair."""
+    seen = (~np.isnan(rows.x)).astype(float)
+    both = (seen * rows.weight[:, None]).T @ seen
+    d = len(both)
+    return float((both.sum() - np.trace(both)) / (d * (d - 1))) if d > 1 else 0.0
 
 
 def nearest_correlation(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

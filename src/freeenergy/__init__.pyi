@@ -171,8 +171,10 @@ from .estimators import (
     GaussianProcess as GaussianProcess,
 )
 from .estimators import (
-    GeneralisedLinearModel as GeneralisedLinearModel,
     GaussianProcessClassifier as GaussianProcessClassifier,
+)
+from .estimators import (
+    GeneralisedLinearModel as GeneralisedLinearModel,
 )
 from .estimators import (
     Imputer as Imputer,

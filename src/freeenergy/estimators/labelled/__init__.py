@@ -8,8 +8,8 @@ from ._calibrations import AbstractCalibration, Isotonic, Sigmoid, Temperature
 from ._classifiers import DiscriminantAnalysis, NaiveBayes
 from ._conformal import Conformal, ConformalClassifier
 from ._gaussian_process import GaussianProcess
-from ._glm import GeneralisedLinearModel
 from ._gaussian_process_classifier import GaussianProcessClassifier
+from ._glm import GeneralisedLinearModel
 from ._kernel_classifier import SupportVectorMachine
 from ._kernel_features import Nystroem, RandomFourierFeatures
 from ._kernel_ridge import KernelRidge
@@ -41,10 +41,10 @@ __all__ = [
     "ConformalClassifier",
     "DiscriminantAnalysis",
     "GaussianProcess",
+    "GaussianProcessClassifier",
     "GeneralisedLinearModel",
     "InverseGaussian",
     "Isotonic",
-    "GaussianProcessClassifier",
     "KernelRidge",
     "LinearRegression",
     "MixtureDensity",

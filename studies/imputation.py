@@ -46,6 +46,7 @@ from sklearn.model_selection import GroupKFold, cross_val_predict
 from statsmodels import datasets as packaged
 
 import freeenergy as fe
+from freeenergy.distributions import ByColumn, Full
 
 from . import mean_and_error
 
@@ -217,12 +218,13 @@ def hyper_impute(frame: pd.DataFrame, seed: int) -> tuple[pd.DataFrame, pd.DataF
 
 def candidates() -> dict[str, Any]:
     """The densities of the library that take such tables."""
-    by_column = [fe.Mixture(k, family="by column", n_init=2) for k in (3, 6)]
+    location = ByColumn(covariance=Full())
     return {
-        **{f"Mixture({model.n_components}, 'by column')": model for model in by_column},
+        "Mixture(3, 'by column')": fe.Mixture(3, family="by column", n_init=2),
+        "Mixture(2, full)": fe.Mixture(2, family=location, n_init=2),
+        "Mixture(4, full)": fe.Mixture(4, family=location, n_init=2),
         "GaussianCopula()": fe.GaussianCopula(),
         "MixedFactorAnalysis(2)": fe.MixedFactorAnalysis(2),
-        "KernelDensity()": fe.KernelDensity(),
     }
 
 

@@ -27,6 +27,7 @@ NAMES = (
     "lda_gensim",
     "rbm",
     "vae_torch",
+    "boosting_small",
     "same_process",
     "second_process",
     *first_fit.WORKLOADS,

@@ -120,10 +120,28 @@ from .estimators import (
     AutoRegression as AutoRegression,
 )
 from .estimators import (
+    Bagging as Bagging,
+)
+from .estimators import (
+    BaggingClassifier as BaggingClassifier,
+)
+from .estimators import (
+    BaseRate as BaseRate,
+)
+from .estimators import (
     BayesianMixture as BayesianMixture,
 )
 from .estimators import (
+    Boosting as Boosting,
+)
+from .estimators import (
     Chunks as Chunks,
+)
+from .estimators import (
+    Conformal as Conformal,
+)
+from .estimators import (
+    ConformalClassifier as ConformalClassifier,
 )
 from .estimators import (
     Dequantised as Dequantised,
@@ -171,6 +189,9 @@ from .estimators import (
     Mixture as Mixture,
 )
 from .estimators import (
+    MixtureDensity as MixtureDensity,
+)
+from .estimators import (
     NaiveBayes as NaiveBayes,
 )
 from .estimators import (
@@ -181,6 +202,9 @@ from .estimators import (
 )
 from .estimators import (
     Promax as Promax,
+)
+from .estimators import (
+    QuantileLoss as QuantileLoss,
 )
 from .estimators import (
     QuantileRegression as QuantileRegression,

@@ -6,7 +6,7 @@ import sys
 
 from rich.console import Console
 
-from . import first_fit, glm
+from . import elastic_net, first_fit, glm, least_squares
 from ._race import Outcome, Skipped, Workload
 from ._report import RESULTS, Row, reached, show, write
 
@@ -27,17 +27,21 @@ NAMES = (
     "lda_gensim",
     "rbm",
     "vae_torch",
+    "boosting_small",
     "same_process",
     "second_process",
     *first_fit.WORKLOADS,
     *glm.WORKLOADS,
+    *least_squares.WORKLOADS,
+    *elastic_net.WORKLOADS,
     "memory",
 )
 
 
 def workload_of(name: str) -> Workload:
     """A row of the table: a module of its name, or one of several in a module."""
-    several = {**first_fit.WORKLOADS, **glm.WORKLOADS}.get(name)
+    modules = first_fit, glm, least_squares, elastic_net
+    several = {key: row for module in modules for key, row in module.WORKLOADS.items()}.get(name)
     return several or importlib.import_module(f".{name}", __package__).WORKLOAD
 
 

@@ -92,6 +92,7 @@ _CELLS = np.stack(np.meshgrid(np.arange(-6.0, 8.0), np.arange(-6.0, 8.0)), axis=
 _COUNTS = np.stack(np.meshgrid(np.arange(16.0), np.arange(16.0)), axis=-1).reshape(-1, 2)
 _VAE = {"latent_dim": 2, "width": 16, "max_iter": 60, "batch_size": 64}
 _FLOW = {"layers": 2, "width": 8, "depth": 1, "max_iter": 30, "batch_size": 64}
+_NETWORK = {"width": 8, "max_iter": 20, "batch_size": 64}
 
 CASES = {
     "GaussianDensity": Case(fe.GaussianDensity()),
@@ -161,6 +162,17 @@ CASES = {
     "GeneralisedLinearModel-beta": Case(
         fe.GeneralisedLinearModel(d.Beta), density=False, answers=share, unit_free=False, slow=True
     ),
+    "BaseRate": Case(fe.BaseRate(), density=False, answers=real),
+    "Bagging": Case(fe.Bagging(n_estimators=5), density=False, answers=real),
+    "BaggingClassifier": Case(fe.BaggingClassifier(n_estimators=5), density=False),
+    "Boosting": Case(fe.Boosting(n_estimators=5), density=False, answers=real),
+    "Conformal": Case(fe.Conformal(), density=False, answers=real),
+    "ConformalClassifier": Case(fe.ConformalClassifier(), density=False),
+    "MixtureDensity": Case(fe.MixtureDensity(2, **_NETWORK), density=False, answers=real),
+    "Ridge": Case(fe.Ridge(), density=False, answers=real),
+    "SparseRegression": Case(fe.SparseRegression(), density=False, answers=real),
+    "RobustRegression": Case(fe.RobustRegression(), density=False, answers=real),
+    "QuantileRegression": Case(fe.QuantileRegression(), density=False, answers=real),
     "LinearRegression": Case(fe.LinearRegression(), density=False, answers=real),
     "Perceptron": Case(fe.Perceptron(), density=False),
     "Calibrated": Case(fe.Calibrated(), density=False),

@@ -130,8 +130,12 @@ def test_laws_keep_their_contract():
     check_laws(JoinedLaws((np.arange(0, 16, 2), np.arange(1, 16, 2)), (mixed, sides[0])))
 
 
-class Changed(fe.LinearRegression):
-    """A regression of which the tests break one thing each."""
+class Changed(fe.BaseRate):
+    """A model of which the tests break one thing each."""
+
+    def _moved(self, x, shift=0.0, wide=1.0):
+        freedom, mean, scale = super()._laws(x).law.args
+        return Laws(stats.t(freedom, mean + shift, wide * scale))
 
 
 class WrongEvidence(Changed):
@@ -142,30 +146,22 @@ class WrongEvidence(Changed):
 
 class ForgetsUnits(Changed):
     def _laws(self, x):
-        laws = super()._laws(x)
-        wide = 1.1 if self.answer_scaling_.scale[0] > 100 else 1.0
-        return Laws(
-            stats.t(self.residual_dof_, laws.mean(), wide * laws.law.kwds.get("scale", laws.law.args[-1]))
-        )
+        return self._moved(x, wide=1.1 if self.answer_scaling_.scale[0] > 100 else 1.0)
 
 
 class LikesLargeColumns(Changed):
     def _laws(self, x):
-        laws = super()._laws(x)
-        wide = 1.1 if self.scaling_.scale[0] > 100 else 1.0
-        return Laws(stats.t(self.residual_dof_, laws.mean(), wide * laws.law.args[-1]))
+        return self._moved(x, wide=1.1 if self.scaling_.scale[0] > 100 else 1.0)
 
 
 class LooksAtOtherRows(Changed):
     def _laws(self, x):
-        laws = super()._laws(x)
-        return Laws(stats.norm(laws.mean() + 0.01 * (len(x) == 1), laws.std()))
+        return self._moved(x, 0.01 * (len(x) == 1))
 
 
 class LooksAtItsNeighbours(Changed):
     def _laws(self, x):
-        laws = super()._laws(x)
-        return Laws(stats.norm(laws.mean() + 1e-3 * np.arange(len(x)), laws.std()))
+        return self._moved(x, 1e-3 * np.arange(len(x)))
 
 
 class IgnoresWeights(Changed):
@@ -174,15 +170,15 @@ class IgnoresWeights(Changed):
 
 
 class FillsWithMeans(Changed):
-    """Says that rows with NaN are known exactly, and looks at the others for what is missing in them."""
+    """Looks at other rows for what is missing in one."""
 
     def _laws_of_incomplete(self, x):
-        return self._laws(np.where(np.isnan(x), np.nanmean(np.where(np.isnan(x), 0.0, x), axis=0), x))
+        return self._moved(x, 0.01 * np.isnan(x).sum())
 
 
 class ForgetsMissing(Changed):
     def _laws_of_incomplete(self, x):
-        return self._laws(x)
+        return self._moved(x, x[:, 0])
 
 
 class IsTooSure(Changed):
@@ -192,8 +188,7 @@ class IsTooSure(Changed):
 
 class IsNarrow(Changed):
     def _laws(self, x):
-        laws = super()._laws(x)
-        return Laws(stats.norm(laws.mean(), 0.3 * laws.std()))
+        return self._moved(x, wide=0.3)
 
 
 class PredictsTheMedian(Changed):
@@ -211,9 +206,9 @@ class ForgetsTheSeed(Changed):
 
 class ForgetsInFiles(Changed):
     def save(self, path):
-        noise, self.noise_ = self.noise_, 2 * self.noise_
+        std, self.std_ = self.std_, 2 * self.std_
         super().save(path)
-        self.noise_ = noise
+        self.std_ = std
 
 
 @pytest.mark.parametrize(

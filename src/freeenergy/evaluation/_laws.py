@@ -10,6 +10,7 @@ import numpy as np
 from scipy import special, stats
 
 from ._checks import fraction
+from ._regions import highest_density, modes
 
 _HALVINGS = 80
 _ROUNDING = 1e-12
@@ -81,6 +82,30 @@ class AbstractLaws(abc.ABC):
         """The quantiles (1 − level)/2 and (1 + level)/2, between which each answer is with that level."""
         level = fraction("interval", "level", level)
         return self.quantile((1 - level) / 2), self.quantile((1 + level) / 2)
+
+    def highest_density(self, level: float = 0.9) -> list[list[tuple[float, float]]]:
+        """The smallest set of each law that holds its answer with probability `level`, in pieces.
+
+        It is {y : p(y) ≥ c} with c such that its probability is `level`; of counts the pieces are runs of
+        whole numbers, of probability `level` at least.
+
+        >>> sides = [Laws(stats.norm(np.full(1, centre), 1.0)) for centre in (-5.0, 5.0)]
+        >>> both = MixedLaws(np.log(np.full((2, 1), 0.5)), tuple(sides))
+        >>> [[round(end, 3) for end in piece] for piece in both.highest_density(0.9)[0]]
+        [[-6.645, -3.355], [3.355, 6.645]]
+        """
+        return highest_density(self, fraction("highest_density", "level", level))
+
+    def modes(self) -> list[np.ndarray]:
+        """The places where the density of each answer has a maximum, the highest first.
+
+        Looked for from quantiles of the law and of its parts, so that none of a mixture is lost.
+
+        >>> sides = [Laws(stats.norm(np.full(1, centre), 1.0)) for centre in (-5.0, 5.0)]
+        >>> [mode.round(4).tolist() for mode in MixedLaws(np.log([[0.4], [0.6]]), tuple(sides)).modes()]
+        [[5.0, -5.0]]
+        """
+        return modes(self)
 
     def knots(self, levels: np.ndarray) -> np.ndarray:
         """Values that spread over each law, sorted: quantiles of these levels, of it or of its parts.

@@ -71,7 +71,7 @@ class Shell(Shows, BaseEstimator, metaclass=abc.ABCMeta):
         given = self.get_params(deep=False)
         for name in ("max_iter", "n_init", "layers", "width", "depth", "batch_size", "patience"):
             if name in given:
-                check_int(self, name)
+                check_int(self, name, self._least_depth if name == "depth" else 1)
         if "tol" in given:
             check_real(self, "tol")
         if "learning_rate" in given:
@@ -82,6 +82,9 @@ class Shell(Shows, BaseEstimator, metaclass=abc.ABCMeta):
             check_real(self, "threshold", -np.inf, optional=True)
         if "learner" in given:
             check_instance(self, "learner", AbstractAlgorithm, optional=True)
+
+    # whether a network may have no hidden layer, and be linear
+    _least_depth: ClassVar[int] = 1
 
     @abc.abstractmethod
     def _learn(self, events: Any, key: Array) -> Fit:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from sklearn.base import is_classifier
+from sklearn.base import is_classifier, is_regressor
 
 from ...shell import ScoresSteps
 from ...shell._series import check_inputs, check_series
 from ...shell._series_frame import Framed, SeriesFrame
+from ._answered import Answered
 from ._base import AbstractProblem, Compare, named
 from ._labelled import Labelled
 from ._series import AbstractSeries, OneSeries, SeveralSeries
@@ -35,4 +36,6 @@ def problem_of(models: dict[str, Any], X: Any, y: Any, support: Any, groups: Any
         return found
     if y is not None and any(is_classifier(model) for model in models.values()):
         return Labelled(X, y, groups, models.values())
+    if y is not None and any(is_regressor(model) for model in models.values()):
+        return Answered(X, y, groups, models.values(), support)
     return Table(X, support, groups, models.values())

@@ -8,13 +8,12 @@ import numpy as np
 from sklearn.base import is_classifier
 from sklearn.utils import _safe_indexing
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _get_feature_names, check_consistent_length, column_or_1d
+from sklearn.utils.validation import column_or_1d
 
 from ..._core import Evidence, Kind
-from ...estimators import Support
-from ...shell import AbstractRowEstimator, CodedRows, ScoresLabels
-from ._base import AbstractProblem, Pair, index_of, named, shuffled_apart, shuffled_splits
-from ._columns import schema_of
+from ...evaluation import Measure, auc, log_loss
+from ...shell import CodedRows, PredictsDensities, ScoresLabels
+from ._given import AbstractGiven
 
 
 def evidence_of_labels(estimator: Any, X: Any, y: np.ndarray) -> Evidence:
@@ -46,65 +45,48 @@ def evidence_of_labels(estimator: Any, X: Any, y: np.ndarray) -> Evidence:
     return Evidence(nats, stderr, kind)
 
 
-class Labelled(AbstractProblem):
+class Labelled(AbstractGiven):
     """Rows with labels, of which models give the probability given the row."""
 
     def __init__(self, X: Any, y: Any, groups: np.ndarray | None, models: Any = ()) -> None:
-        found = schema_of(X, None, models)
-        # labels that a fold has not are labels all the same
-        self.coded = None if found is None else CodedRows(found[1], found[0].coded())
-        self.X = X if isinstance(X, np.ndarray) or _get_feature_names(X) is not None else np.asarray(X)
-        self.y, self.index = column_or_1d(y), index_of(X)
-        check_classification_targets(self.y)
-        check_consistent_length(self.X, self.y)
-        self.feature_names = named(_get_feature_names(X), np.shape(self.X)[1])
-        if found is not None:
-            self.columns = found[0]
-            self.feature_names = [str(field.name) for field in found[0].modelled]
-        self.support = Support(["continuous"] * len(self.feature_names))
-        self.notes = [f"Bits are of the label, one of {len(np.unique(self.y))}, given the row."]
-        self.n_rows = len(self.y)
-        self.clusters = np.arange(self.n_rows) if groups is None else groups
-        self.entries = np.ones(self.n_rows)
-        self.dimension = 1
+        labels = column_or_1d(y)
+        check_classification_targets(labels)
+        self._describe(X, labels, groups, models)
+        self.classes = np.unique(labels)
+        self.notes = [f"Bits are of the label, one of {len(self.classes)}, given the row."]
 
     def admit(self, estimator: Any) -> Any:
         name = type(estimator).__name__
+        if isinstance(estimator, PredictsDensities):
+            raise ValueError(
+                f"{name} gives the law of a number, and y is taken for labels, since there are classifiers "
+                "among the models. Compare the two apart."
+            )
         if not is_classifier(estimator):
             raise ValueError(f"{name} gives no probability of y given X.")
         if getattr(estimator, "predict_proba", None) is None:
             raise ValueError(f"{name} has no predict_proba.")
         return estimator
 
-    def _rows(self, estimator: Any, rows: np.ndarray) -> Any:
-        if self.coded is not None and isinstance(estimator, AbstractRowEstimator):
-            return self.coded[rows]
-        return _safe_indexing(self.X, rows)
-
-    def fit(self, estimator: Any, train: np.ndarray) -> Any:
-        return estimator.fit(self._rows(estimator, train), self.y[train])
-
-    def fit_all(self, estimator: Any, X: Any, y: Any) -> Any:
-        return estimator.fit(X, y)
-
     def evidence(self, estimator: Any, test: np.ndarray) -> Evidence:
         return evidence_of_labels(estimator, self._rows(estimator, test), self.y[test])
 
+    def predicted(self, estimator: Any, test: np.ndarray, level: float, seed: int) -> np.ndarray:
+        """The number of each label, and below it the probability of every one."""
+        shares = np.zeros((len(self.classes), len(test)))
+        # labels that no row of the fit had have none
+        place = np.searchsorted(self.classes, estimator.classes_)
+        shares[place] = np.asarray(estimator.predict_proba(self._rows(estimator, test))).T
+        return np.concatenate([np.searchsorted(self.classes, self.y[test])[None], shares])
+
+    def measures(self, predicted: np.ndarray, level: float) -> dict[str, Measure]:
+        truth, shares = predicted[0].astype(int), predicted[1:].T
+        right = shares.argmax(axis=1) == truth
+        found = {"log loss": log_loss(truth, shares)}
+        if len(self.classes) > 1 and len(np.unique(truth)) == len(self.classes):
+            found["AUC"] = auc(truth, shares[:, 1] if shares.shape[1] == 2 else shares)
+        share = float(right.mean())
+        return found | {"right": Measure(share, float(np.sqrt(share * (1 - share) / len(right))))}
+
     def pictures(self, estimator: Any, test: np.ndarray, seed: int, evidence: Evidence) -> dict[str, Any]:
         return {}
-
-    def examples(self, rows: np.ndarray) -> Any:
-        if self.coded is not None:
-            return self.coded.x[rows]
-        try:
-            return np.asarray(_safe_indexing(self.X, rows), float)
-        except ValueError:
-            return np.empty((0, np.shape(self.X)[1]))
-
-    def apart(self, units: np.ndarray, size: float | int, groups: np.ndarray | None, seed: int) -> Pair:
-        return shuffled_apart(units, size, groups, seed)
-
-    def splits(
-        self, units: np.ndarray, cv: Any, groups: np.ndarray | None, seed: int, models: list[Any]
-    ) -> list[Pair]:
-        return shuffled_splits(units, cv, groups, seed, self.y[units])

@@ -1,32 +1,55 @@
 """Estimators of labels and of numbers given rows."""
 
+from ._bagging import Bagging, BaggingClassifier
+from ._base_rate import BaseRate
+from ._boosting import Boosting
 from ._calibrated import Calibrated
 from ._calibrations import AbstractCalibration, Isotonic, Sigmoid, Temperature
 from ._classifiers import DiscriminantAnalysis, NaiveBayes
+from ._conformal import Conformal, ConformalClassifier
 from ._glm import GeneralisedLinearModel
 from ._linear import LinearRegression
+from ._losses import AbstractScoreLoss, QuantileLoss
+from ._mixture_density import MixtureDensity
 from ._multilabel import MultiLabel
 from ._perceptron import Perceptron
+from ._quantiles import QuantileRegression
 from ._regressor import AbstractRegressor
 from ._responses import AbstractResponse, InverseGaussian, ModelledShape, ZeroInflated
+from ._ridge import Ridge
+from ._robust import RobustRegression
 from ._softmax import SoftmaxRegression
+from ._sparse import SparseRegression
 
 __all__ = [
     "AbstractCalibration",
     "AbstractRegressor",
     "AbstractResponse",
+    "AbstractScoreLoss",
+    "Bagging",
+    "BaggingClassifier",
+    "BaseRate",
+    "Boosting",
     "Calibrated",
+    "Conformal",
+    "ConformalClassifier",
     "DiscriminantAnalysis",
     "GeneralisedLinearModel",
     "InverseGaussian",
     "Isotonic",
     "LinearRegression",
+    "MixtureDensity",
     "ModelledShape",
     "MultiLabel",
     "NaiveBayes",
     "Perceptron",
+    "QuantileLoss",
+    "QuantileRegression",
+    "Ridge",
+    "RobustRegression",
     "Sigmoid",
     "SoftmaxRegression",
+    "SparseRegression",
     "Temperature",
     "ZeroInflated",
 ]

@@ -52,7 +52,9 @@ def fair():
 
 
 def randhie():
-    return (*table("randhie"), {})
+    # every fifth of 20,190 rows does
+    rows, visits = table("randhie")
+    return rows[::5], visits[::5], {}
 
 
 def strikes():
@@ -248,17 +250,15 @@ def test_laws_of_every_family_are_its_likelihood_and_the_average_curvature_is_th
     if not response.dispersed:
         np.testing.assert_allclose(laws.variance(), response.variance(mean, other, trials), rtol=1e-8)
     # draws by quantiles at even distances: averages without noise
-    grid = (np.arange(20_000) + 0.5) / 20_000
-    many = response.laws(
-        np.full(20_000, mean[0]), np.repeat(other[:, :1], 20_000, axis=1), np.full(20_000, 7.0)
-    )
+    grid = (np.arange(4000) + 0.5) / 4000
+    many = response.laws(np.full(4000, mean[0]), np.repeat(other[:, :1], 4000, axis=1), np.full(4000, 7.0))
     draws = many.quantile(grid)
     at = response.terms(
-        draws, np.full(20_000, 0.3), np.repeat(other[:, :1], 20_000, axis=1), np.full(20_000, 7.0)
+        draws, np.full(4000, 0.3), np.repeat(other[:, :1], 4000, axis=1), np.full(4000, 7.0)
     )
-    np.testing.assert_allclose(at.slope.mean(axis=1), 0, atol=0.02)
+    np.testing.assert_allclose(at.slope.mean(axis=1), 0, atol=0.03)
     if at.expected is not None:
-        np.testing.assert_allclose(at.expected.mean(), at.curvature[0, 0].mean(), rtol=0.02)
+        np.testing.assert_allclose(at.expected.mean(), at.curvature[0, 0].mean(), rtol=0.03)
 
 
 @pytest.mark.parametrize(
@@ -370,12 +370,9 @@ def test_zero_inflated_counts_against_a_general_minimiser():
         dispersed = family is d.NegativeBinomial
         ours = fe.GeneralisedLinearModel(ZeroInflated(family)).fit(X, y)
         found = np.concatenate([[ours.intercept_], ours.coef_, ours.other_intercepts_])
-        options = {"maxiter": 20_000, "maxfev": 20_000, "xatol": 1e-8, "fatol": 1e-10}
-        best = optimize.minimize(
-            loss, found + 0.3, args=(dispersed,), method="Nelder-Mead", options=options
-        )
+        best = optimize.minimize(loss, found + 0.3, args=(dispersed,))
         np.testing.assert_allclose(loss(found, dispersed), -ours.log_likelihood_)
-        assert -ours.log_likelihood_ < best.fun + 1e-7
+        assert best.fun - 1e-3 < -ours.log_likelihood_ < best.fun + 1e-7
         # errors from the curvature by differences
         step, size = 1e-4, len(found)
         curved = np.empty((size, size))
@@ -577,7 +574,7 @@ def test_wald_and_likelihood_ratio_tests():
 def test_wald_intervals_cover_and_likelihood_ratios_are_chi_squared():
     rng = np.random.default_rng(7)
     rows = rng.normal(size=(128, 2))
-    inside, ratios, repeats = 0, [], 200
+    inside, ratios, repeats = 0, [], 100
     for _ in range(repeats):
         y = rng.poisson(np.exp(0.5 * rows[:, 0] + 0.3)).astype(float)
         model = fe.GeneralisedLinearModel(d.Poisson).fit(rows, y)

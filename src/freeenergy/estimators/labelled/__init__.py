@@ -13,6 +13,7 @@ from ._glm import GeneralisedLinearModel
 from ._kernel_classifier import SupportVectorMachine
 from ._kernel_features import Nystroem, RandomFourierFeatures
 from ._kernel_ridge import KernelRidge
+from ._glm import GeneralisedLinearModel
 from ._linear import LinearRegression
 from ._losses import AbstractScoreLoss, QuantileLoss
 from ._mixture_density import MixtureDensity

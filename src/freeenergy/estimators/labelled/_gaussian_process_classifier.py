@@ -19,10 +19,11 @@ from ...inference._processes import (
     process_at,
 )
 from ...kernels import RBF, AbstractKernel
+from ...kernels._slopes import gram_slope
 from ...models import LaplaceProcess
 from ...shell import AbstractDensity, Rows, check_instance, check_numbers
 from ._kernel_classifier import AbstractKernelClassifier, check_classes
-from ._kernelled import Climbed, LogParameters, climb, gram_slope, limits_of, starts_about
+from ._kernelled import Climbed, LogParameters, climb, limits_of, starts_about
 
 _NODES, _SHARES = np.polynomial.hermite_e.hermegauss(40)
 # logistic noise at even distances, whose sums are exact but for rounding
@@ -63,7 +64,7 @@ class _Labels:
         kernel = self.kernel.kernel(theta)
         gram, told = self.told(kernel)
         total = functools.reduce(np.add, [laplace_slope(gram, part) for part in told])
-        slope = self.kernel.slope(theta, gram_slope(kernel, self.x, total))
+        slope = self.kernel.slope(theta, gram_slope(kernel, self.x, total, gram))
         return sum(part.log_evidence for part in told), slope
 
 

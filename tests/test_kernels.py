@@ -157,6 +157,10 @@ def test_kernels_have_no_negative_eigenvalue_and_symmetry_is_not_enough():
     assert not k.positive_definiteness(-X @ X.T).holds
     # eigenvalues without symmetry are not enough either
     assert not k.positive_definiteness([[2.0, 1.0], [0.0, 2.0]]).holds
+    assert isinstance(k.positive_definiteness(np.eye(2)), k.Definiteness)
+    assert isinstance(k.RBF() + k.Linear(), k.Sum)
+    assert isinstance(k.RBF() * k.Linear(), k.Product)
+    assert isinstance(2.0 * k.RBF(), k.Scaled)
 
 
 def test_finite_rows_cannot_prove_a_kernel():

@@ -72,7 +72,7 @@ def condition_process(gram: np.ndarray, y: np.ndarray, noise: float, weight: np.
 
     >>> one = np.ones(1)
     >>> found = condition_process(np.array([[1.0]]), one, 1.0, one)
-    >>> found.coefficients.tolist(), round(found.log_evidence, 4)
+    >>> found.coefficients.round(6).tolist(), round(found.log_evidence, 4)
     ([0.5], -1.5155)
     """
     sites = np.sqrt(weight / noise)
@@ -103,7 +103,7 @@ def evidence_slope(found: Conditioned, noise: float, weight: np.ndarray) -> Evid
 
     >>> one = np.ones(1)
     >>> slope = evidence_slope(condition_process(np.array([[1.0]]), one, 1.0, one), 1.0, one)
-    >>> slope.gram.tolist(), slope.log_noise
+    >>> slope.gram.round(6).tolist(), round(slope.log_noise, 6)
     ([[-0.125]], -0.125)
     """
     # S B⁻¹ S, of which only the triangle below the diagonal is there
@@ -128,8 +128,8 @@ def leave_one_out(
 
     >>> gram, y, one = np.eye(2), np.array([1.0, 2.0]), np.ones(2)
     >>> mean, variance = leave_one_out(condition_process(gram, y, 1.0, one), y, 1.0, one)
-    >>> mean.tolist(), variance.tolist()
-    ([0.0, 0.0], [1.0, 1.0])
+    >>> bool(np.allclose(mean, 0.0)), variance.round(6).tolist()
+    (True, [1.0, 1.0])
     """
     inverse, _ = _trtri(found.root.T, lower=0)
     # the diagonal of B⁻¹
@@ -151,7 +151,7 @@ def process_at(
     >>> one = np.ones(1)
     >>> seen = condition_process(np.array([[1.0]]), one, 1.0, one)
     >>> mean, variance = process_at(np.ones((1, 1)), one, seen.root, one, seen.coefficients)
-    >>> mean.tolist(), variance.round(6).tolist()
+    >>> mean.round(6).tolist(), variance.round(6).tolist()
     ([0.5], [0.5])
     """
     half = linalg.solve_triangular(root, (cross * sites).T, lower=True, check_finite=False)

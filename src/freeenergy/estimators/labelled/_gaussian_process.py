@@ -328,6 +328,7 @@ class GaussianProcess(AbstractProcess):
         inducing_: the inducing points, in the units of the data.
         places_: which of the different rows each row of the fit is.
         loo_: the law of the answer to each row of the fit given all others, without inducing points.
+        columns_, inputs_, answer_shape_, answer_names_, answer_scaling_: as of every regressor.
         model_: a `freeenergy.models.GaussianProcess` of rescaled rows and answers, or an `InducedProcess`.
         history_, n_iter_, converged_, scaling_, …: as everywhere.
 

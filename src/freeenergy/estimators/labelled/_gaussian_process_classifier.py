@@ -37,8 +37,8 @@ _PAIRS = 2**22
 def log_average_chance(mean: np.ndarray, std: np.ndarray) -> np.ndarray:
     """log E 1/(1 + exp(−f)) for f ~ N(mean, std²), by quadrature over the smoother of both.
 
-    >>> log_average_chance(np.array([0.0, 50.0]), np.array([9.0, 1.0])).round(6).tolist()
-    [-0.693147, -0.0]
+    >>> np.exp(log_average_chance(np.array([0.0, 50.0]), np.array([9.0, 1.0]))).round(6).tolist()
+    [0.5, 1.0]
     """
     inside = log_expit(mean[..., None] + std[..., None] * _NODES)
     narrow = np.asarray(logsumexp(inside + np.log(_SHARES / _SHARES.sum()), axis=-1))
@@ -96,6 +96,7 @@ class GaussianProcessClassifier(AbstractKernelClassifier):
         kernel_: the kernel after the fit, in the units that it sees.
         theta_: logarithms of its parameters.
         log_evidence_: log p(y | X), an estimate.
+        columns_, inputs_: what columns are called, and the density that what is missing is drawn from.
         model_: a `freeenergy.models.LaplaceProcess` of rescaled rows.
         history_, n_iter_, converged_, scaling_, …: as everywhere.
 

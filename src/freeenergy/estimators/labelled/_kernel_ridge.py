@@ -38,6 +38,7 @@ class KernelRidge(AbstractProcess):
         kernel_: the kernel.
         places_: which row of `model_.x` each row of the fit is; equal ones are merged.
         loo_: the law of the answer to each row of the fit given all others.
+        columns_, inputs_, answer_shape_, answer_names_, answer_scaling_: as of every regressor.
         model_: a `freeenergy.models.GaussianProcess` of rescaled rows and answers.
         history_, n_iter_, converged_, scaling_, …: as everywhere.
 

@@ -6,7 +6,7 @@ import sys
 
 from rich.console import Console
 
-from . import first_fit
+from . import elastic_net, first_fit, least_squares
 from ._race import Outcome, Skipped, Workload
 from ._report import RESULTS, Row, reached, show, write
 
@@ -31,16 +31,19 @@ NAMES = (
     "lda_gensim",
     "rbm",
     "vae_torch",
+    "boosting_small",
     "same_process",
     "second_process",
     *first_fit.WORKLOADS,
+    *least_squares.WORKLOADS,
+    *elastic_net.WORKLOADS,
     "memory",
 )
 
 
 def workload_of(name: str) -> Workload:
     """A row of the table: a module of its name, or one of several in a module."""
-    several = first_fit.WORKLOADS.get(name)
+    several = {**first_fit.WORKLOADS, **least_squares.WORKLOADS, **elastic_net.WORKLOADS}.get(name)
     return several or importlib.import_module(f".{name}", __package__).WORKLOAD
 
 

@@ -2,8 +2,8 @@
 
     python examples/families.py [folder]
 
-Contours of densities, probabilities of classes, directions of hidden sources: what each family makes of a
-few hundred points.
+Contours of densities, probabilities of classes, laws along a line, directions of hidden sources: what each
+family makes of a few hundred points.
 """
 
 from __future__ import annotations
@@ -111,6 +111,27 @@ def softmax() -> Any:
     return regions(fe.SoftmaxRegression().fit(X, y), X, y)
 
 
+def regression() -> Any:
+    rng = np.random.default_rng(0)
+    x = np.sort(rng.uniform(0.0, 10.0, 60))
+    y = 3.0 + 1.5 * x + rng.normal(0.0, 2.0, 60)
+    model = fe.LinearRegression().fit(x[:, None], y)
+    ax = axes_of()
+    along = np.linspace(-1.0, 11.0, 60)[:, None]
+    low, high = model.predict_interval(along, 0.9)
+    ax.fill_between(along[:, 0], low, high, color=plots.PALETTE[0], alpha=0.15, linewidth=0)
+    ax.plot(along, model.predict(along), color=plots.PALETTE[0])
+    ax.plot(x, y, ".", color=plots.PALETTE[0], markersize=4, alpha=0.6)
+    for place in (1.0, 5.0, 9.0):
+        values = np.linspace(-4.0, 24.0, 200)
+        law = model.predict_density(np.full((200, 1), place))
+        ax.plot(place + 5 * np.exp(law.log_prob(values)), values, color=plots.PALETTE[1], linewidth=1.2)
+        ax.plot([place, place], [-4.0, 24.0], color=plots.PALETTE[6], linewidth=0.6, linestyle=":")
+    ax.set_xlabel("x")
+    ax.set_ylabel("y")
+    return ax
+
+
 def pca_ica() -> Any:
     rng = np.random.default_rng(0)
     X = rng.laplace(size=(400, 2)) @ np.array([[2.0, 0.6], [0.4, 1.2]])
@@ -131,7 +152,7 @@ def pca_ica() -> Any:
 
 
 PICTURES: tuple[Callable[[], Any], ...] = (
-    *(gaussian, kernel, flow, bayesian_mixture, classifiers, softmax, pca_ica),
+    *(gaussian, kernel, flow, bayesian_mixture, classifiers, softmax, regression, pca_ica),
 )
 
 

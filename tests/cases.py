@@ -26,6 +26,10 @@ class Case:
         sequence: whether rows are time steps of series.
         symbols: for discrete densities of series, how many values a step can take.
         counts: whether rows are counts, sparse or not.
+        answers: for models of numbers given rows, what these are: a function of their means and a source
+            of random numbers, such as `real`, `positive`, `whole`, `binary` and `share`.
+        unit_free: of such models, whether other units change nothing.
+        tolerance: of such models, by how many nats fits to the same data in other units may differ.
     """
 
     estimator: Any
@@ -35,6 +39,15 @@ class Case:
     sequence: bool = False
     symbols: int | None = None
     counts: bool = False
+    answers: Any = None
+    unit_free: bool = True
+    tolerance: float = 1e-5
+
+    def answered(self) -> tuple[np.ndarray, np.ndarray]:
+        """Rows, and answers whose means depend on them."""
+        rng = np.random.RandomState(0)
+        X = rng.multivariate_normal([1.0, -2.0], [[1.0, 0.6], [0.6, 2.0]], 120)
+        return X, self.answers(1.0 + 0.5 * X[:, 0] + 0.2 * X[:, 1], rng)
 
     def data(self) -> np.ndarray | None:
         """Rows to fit, where the default of the contract does not serve."""
@@ -48,11 +61,38 @@ class Case:
         return (first ^ flips).astype(float)
 
 
+def real(mean, rng):
+    """Numbers with Gaussian noise."""
+    return mean + rng.normal(0, 0.5, len(mean))
+
+
+def positive(mean, rng):
+    """Positive numbers with a logarithmic mean."""
+    return rng.gamma(4.0, np.exp(mean) / 4.0)
+
+
+def whole(mean, rng):
+    """Counts with a logarithmic mean."""
+    return rng.poisson(np.exp(mean)).astype(float)
+
+
+def binary(mean, rng):
+    """Zeros and ones."""
+    return (rng.rand(len(mean)) < 1 / (1 + np.exp(1 - mean))).astype(float)
+
+
+def share(mean, rng):
+    """Numbers between zero and one."""
+    p = 1 / (1 + np.exp(1 - mean))
+    return rng.beta(8 * p, 8 * (1 - p))
+
+
 _BINARY = np.asarray(binary_states(4))
 _CELLS = np.stack(np.meshgrid(np.arange(-6.0, 8.0), np.arange(-6.0, 8.0)), axis=-1).reshape(-1, 2)
 _COUNTS = np.stack(np.meshgrid(np.arange(16.0), np.arange(16.0)), axis=-1).reshape(-1, 2)
 _VAE = {"latent_dim": 2, "width": 16, "max_iter": 60, "batch_size": 64}
 _FLOW = {"layers": 2, "width": 8, "depth": 1, "max_iter": 30, "batch_size": 64}
+_NETWORK = {"width": 8, "max_iter": 20, "batch_size": 64}
 
 CASES = {
     "GaussianDensity": Case(fe.GaussianDensity()),
@@ -103,11 +143,22 @@ CASES = {
     "ICA": Case(fe.ICA()),
     "ICA-laplace": Case(fe.ICA(d.Laplace), slow=True),
     "SparseCoding": Case(fe.SparseCoding(2, importance_samples=500)),
-    "GaussianProcess": Case(fe.GaussianProcess(), density=False),
+    "GaussianProcess": Case(fe.GaussianProcess(), density=False, answers=real),
     "GaussianProcessClassifier": Case(fe.GaussianProcessClassifier(), density=False),
-    "KernelRidge": Case(fe.KernelRidge(), density=False),
-    "NadarayaWatson": Case(fe.NadarayaWatson(), density=False),
-    "LinearRegression": Case(fe.LinearRegression(), density=False),
+    "KernelRidge": Case(fe.KernelRidge(), density=False, answers=real),
+    "NadarayaWatson": Case(fe.NadarayaWatson(), density=False, answers=real),
+    "BaseRate": Case(fe.BaseRate(), density=False, answers=real),
+    "Bagging": Case(fe.Bagging(n_estimators=5), density=False, answers=real),
+    "BaggingClassifier": Case(fe.BaggingClassifier(n_estimators=5), density=False),
+    "Boosting": Case(fe.Boosting(n_estimators=5), density=False, answers=real),
+    "Conformal": Case(fe.Conformal(), density=False, answers=real),
+    "ConformalClassifier": Case(fe.ConformalClassifier(), density=False),
+    "MixtureDensity": Case(fe.MixtureDensity(2, **_NETWORK), density=False, answers=real),
+    "Ridge": Case(fe.Ridge(), density=False, answers=real),
+    "SparseRegression": Case(fe.SparseRegression(), density=False, answers=real),
+    "RobustRegression": Case(fe.RobustRegression(), density=False, answers=real),
+    "QuantileRegression": Case(fe.QuantileRegression(), density=False, answers=real),
+    "LinearRegression": Case(fe.LinearRegression(), density=False, answers=real),
     "SoftmaxRegression": Case(fe.SoftmaxRegression(), density=False),
     "SupportVectorMachine": Case(fe.SupportVectorMachine(), density=False),
     "Nystroem": Case(fe.Nystroem(n_components=20), density=False),

@@ -587,6 +587,7 @@ def test_whole_numbers_and_constants_in_series():
     models = {
         "p": fe.HMM(2, family=d.Poisson),
         "g": fe.HMM(2),
+        "s": fe.StructuralTimeSeries(),
         "rows": fe.GaussianDensity(),
         "k": fe.KMeans(2),
     }
@@ -595,8 +596,12 @@ def test_whole_numbers_and_constants_in_series():
     assert lines["p"].kind is fe.Kind.EXACT
     # the mass of a whole number under one Gaussian is a difference of two values of its CDF
     assert lines["rows"].kind is fe.Kind.EXACT
+    # and under a Gaussian HMM a mixture of such differences
+    assert lines["g"].kind is fe.Kind.EXACT
+    # a level without a prior law has no cell for its first step
     assert (
-        "HMM gives a density where other models give whole numbers a probability mass" in lines["g"].error
+        "StructuralTimeSeries gives a density where other models give whole numbers a probability mass"
+        in lines["s"].error
     )
     assert lines["k"].error == "KMeans is no density of series or rows: it gives no probability of X."
 

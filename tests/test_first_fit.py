@@ -23,8 +23,10 @@ def test_programs_of_a_first_fit_and_score(name, tmp_path):
         rows = (rows > 0).astype(float)
     estimator = clone(case.estimator)
     arguments = (rows, np.arange(len(rows)) % 2) if is_classifier(estimator) else (rows,)
-
     ask = "score_samples" if case.density else "predict_proba" if is_classifier(estimator) else "transform"
+    if case.answers is not None:
+        arguments = rows, case.answers(np.zeros(len(rows)), np.random.RandomState(0))
+        ask = "predict_interval"
 
     def fit_and_score():
         getattr(estimator.fit(*arguments), ask)(rows)

@@ -170,6 +170,7 @@ def described(kind: type) -> set[str]:
 
 def test_every_fitted_attribute_is_described():
     everywhere = described(freeenergy.shell.Shell) | described(freeenergy.shell.LearnsInParts)
+    everywhere |= described(freeenergy.estimators.AbstractRegressor)
     assert {"model_", "history_", "n_iter_", "converged_"} <= everywhere
     kinds = [
         thing

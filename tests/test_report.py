@@ -95,6 +95,7 @@ def series():
         notes=[],
         finished=False,
         y=None,
+        predictions=list,
     )
 
 

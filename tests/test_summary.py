@@ -16,6 +16,7 @@ from sklearn.mixture import GaussianMixture as PeerMixture
 import freeenergy as fe
 from freeenergy.distributions import Bernoulli, Categorical, Diagonal, DirichletPrior, Poisson
 from freeenergy.models import Level
+from freeenergy.shell import Summary
 
 RNG = np.random.default_rng(5)
 N = len(ROWS)
@@ -292,3 +293,32 @@ def test_columns_of_several_kinds_are_named_with_their_labels():
         "probabilities[0, where, there]",
         "probability[0, yes]",
     } < told.keys()
+
+
+def _line(dof):
+    values, errors = np.array([2.0, 0.0, 1.0]), np.array([0.5, 0.1, np.nan])
+    return Summary(
+        *("Line()", 10.0, "rows", -3.0, fe.Kind.EXACT, 3, 1, True, ["a", "b", "c"], values, errors, []),
+        dof=dof,
+        facts={"R²": 0.875},
+    )
+
+
+def test_coefficients_have_a_statistic_and_its_p_value():
+    found = _line(8.0)
+    np.testing.assert_allclose(found.statistic, [4.0, 0.0, np.nan])
+    np.testing.assert_allclose(found.p_values, [2 * stats.t.sf(4.0, 8), 1.0, np.nan])
+    width = 0.5 * stats.t.ppf(0.975, 8)
+    np.testing.assert_allclose([end[0] for end in found.interval()], [2 - width, 2 + width])
+    text = repr(found)
+    for part in ("R²               0.875", "to  t        p", "3.153  4  0.00395"):
+        assert part in text
+    assert "R²" in found._repr_html_()
+    assert found.to_frame().columns[-2:] == ["statistic", "p"]
+    normal = _line(np.inf)
+    np.testing.assert_allclose(normal.p_values[0], 2 * stats.norm.sf(4.0))
+    assert " z " in repr(normal)
+    without = _line(None)
+    assert without.statistic is None
+    assert without.p_values is None
+    assert "statistic" not in without.to_frame().columns

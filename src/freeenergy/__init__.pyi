@@ -123,10 +123,28 @@ from .estimators import (
     AutoRegression as AutoRegression,
 )
 from .estimators import (
+    Bagging as Bagging,
+)
+from .estimators import (
+    BaggingClassifier as BaggingClassifier,
+)
+from .estimators import (
+    BaseRate as BaseRate,
+)
+from .estimators import (
     BayesianMixture as BayesianMixture,
 )
 from .estimators import (
+    Boosting as Boosting,
+)
+from .estimators import (
     Chunks as Chunks,
+)
+from .estimators import (
+    Conformal as Conformal,
+)
+from .estimators import (
+    ConformalClassifier as ConformalClassifier,
 )
 from .estimators import (
     Dequantised as Dequantised,
@@ -183,6 +201,9 @@ from .estimators import (
     Mixture as Mixture,
 )
 from .estimators import (
+    MixtureDensity as MixtureDensity,
+)
+from .estimators import (
     NadarayaWatson as NadarayaWatson,
 )
 from .estimators import (
@@ -201,10 +222,22 @@ from .estimators import (
     Promax as Promax,
 )
 from .estimators import (
+    QuantileLoss as QuantileLoss,
+)
+from .estimators import (
+    QuantileRegression as QuantileRegression,
+)
+from .estimators import (
     RandomFourierFeatures as RandomFourierFeatures,
 )
 from .estimators import (
     RandomRows as RandomRows,
+)
+from .estimators import (
+    Ridge as Ridge,
+)
+from .estimators import (
+    RobustRegression as RobustRegression,
 )
 from .estimators import (
     Schema as Schema,
@@ -214,6 +247,9 @@ from .estimators import (
 )
 from .estimators import (
     SparseCoding as SparseCoding,
+)
+from .estimators import (
+    SparseRegression as SparseRegression,
 )
 from .estimators import (
     StructuralTimeSeries as StructuralTimeSeries,

@@ -9,6 +9,7 @@ from cases import CASES
 from data import ROWS
 
 import freeenergy as fe
+from freeenergy import testing
 from freeenergy._core import count_compilations
 from freeenergy.shell import Rows, SamplesRows
 from freeenergy.testing import check_generative_estimator, check_sequence_estimator
@@ -129,6 +130,26 @@ class PredictsTheLeast(fe.GaussianMixture):
 def test_contract_can_fail(broken, message):
     with pytest.raises(AssertionError, match=message):
         check_generative_estimator(broken())
+
+
+def test_each_promise_has_a_check_of_its_own():
+    X = np.random.RandomState(0).normal(size=(120, 2)) @ [[1.0, 0.5], [0.0, 1.0]]
+    mixture = fe.GaussianMixture(2, max_iter=20, tol=1e-2, random_state=0).fit(X)
+    for check in (
+        testing.check_evidence,
+        testing.check_scores,
+        testing.check_samples,
+        testing.check_predicts,
+        testing.check_rows_independent,
+        testing.check_units,
+        testing.check_repeatable,
+        testing.check_weights,
+        testing.check_frames,
+    ):
+        check(mixture, X)
+    testing.check_transforms(fe.PCA(1).fit(X), X)
+    chain = [np.random.RandomState(i).randint(3, size=(30, 1)).astype(float) for i in range(3)]
+    testing.check_forecasts(fe.MarkovChain().fit(chain), chain)
 
 
 class Bootstrap(SamplesRows):

@@ -21,6 +21,10 @@ SMALL = {
     "NormalizingFlow": {"layers": 1, "width": 4, "depth": 1, "max_iter": 5},
     # the tables of scikit-learn are real numbers, which a binary model takes only if it is told how
     "RBM": {"n_components": 4, "max_iter": 5, "threshold": 0.5},
+    "Bagging": {"n_estimators": 5},
+    "BaggingClassifier": {"n_estimators": 5},
+    "Boosting": {"n_estimators": 10},
+    "MixtureDensity": {"width": 8, "max_iter": 20},
     "SwitchingLinearSystem": {"max_iter": 5},
     "SparseCoding": {"max_iter": 20},
     "LatentDirichletAllocation": {"n_topics": 3, "max_iter": 20},

@@ -21,7 +21,7 @@ from ._options import (
     reads_data,
     reads_series,
 )
-from ._reading import read
+from ._reading import numbers, read
 from ._speech import say
 
 if TYPE_CHECKING:
@@ -164,9 +164,15 @@ def _evidence(estimator: Any, X: Any, y: Any, target: list[str] | None) -> Any:
     from sklearn.base import is_classifier
 
     from freeenergy.comparison._problems import evidence_of_labels
-    from freeenergy.shell import Scores, ScoresLabels
+    from freeenergy.shell import PredictsDensities, Scores, ScoresLabels
 
     name = type(estimator).__name__
+    if isinstance(estimator, PredictsDensities):
+        if y is None:
+            raise ValueError(
+                f"{name} gives the law of a number. Name the column that has it with --target NAME."
+            )
+        return estimator.evidence(X, numbers(y, (target or [""])[0], name))
     if y is None:
         if isinstance(estimator, ScoresLabels) and not isinstance(estimator, Scores):
             raise ValueError(
@@ -200,18 +206,36 @@ def predict(
     data: Data,
     output: Output = None,
     target: Targets = None,
+    interval: Annotated[
+        float | None,
+        typer.Option("--interval", metavar="LEVEL", help="Of numbers, the probability of an interval."),
+    ] = None,
     json: Json = False,
     *,
     timing: Timing,
     reading: Reading,
 ) -> None:
-    """The label (component, cluster, state) of each row and, where the model has them, probabilities."""
+    """The label (component, cluster, state) of each row with probabilities, or the mean of its number."""
     import numpy as np
+
+    from freeenergy.shell import PredictsDensities
 
     from . import _files
 
     _files.check_output(output)
+    if interval is not None and not 0 < interval < 1:
+        raise ValueError(f"--interval must be between 0 and 1. Got {interval:g} instead.")
     estimator, found, X = _asked(model, "predict", data, reading, target=target, timing=timing)
+    if isinstance(estimator, PredictsDensities):
+        with found.in_words_of_the_file():
+            columns = _numbers_told(estimator, X, interval)
+        _give_columns(columns, output, json)
+        if found.y is not None:
+            _say_errors(columns, numbers(found.y, (target or [""])[0], type(estimator).__name__), interval)
+        return
+    if interval is not None:
+        name = f"{type(estimator).__name__} in '{model}'"
+        raise ValueError(f"--interval is for models of numbers, which {name} is not.")
     with found.in_words_of_the_file():
         keys, labels = _by_row(found, estimator.predict(X))
         columns = keys | {"prediction": labels.ravel()}
@@ -219,13 +243,49 @@ def predict(
             shares = _by_row(found, estimator.predict_proba(X))[1]
             names = getattr(estimator, "classes_", np.arange(shares.shape[1]))
             columns |= {f"p({name})": share for name, share in zip(names, shares.T, strict=True)}
+    _give_columns(columns, output, json)
+    if found.y is not None and not found.is_series:
+        right = int(np.sum(columns["prediction"] == _as_fitted(estimator, found.y)))
+        say(f"{right} of {len(found.y)} labels are right.")
+
+
+def _give_columns(columns: Mapping[str, Any], output: Path | None, json: bool) -> None:
+    """Columns as JSON, or to a file."""
+    from . import _files
+
     if json:
         _files.write_json({name: _files.listed(values) for name, values in columns.items()})
     else:
         _files.write_columns(columns, output)
-    if found.y is not None and not found.is_series:
-        right = int(np.sum(columns["prediction"] == _as_fitted(estimator, found.y)))
-        say(f"{right} of {len(found.y)} labels are right.")
+
+
+def _numbers_told(estimator: Any, X: Any, level: float | None) -> dict[str, Any]:
+    """The mean of each answer and both ends of its interval, if one is wanted."""
+    laws = estimator.predict_density(X)
+    parts = {"mean": estimator.predict(X)}
+    if level is not None:
+        parts["low"], parts["high"] = laws.interval(level)
+    if len(laws.shape) == 1:
+        return parts
+    names = getattr(estimator, "answer_names_", None) or [f"y{j}" for j in range(laws.shape[1])]
+    return {
+        f"{name} {part}": values[:, j] for j, name in enumerate(names) for part, values in parts.items()
+    }
+
+
+def _say_errors(columns: Mapping[str, Any], truth: Any, level: float | None) -> None:
+    """How far predictions are from what came, and how often intervals hold it."""
+    from freeenergy.evaluation import coverage, rmse
+
+    if "mean" not in columns:
+        return
+    y = truth.to_numpy()
+    error = rmse(y, columns["mean"])
+    told = f"Root mean square error {error.value:.6g} ± {error.stderr:.2g}"
+    if level is not None:
+        share = coverage(y, columns["low"], columns["high"])
+        told += f"; {share.value:.1%} of {len(y)} answers are in their intervals of {level:.0%}"
+    say(f"{told}.")
 
 
 @reads_data
@@ -302,6 +362,7 @@ def summary(
     robust: Annotated[
         bool, typer.Option("--robust", help="Standard errors that hold where the model does not.")
     ] = False,
+    target: Targets = None,
     json: Json = False,
     *,
     timing: Timing,
@@ -315,15 +376,24 @@ def summary(
     if data is None:
         told = _load(model, "summary").summary(robust=robust)
     else:
-        estimator, found, X = _asked(model, "summary", data, reading, timing=timing)
+        estimator, found, X = _asked(model, "summary", data, reading, target=target, timing=timing)
         with found.in_words_of_the_file():
-            told = estimator.summary(X, robust=robust)
+            told = estimator.summary(X, robust=robust, **_beside(estimator, found.y, target))
     if not json:
         typer.echo(repr(told))
         return
     kind = None if told.kind is None else told.kind.value
     facts = dataclasses.asdict(told) | {"kind": kind, "aic": told.aic, "bic": told.bic}
     _files.write_json({name: _files.finite(value) for name, value in facts.items()})
+
+
+def _beside(estimator: Any, y: Any, target: list[str] | None) -> dict[str, Any]:
+    """What a fit was given beside the rows: the numbers to be told, by models of such."""
+    from freeenergy.shell import PredictsDensities
+
+    if y is None or not isinstance(estimator, PredictsDensities):
+        return {}
+    return {"y": numbers(y, (target or [""])[0], type(estimator).__name__)}
 
 
 @reads_series

@@ -20,7 +20,7 @@ from ._options import (
     Timing,
     reads_series,
 )
-from ._reading import labels_for, read
+from ._reading import answers_for, read
 from ._speech import say, tell
 
 # a comparison has folds up to this many numbers, and one split beyond
@@ -92,17 +92,18 @@ def compare(
     import freeenergy as fe
     from freeenergy.shell import ScoresSteps
 
-    declared = _support(found, support, continuous)
+    # with a target it depends on the models what it is about
+    declared = None if found.y is not None else _support(found, support, continuous)
     with found.in_words_of_the_file():
         models = _models(model, found, declared)
-    labels = labels_for(models, found, target)
+    answers = answers_for(models, found, target)
     serial = any(isinstance(estimator, ScoresSteps) for estimator in models.values())
     found = found.in_time() if serial else found
     given = timing.option or (None if horizon is None else "--horizon")
     if given is not None and not serial:
         raise ValueError(f"{given} is for models of series, and none is named with --model.")
-    if labels and declared is not None:
-        raise ValueError("--support and --continuous are for densities, not for models of a --target.")
+    if found.y is not None and (support or continuous):
+        declared = _support_of_answers(models, support) if answers else _support(found, support, continuous)
     if cv is None and test_size is None:
         test_size = 0.2 if found.size > _FOLDS_UP_TO else None
         cv = None if test_size else min(5, found.units)
@@ -111,7 +112,7 @@ def compare(
         board = fe.compare(
             models,
             found.fitted,
-            *labels,
+            *answers,
             cv=cv,
             test_size=test_size,
             final_size=final_size,
@@ -152,6 +153,17 @@ def compare(
             raise ValueError(f"{solved[0].model}, which is best here, cannot be kept in a file.")
         winner.save(best)
         say(f"{solved[0].model}, fitted to all rows, is in {best}.")
+
+
+def _support_of_answers(models: dict[str, Any], words: list[str] | None) -> Any:
+    """That numbers to be told have a density, which is all that can be declared of them."""
+    from sklearn.base import is_classifier
+
+    from freeenergy import Support
+
+    if words or any(is_classifier(model) for model in models.values()):
+        raise ValueError("--support and --continuous are for densities, not for models of a --target.")
+    return Support(["continuous"])
 
 
 def _groups(found: Any, title: str | None) -> Any:
@@ -229,6 +241,9 @@ def _support(found: Any, words: list[str] | None, continuous: bool) -> Any:
 
 def _models(words: list[str] | None, found: Any, support: Any = None) -> dict[str, Any]:
     """Label → estimator."""
+    from sklearn.base import is_regressor
+    from sklearn.dummy import DummyClassifier
+
     from freeenergy import Support
 
     from . import _specs
@@ -239,6 +254,10 @@ def _models(words: list[str] | None, found: Any, support: Any = None) -> dict[st
             frequency = None if found.steps is None else found.sequence.frequency
             words = _specs.series_defaults(rows, None if frequency is None else str(frequency))
             return {text: _specs.build(text, rows) for text in words}
+        if _specs.tells_numbers(found.y):
+            return {
+                text: _specs.build(text, rows, labels=False) for text in _specs.number_defaults(found.y)
+            }
         support = Support.recognise(rows) if support is None else support
         varied, mass = ~support.constant, not support.continuous.any()
         mixed = found.schema is not None
@@ -249,7 +268,11 @@ def _models(words: list[str] | None, found: Any, support: Any = None) -> dict[st
     twice = [text for text in words if words.count(text) > 1]
     if twice:
         raise ValueError(f"The model {twice[0]!r} is given twice.")
-    return {text: _specs.build(text, rows) for text in words}
+    models = {text: _specs.build(text, rows) for text in words}
+    # a base rate is of what the others tell; alone it goes by the values
+    others = [estimator for estimator in models.values() if not isinstance(estimator, DummyClassifier)]
+    numeric = any(map(is_regressor, others)) or (not others and _specs.tells_numbers(found.y))
+    return {text: _specs.build(text, rows, labels=False) for text in words} if numeric else models
 
 
 @reads_series
@@ -280,7 +303,7 @@ def fit(
     _files.check_output(output, (".safetensors",))
     found = read(data, reading, target=target, timing=timing)
     with found.in_words_of_the_file():
-        estimator = _specs.build(model, found.rows)
+        estimator = _specs.build(model, found.rows, labels=not _specs.tells_numbers(found.y))
     serial = isinstance(estimator, ScoresSteps)
     if serial:
         found = found.in_time()
@@ -297,12 +320,12 @@ def fit(
     declared = _support(found, support, continuous=False)
     wanted = {"random_state": seed, "verbose": None if quiet else 1, "support": declared}
     estimator.set_params(**{k: v for k, v in wanted.items() if v is not None and k in known})
-    labels = labels_for({model: estimator}, found, target)
+    answers = answers_for({model: estimator}, found, target)
     try:
         with found.in_words_of_the_file():
             for note in found.sequence.notes if found.steps is not None else ():
                 say(note)
-            estimator.fit(found.fitted, *labels)
+            estimator.fit(found.fitted, *answers)
     except KeyboardInterrupt:
         if getattr(estimator, "model_", None) is None:
             raise

@@ -21,19 +21,36 @@ def read(data: str, reading: Reading, **options: Any) -> Input:
     return found
 
 
-def labels_for(models: dict[str, Any], found: Any, target: list[str] | None) -> list[Any]:
-    """The labels, if there are any; classifiers cannot do without, and no other model takes them."""
-    from sklearn.base import is_classifier
+def answers_for(models: dict[str, Any], found: Any, target: list[str] | None) -> list[Any]:
+    """Labels or numbers to be told, if there are any; classifiers and regressors cannot do without."""
+    from sklearn.base import is_classifier, is_regressor
 
     classifiers = [words for words, model in models.items() if is_classifier(model)]
+    regressors = [words for words, model in models.items() if is_regressor(model)]
+    name = (target or [""])[0]
     if found.y is None:
-        if classifiers:
-            raise ValueError(
-                f"{classifiers[0]} tells labels from the other columns. Name the column that has them with "
-                "--target NAME."
-            )
+        for words, what in ((classifiers, "labels"), (regressors, "numbers")):
+            if words:
+                raise ValueError(
+                    f"{words[0]} tells {what} from the other columns. Name the column that has them with "
+                    "--target NAME."
+                )
         return []
-    if not classifiers:
-        say(f"Column {(target or [''])[0]!r} is left out: no model here tells it from the others.")
-        return []
-    return [found.y]
+    if classifiers:
+        return [found.y]
+    if regressors:
+        return [numbers(found.y, name, regressors[0])]
+    say(f"Column {name!r} is left out: no model here tells it from the others.")
+    return []
+
+
+def numbers(y: Any, name: str, model: str) -> Any:
+    """What a model of numbers is to tell, under its name; labels are refused."""
+    import polars as pl
+
+    if y.dtype.kind not in "iufb":
+        raise ValueError(
+            f"Column {name!r} of --target holds labels, and {model} tells numbers. Use a model of labels, "
+            "such as softmax-regression."
+        )
+    return pl.Series(name, y.astype(float))

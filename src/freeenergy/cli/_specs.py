@@ -21,7 +21,7 @@ _TOKEN = re.compile(
 )
 # what earlier versions called by another name
 _FORMER_NAMES = {"bernoulliemission": "bernoulli", "gaussianemission": "gaussian"}
-# the share of each label, whatever the row: what a model of labels has to be better than
+# the share of each label, or the law of numbers, whatever the row: what a model has to be better than
 BASE_RATE = "base-rate"
 _CONSTANTS = {"none": None, "true": True, "false": False, "inf": float("inf")}
 
@@ -222,10 +222,13 @@ def model_called(name: str) -> type:
     return _look_up(name, estimators(), "model")
 
 
-def build(text: str, X: np.ndarray) -> Any:
-    """The estimator that `text` describes, for data like `X` (which fixes sizes that are left open)."""
+def build(text: str, X: np.ndarray, *, labels: bool = True) -> Any:
+    """The estimator that `text` describes, for data like `X` (which fixes sizes that are left open).
+
+    Whether `labels` are to be told, and not numbers, decides what the base rate is of.
+    """
     call = parse(text)
-    if _canonical(call.name) == _canonical(BASE_RATE) and not call.arguments:
+    if labels and _canonical(call.name) == _canonical(BASE_RATE) and not call.arguments:
         from sklearn.dummy import DummyClassifier
 
         return DummyClassifier(strategy="prior")
@@ -410,6 +413,38 @@ def defaults(
         prior = "component_prior=gamma-prior(shape=1.1,rate=0.1)"
         found.append(f"mixture:n_components={many},family=poisson,{prior}")
     return found
+
+
+# numbers of fewer values than this are taken for labels, if they are whole
+_FEW = 20
+# rows up to which a Gaussian process is fitted without being asked for
+_MOST_OF_PROCESS = 500
+# models of numbers given rows, those of counts first
+_OF_COUNTS = (
+    "generalised-linear-model:family=poisson",
+    "generalised-linear-model:family=negative-binomial",
+)
+_OF_NUMBERS = ("linear-regression", "ridge", "sparse-regression")
+
+
+def tells_numbers(y: np.ndarray | None) -> bool:
+    """Whether what is to be told are numbers, and no labels: with fractions, or of many values.
+
+    >>> tells_numbers(np.arange(50)), tells_numbers(np.arange(50) % 3), tells_numbers(np.array(["a", "b"]))
+    (True, False, False)
+    """
+    if y is None or y.dtype.kind not in "iuf":
+        return False
+    return bool((np.rint(y) != y).any()) or len(np.unique(y)) > _FEW
+
+
+def number_defaults(y: np.ndarray) -> list[str]:
+    """Models of numbers such as `y` given rows, of those that there are."""
+    counts = bool((np.rint(y) == y).all() and (y >= 0).all())
+    words = [BASE_RATE, *_OF_NUMBERS, *(_OF_COUNTS if counts else ())]
+    if len(y) <= _MOST_OF_PROCESS:
+        words.append("gaussian-process")
+    return [text for text in words if text.partition(":")[0] in estimators()]
 
 
 # rows of a mixed table that each speak for their neighbourhood: to look at all of them takes n² kernels

@@ -2,6 +2,6 @@
 
 from ._board import Comparison
 from ._compare import compare
-from ._results import FoldResult, ForecastStanding, Standing
+from ._results import FoldResult, ForecastStanding, PredictionStanding, Standing
 
-__all__ = ["Comparison", "FoldResult", "ForecastStanding", "Standing", "compare"]
+__all__ = ["Comparison", "FoldResult", "ForecastStanding", "PredictionStanding", "Standing", "compare"]

@@ -13,8 +13,8 @@ import numpy as np
 from .._core import Kind, visible
 from ..estimators import Schema, Support
 from ..evaluation import Measure, coverage, mase, rmse
-from ._problems import AbstractProblem
-from ._results import FoldResult, ForecastStanding, Standing
+from ._problems import AbstractGiven, AbstractProblem
+from ._results import FoldResult, ForecastStanding, PredictionStanding, Standing
 from ._tally import Tally, chance_of_order
 from ._tasks import FINAL, derived_seed, seeded
 
@@ -180,9 +180,28 @@ class Comparison:
             label, column, step + 1, *map(float, numbers), level=level, forecasts=len(came)
         )
 
+    def predictions(self) -> list[PredictionStanding]:
+        """How good predictions of labels or numbers are, for each model in the order of the table.
+
+        Empty unless `compare` was given `y`, and models that tell it.  Standard errors take rows for
+        independent.
+        """
+        problem = self._problem
+        if not isinstance(problem, AbstractGiven):
+            return []
+        found, folds, level = [], self._common_folds()[0], self.settings["level"]
+        for line in self.table():
+            own = [r.predicted for r in self.results if r.model == line.model and r.fold in folds]
+            parts = [part for part in own if part is not None]
+            if line.error is None and parts:
+                both = np.concatenate(parts, axis=1)
+                measures = problem.measures(both, level)
+                found.append(PredictionStanding(line.model, measures, level, both.shape[1]))
+        return found
+
     @property
     def y(self) -> Any:
-        """The labels that were passed, or None."""
+        """The labels or numbers that were passed, or None."""
         return self._data[1]
 
     @property
@@ -235,6 +254,11 @@ class Comparison:
             {
                 "table": [dataclasses.asdict(line) | {"kind": line.kind.value} for line in self.table()],
                 "forecasts": [dataclasses.asdict(line) for line in self.forecasts()],
+                "predictions": [
+                    {"model": line.model, "level": line.level, "rows": line.rows}
+                    | {name: measure._asdict() for name, measure in line.measures.items()}
+                    for line in self.predictions()
+                ],
                 "folds": folds,
                 "support": [kind.value for kind in self.support.kinds],
                 "feature_names": self.feature_names,
@@ -297,7 +321,7 @@ class Comparison:
         out = io.StringIO()
         Console(file=out, width=160, color_system=None).print(table)
         text = [row.rstrip() for row in out.getvalue().splitlines()]
-        text += self._forecast_lines()
+        text += self._forecast_lines() + self._prediction_lines()
         text += [visible(f"{line.model}: {line.error}") for line in lines if line.error is not None]
         text += map(visible, self.notes)
         return "\n".join(text)
@@ -324,6 +348,28 @@ class Comparison:
                 with_error(line.rmse, line.rmse_stderr),
                 with_error(line.mase, line.mase_stderr),
                 with_error(line.coverage, line.coverage_stderr),
+            )
+        out = io.StringIO()
+        Console(file=out, width=160, color_system=None).print(table)
+        return [row.rstrip() for row in out.getvalue().splitlines()]
+
+    def _prediction_lines(self) -> list[str]:
+        """How good predictions are, as a table."""
+        from rich.console import Console
+        from rich.table import Table
+        from rich.text import Text
+
+        lines = self.predictions()
+        if not lines:
+            return []
+        table = Table(title="Predictions of held-out rows", title_justify="left")
+        names = list(dict.fromkeys(name for line in lines for name in line.measures))
+        for name in ("model", *names):
+            table.add_column(name, justify="left" if name == "model" else "right")
+        for line in lines:
+            found = [line.measures.get(name) for name in names]
+            table.add_row(
+                Text(visible(line.model)), *("" if part is None else with_error(*part) for part in found)
             )
         out = io.StringIO()
         Console(file=out, width=160, color_system=None).print(table)

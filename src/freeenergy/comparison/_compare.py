@@ -21,7 +21,7 @@ from ..estimators import Schema, Support
 from ..shell import Shell
 from ..shell._summary import expression
 from ._board import SIGNS, Comparison, with_error
-from ._problems import AbstractProblem, AbstractSeries, problem_of
+from ._problems import AbstractGiven, AbstractProblem, AbstractSeries, problem_of
 from ._results import FoldResult
 from ._tasks import FINAL, Store, Task, derived_seed, run_all
 
@@ -73,17 +73,19 @@ def compare(
     """Held-out bits of several models on the same rows, with how sure the order is.
 
     Args:
-        models: a list of estimators, or a dict label → estimator: densities, or classifiers with `y`.
+        models: a list of estimators, or a dict label → estimator: densities, or with `y` classifiers, or
+            regressors that give the law of a number.
         X: a row per sample; NaN is not observed and marginalised.  Of tables with columns of other kinds
             than numbers (`Schema`) models of continuous columns take codes, as `Dequantised` does.
-        y: labels, of which classifiers give the probability given the row; densities ignore them.
+        y: labels, of which classifiers give the probability given the row, or numbers, of which regressors
+            give the law; densities ignore them.  How good predictions are stands in `predictions`.
         cv: how many folds, or a splitter of scikit-learn.
         test_size: one split instead of folds; the share (or number) of rows to hold out.
         final_size: the share (or number) of rows to keep apart; only the winner is scored on them, once,
             so that `final` is not optimistic as the numbers that chose it are.
         groups: labels of rows that belong together and are held out together.
         support: which columns are whole numbers, constant or continuous, or a `Schema`; None to recognise
-            it.
+            it.  Of numbers to be told it is that of `y`, one column.
         horizon: for series, so many steps from some of the held-out ones on are forecast, too: their errors
             and the coverage of their intervals stand in `forecasts`.
         level: the probability of these intervals.
@@ -102,11 +104,16 @@ def compare(
     >>> board = fe.compare({"one": fe.GaussianDensity(), "four": fe.GaussianMixture(4)}, X, random_state=0)
     >>> [line.model for line in board.table()]
     ['four', 'one']
+    >>> y = X[:, 0] + np.random.default_rng(1).normal(size=200)
+    >>> board = fe.compare({"line": fe.LinearRegression(), "none": fe.BaseRate()}, X, y, random_state=0)
+    >>> [line.model for line in board.table()], list(board.predictions()[0].measures)
+    (['line', 'none'], ['RMSE', 'MAE', 'pinball', 'in 90%'])
     """
     named = _labelled(models)
     groups = None if groups is None else np.unique(np.asarray(groups), return_inverse=True)[1].ravel()
     problem = problem_of(named, X, y, support, groups)
-    _check_horizon(problem, horizon, level)
+    _check_horizon(problem, horizon)
+    _check_level(level)
     if groups is not None:
         check_consistent_length(np.empty(problem.n_rows), groups)
     seed = 0 if random_state is None and resume is not None else random_state
@@ -146,7 +153,8 @@ def compare(
         dimension=problem.dimension,
         n_rows=problem.n_rows,
         settings=_settings(named, seed, pairs, cv, test_size, final_size)
-        | ({} if horizon is None else {"horizon": int(horizon), "level": level}),
+        | ({} if horizon is None else {"horizon": int(horizon)})
+        | ({"level": level} if horizon is not None or isinstance(problem, AbstractGiven) else {}),
         examples=problem.examples(shown),
         example_rows=shown,
         feature_names=problem.feature_names,
@@ -190,7 +198,7 @@ def _add_criteria(board: Comparison) -> bool:
     return True
 
 
-def _check_horizon(problem: AbstractProblem, horizon: int | None, level: float) -> None:
+def _check_horizon(problem: AbstractProblem, horizon: int | None) -> None:
     if horizon is None:
         return
     if not isinstance(problem, AbstractSeries):
@@ -200,7 +208,10 @@ def _check_horizon(problem: AbstractProblem, horizon: int | None, level: float) 
             "The 'horizon' parameter of compare must be an int in the range [1, inf) or None. "
             f"Got {horizon!r} instead."
         )
-    if not 0 < level < 1:
+
+
+def _check_level(level: float) -> None:
+    if not isinstance(level, numbers.Real) or not 0 < level < 1:
         raise ValueError(
             f"The 'level' parameter of compare must be a float in the range (0, 1). Got {level!r} instead."
         )

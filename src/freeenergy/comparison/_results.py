@@ -11,8 +11,9 @@ import numpy as np
 from safetensors.numpy import load
 
 from .._core import DamagedError, Kind, read_sealed, sealed
+from ..evaluation import Measure
 
-FORMAT = "freeenergy-fold-3"
+FORMAT = "freeenergy-fold-4"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,6 +42,13 @@ class FoldResult:
         error: why there are no numbers, in a sentence.
         ahead: (5, origins, steps, columns) of forecasts within a series: what came, mean, low, high, and by
             how much a column changes from step to step.
+        predicted: of rows with labels or numbers to be told, what came and what was predicted, a column for
+            each row: of numbers the answer, its mean, median, both ends of its interval and its rank among
+            what was expected; of labels the number of the label and the probability of each.
+        effects: of numbers to be told, how the prediction depends on columns: `importance`, the bits that
+            are lost when a column is shuffled and their standard error; and for the `columns` that matter
+            most their `values` and the `dependence`, the mean prediction at each and a tenth and nine
+            tenths of those of rows.
     """
 
     model: str
@@ -66,6 +74,8 @@ class FoldResult:
     error: str | None = None
     ahead: np.ndarray | None = None
     unlikely: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    predicted: np.ndarray | None = None
+    effects: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
 
     @staticmethod
     def failed(model: str, fold: int, error: str, warned: Iterable[str] = ()) -> FoldResult:
@@ -144,8 +154,38 @@ class ForecastStanding:
     forecasts: int
 
 
-_ARRAYS = ("rows", "nats", "stderr", "growth", "samples", "latent", "latent_rows", "pit", "ahead")
-_DICTIONARIES = ("history", "parts", "unlikely")
+@dataclasses.dataclass(frozen=True)
+class PredictionStanding:
+    """How good the predictions of a model are, on all held-out rows.
+
+    Attributes:
+        model: its label.
+        measures: by their usual names, each with its standard error: of numbers `RMSE`, `MAE` (of the
+            median), `pinball` (of both ends of the intervals) and the share in the intervals; of labels
+            `log loss` (in nats), `AUC` and the share that is `right`.
+        level: the probability of the intervals.
+        rows: how many were predicted.
+    """
+
+    model: str
+    measures: dict[str, Measure]
+    level: float
+    rows: int
+
+
+_ARRAYS = (
+    "rows",
+    "nats",
+    "stderr",
+    "growth",
+    "samples",
+    "latent",
+    "latent_rows",
+    "pit",
+    "ahead",
+    "predicted",
+)
+_DICTIONARIES = ("history", "parts", "unlikely", "effects")
 
 
 def encode(result: FoldResult) -> bytes:

@@ -22,7 +22,7 @@ from sklearn.base import clone
 from .._core import DamagedError, Evidence, parameter_count, progress_bar, silent, write_whole
 from ..shell import Forecasts
 from ..shell._base import Shell
-from ._problems import AbstractProblem, AbstractSeries
+from ._problems import AbstractGiven, AbstractProblem, AbstractSeries
 from ._results import FORMAT, FoldResult, decode, encode
 
 FINAL = -1
@@ -84,7 +84,7 @@ class Store:
         if self.folder is None:
             return ""
         parts = (FORMAT, _VERSION, self.data, task.fold, task.train, task.test, task.seed, task.shown)
-        parts += (task.horizon, task.level) if task.horizon else ()
+        parts += (task.horizon, task.level)
         try:
             model = joblib.hash(seeded(task.estimator, task.seed))
         except (pickle.PicklingError, AttributeError, TypeError):
@@ -153,6 +153,8 @@ def _run(task: Task, problem: AbstractProblem) -> FoldResult:
                 pictures["ahead"] = problem.ahead(
                     estimator, task.train, task.test, task.horizon, task.level
                 )
+            if isinstance(problem, AbstractGiven):
+                pictures["predicted"] = problem.predicted(estimator, task.test, task.level, task.seed)
         except Exception as error:
             return FoldResult.failed(task.label, task.fold, _sentence(error))
     fitted = vars(estimator)

@@ -151,6 +151,10 @@ class Free(AbstractLink):
         vector, tree_of = ravel_pytree(free)
         return vector, lambda flat: constrain(eqx.combine(tree_of(flat), kept))
 
+    def steps(self, member: Any, target: Any) -> Array:
+        """The output with which `member` becomes `target`, another of its family."""
+        return self._vector(target)[0] - self._vector(member)[0]
+
     def size(self, member: Any) -> int:
         return eqx.filter_eval_shape(lambda m: self._vector(m)[0], member).size
 

@@ -3,6 +3,22 @@
 from ._association import association
 from ._calibration import Reliability, TestResult, pit_ranks, reliability, two_sample_test, uniformity
 from ._forecasts import Measure, coverage, mase, naive_scale, rmse
+from ._generalisation import (
+    BayesBounds,
+    BiasVariance,
+    Curve,
+    EnsembleDecomposition,
+    Regime,
+    ambiguity,
+    bayes_bounds,
+    bayes_error,
+    bias_variance,
+    double_descent,
+    ensemble_decomposition,
+    learning_curve_bits,
+    noise_variance,
+    regime,
+)
 from ._intervals import (
     Interval,
     PairedDifference,
@@ -18,12 +34,19 @@ from ._intervals import (
     wilson_interval,
 )
 from ._laws import AbstractLaws, JoinedLaws, Laws, MixedLaws, NormalLaws
+from ._laws_regression import HuberLaws, QuantileLaws, StudentLaws
+from ._predictions import auc, crps, log_loss, mae, pinball
 from ._rubin import Pooled, pool
 from ._separable import likelihood_is_unbounded
 from ._splits import Split, out_of_bag, three_way_split
 
 __all__ = [
     "AbstractLaws",
+    "BayesBounds",
+    "BiasVariance",
+    "Curve",
+    "EnsembleDecomposition",
+    "HuberLaws",
     "Interval",
     "JoinedLaws",
     "Laws",
@@ -32,23 +55,40 @@ __all__ = [
     "NormalLaws",
     "PairedDifference",
     "Pooled",
+    "QuantileLaws",
+    "Regime",
     "Reliability",
     "Retraining",
     "Split",
+    "StudentLaws",
     "TestResult",
+    "ambiguity",
     "association",
+    "auc",
+    "bayes_bounds",
+    "bayes_error",
     "beta_interval",
+    "bias_variance",
     "bootstrap_interval",
     "coverage",
     "credible_interval",
     "credible_region",
+    "crps",
+    "double_descent",
+    "ensemble_decomposition",
+    "learning_curve_bits",
     "likelihood_is_unbounded",
+    "log_loss",
+    "mae",
     "mase",
     "naive_scale",
+    "noise_variance",
     "out_of_bag",
     "paired_difference",
+    "pinball",
     "pit_ranks",
     "pool",
+    "regime",
     "reliability",
     "retraining_interval",
     "rmse",

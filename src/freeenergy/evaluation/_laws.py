@@ -10,8 +10,12 @@ import numpy as np
 from scipy import special, stats
 
 from ._checks import fraction
+from ._regions import highest_density, modes
 
 _HALVINGS = 80
+_ROUNDING = 1e-12
+# a mixture has as many times the knots of one law
+_PARTS = 4
 
 
 class AbstractLaws(abc.ABC):
@@ -29,7 +33,7 @@ class AbstractLaws(abc.ABC):
     @property
     @abc.abstractmethod
     def discrete(self) -> bool:
-        """Whether `log_prob` is the logarithm of a probability, and else of a density."""
+        """Whether answers are whole numbers, which have a probability; else they have a density."""
 
     @abc.abstractmethod
     def log_prob(self, y: Any) -> np.ndarray:
@@ -53,7 +57,10 @@ class AbstractLaws(abc.ABC):
 
     @abc.abstractmethod
     def quantile(self, p: Any) -> np.ndarray:
-        """The least value that is not exceeded with probability `p`, of each output by itself."""
+        """The least value that is not exceeded with probability `p`, of each output by itself.
+
+        `p` is one number, or one for each answer.
+        """
 
     @abc.abstractmethod
     def sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
@@ -75,6 +82,38 @@ class AbstractLaws(abc.ABC):
         """The quantiles (1 − level)/2 and (1 + level)/2, between which each answer is with that level."""
         level = fraction("interval", "level", level)
         return self.quantile((1 - level) / 2), self.quantile((1 + level) / 2)
+
+    def highest_density(self, level: float = 0.9) -> list[list[tuple[float, float]]]:
+        """The smallest set of each law that holds its answer with probability `level`, in pieces.
+
+        It is {y : p(y) ≥ c} with c such that its probability is `level`; of counts the pieces are runs of
+        whole numbers, of probability `level` at least.
+
+        >>> sides = [Laws(stats.norm(np.full(1, centre), 1.0)) for centre in (-5.0, 5.0)]
+        >>> both = MixedLaws(np.log(np.full((2, 1), 0.5)), tuple(sides))
+        >>> [[round(end, 3) for end in piece] for piece in both.highest_density(0.9)[0]]
+        [[-6.645, -3.355], [3.355, 6.645]]
+        """
+        return highest_density(self, fraction("highest_density", "level", level))
+
+    def modes(self) -> list[np.ndarray]:
+        """The places where the density of each answer has a maximum, the highest first.
+
+        Looked for from quantiles of the law and of its parts, so that none of a mixture is lost.
+
+        >>> sides = [Laws(stats.norm(np.full(1, centre), 1.0)) for centre in (-5.0, 5.0)]
+        >>> [mode.round(4).tolist() for mode in MixedLaws(np.log([[0.4], [0.6]]), tuple(sides)).modes()]
+        [[5.0, -5.0]]
+        """
+        return modes(self)
+
+    def knots(self, levels: np.ndarray) -> np.ndarray:
+        """Values that spread over each law, sorted: quantiles of these levels, of it or of its parts.
+
+        Between them its distribution function is smooth enough to be integrated, and its density to be
+        searched.
+        """
+        return np.stack([self.quantile(p) for p in levels])
 
     def log_mass(self, low: Any, high: Any) -> np.ndarray:
         """log P(low < answer ≤ high), each output by itself: what rounding leaves of a density.
@@ -99,6 +138,11 @@ def _summed(logs: np.ndarray, y: np.ndarray) -> np.ndarray:
     return logs.reshape(len(logs), -1).sum(axis=1)
 
 
+def _log_sum(logs: np.ndarray) -> np.ndarray:
+    """log Σ exp over the first axis."""
+    return np.asarray(special.logsumexp(logs, axis=0))
+
+
 @dataclasses.dataclass(frozen=True)
 class Laws(AbstractLaws):
     """Independent answers, each with a law of SciPy.
@@ -115,11 +159,11 @@ class Laws(AbstractLaws):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return np.shape(self.law.mean())
+        return np.broadcast_shapes(*map(np.shape, (*self.law.args, *self.law.kwds.values())))
 
     @property
     def discrete(self) -> bool:
-        return not hasattr(self.law.dist, "logpdf")
+        return isinstance(self.law.dist, stats.rv_discrete)
 
     def log_prob(self, y: Any) -> np.ndarray:
         y = np.asarray(y, float)
@@ -251,23 +295,27 @@ class MixedLaws(AbstractLaws):
 
     def log_prob(self, y: Any) -> np.ndarray:
         logs = np.stack([part.log_prob(y) for part in self.parts])
-        return np.asarray(special.logsumexp(logs + self.log_weights, axis=0))
+        return _log_sum(logs + self.log_weights)
 
     def log_cdf(self, y: Any) -> np.ndarray:
         logs = np.stack([part.log_cdf(y) for part in self.parts])
-        return np.minimum(special.logsumexp(logs + self._each(), axis=0), 0.0)
+        return np.minimum(_log_sum(logs + self._each()), 0.0)
 
     def log_sf(self, y: Any) -> np.ndarray:
         logs = np.stack([part.log_sf(y) for part in self.parts])
-        return np.minimum(special.logsumexp(logs + self._each(), axis=0), 0.0)
+        return np.minimum(_log_sum(logs + self._each()), 0.0)
+
+    def _averaged(self, found: list[np.ndarray]) -> np.ndarray:
+        """Averages over parts, of those that have weight."""
+        weight = np.broadcast_to(np.exp(self._each()), (len(self.parts), *self.shape))
+        return np.sum(weight * np.where(weight > 0, np.stack(found), 0.0), axis=0)
 
     def mean(self) -> np.ndarray:
-        return (np.exp(self._each()) * np.stack([part.mean() for part in self.parts])).sum(axis=0)
+        return self._averaged([part.mean() for part in self.parts])
 
     def variance(self) -> np.ndarray:
-        means = np.stack([part.mean() for part in self.parts])
-        inner = np.stack([part.variance() for part in self.parts])
-        return (np.exp(self._each()) * (inner + (means - self.mean()) ** 2)).sum(axis=0)
+        mean = self.mean()
+        return self._averaged([part.variance() + (part.mean() - mean) ** 2 for part in self.parts])
 
     def quantile(self, p: Any) -> np.ndarray:
         # parts without weight say nothing
@@ -275,17 +323,26 @@ class MixedLaws(AbstractLaws):
         alone = np.stack([part.quantile(p) for part in self.parts])
         low = np.min(alone, axis=0, where=there, initial=np.inf)
         high = np.max(alone, axis=0, where=there, initial=-np.inf)
-        # sums of probabilities have rounding
-        wanted = np.log(p) + 1e-12 * np.sign(np.log(p))
+        with np.errstate(divide="ignore"):
+            wanted = np.log(p)
         if self.discrete:
-            low = low - 1
+            # sums of probabilities have rounding
+            low, wanted = low - 1, wanted - _ROUNDING * (wanted < 0)
         for _ in range(_HALVINGS):
             middle = 0.5 * (low + high)
             if self.discrete:
                 middle = np.floor(middle)
+            if not ((low < middle) & (middle < high)).any():
+                break
             enough = self.log_cdf(middle) >= wanted
             low, high = np.where(enough, low, middle), np.where(enough, middle, high)
         return high
+
+    def knots(self, levels: np.ndarray) -> np.ndarray:
+        every = np.sort(np.concatenate([part.knots(levels) for part in self.parts]), axis=0)
+        # of many parts a few of each
+        kept = np.linspace(0, len(every) - 1, min(len(every), _PARTS * len(levels))).astype(int)
+        return every[kept]
 
     def sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
         noise = rng.gumbel(size=(n, *self.log_weights.shape))
@@ -347,7 +404,14 @@ class JoinedLaws(AbstractLaws):
         return self._joined([part.variance() for part in self.parts])
 
     def quantile(self, p: Any) -> np.ndarray:
-        return self._joined([part.quantile(p) for part in self.parts])
+        return self._asked(p, "quantile")
+
+    def knots(self, levels: np.ndarray) -> np.ndarray:
+        found = [part.knots(levels) for part in self.parts]
+        size = max(map(len, found))
+        # repeated, where another law has more of them
+        same = [part[np.linspace(0, len(part) - 1, size).astype(int)] for part in found]
+        return self._joined(same, axis=1)
 
     def sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
         return self._joined([part.sample(n, rng) for part in self.parts], axis=1)

@@ -26,6 +26,7 @@ from ._objectives import (
     FreeEnergy,
     FreshNoise,
     ImportanceWeighted,
+    negative_conditional_log_likelihood,
     negative_log_likelihood,
     score_matching,
 )
@@ -73,6 +74,7 @@ __all__ = [
     "decay_weights",
     "expect_all",
     "fit",
+    "negative_conditional_log_likelihood",
     "negative_log_likelihood",
     "only",
     "score_matching",

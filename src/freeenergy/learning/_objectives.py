@@ -62,6 +62,12 @@ def negative_log_likelihood(model: Any, batch: Batch, key: Array) -> Array:
     return batch.mean(-jax.vmap(model.log_prob)(batch.x))
 
 
+def negative_conditional_log_likelihood(model: Any, batch: Batch, key: Array) -> Array:
+    """−log p(y | x) of pairs (x, y), for models with an exact `log_prob_of`; also known as log loss."""
+    x, y = batch.x
+    return batch.mean(-jax.vmap(model.log_prob_of)(y, x))
+
+
 def score_matching(model: Any, batch: Batch, key: Array) -> Array:
     """½‖s‖² + tr ∇s with s(x) = ∇ log p(x), which needs no normaliser (implicit score matching).
 

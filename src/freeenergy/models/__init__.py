@@ -18,7 +18,7 @@ from ._base import (
 )
 from ._bayesian_mixture import BayesianMixture
 from ._clusters import Clusters
-from ._conditional import Affine, Conditional
+from ._conditional import Affine, Components, Conditional, Constant
 from ._copula import GaussianCopula
 from ._density import Density
 from ._emissions import AbstractEmissions, FamilyEmissions, MixtureEmissions, RegressionEmissions
@@ -98,7 +98,9 @@ __all__ = [
     "CauchySource",
     "Clusters",
     "Columns",
+    "Components",
     "Conditional",
+    "Constant",
     "CountMarginals",
     "Cycle",
     "Density",

@@ -5,12 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jaxtyping import Float
 
 from .._core import AbstractSpace, parameter
-from ..distributions import Given
+from ..distributions import AbstractLink, Given
 from ._base import AbstractExactPosterior
+from ._mixture import Mixture
 
 
 class Affine(eqx.Module):
@@ -30,6 +34,23 @@ class Affine(eqx.Module):
 
     def __call__(self, x: Float[Array, " columns"]) -> Float[Array, " outputs"]:
         return self.weight @ x + self.bias
+
+
+class Constant(eqx.Module):
+    """f(x) = b, whatever the row.
+
+    Attributes:
+        bias: b, a number per output.
+
+    >>> import jax.numpy as jnp
+    >>> Constant(jnp.array([1.0]))(jnp.array([3.0, 5.0])).tolist()
+    [1.0]
+    """
+
+    bias: Float[Array, " outputs"] = parameter()
+
+    def __call__(self, x: Float[Array, " columns"]) -> Float[Array, " outputs"]:
+        return self.bias
 
 
 class Conditional(AbstractExactPosterior):
@@ -67,3 +88,49 @@ class Conditional(AbstractExactPosterior):
     def posterior(self, x: Float[Array, " columns"]) -> Any:
         """p(y | x), a distribution."""
         return self.answer.at(self.function(x))
+
+
+class Components(AbstractLink):
+    """The output is that of a mixture: a score for each component, then what `link` makes of the others.
+
+    p(x | output) = Σ_k softmax(scores)_k p(x | output_k).  What `link` leaves to be learned, such as a
+    variance with `Mean()`, all components share.  In a `Conditional` it makes a mixture-density network,
+    also known as a mixture of experts whose gate sees the row.
+
+    Attributes:
+        number: how many components there are.
+        link: that of each component.
+
+    >>> from freeenergy.distributions import Diagonal, Gaussian, Mean
+    >>> normal = Gaussian(jnp.zeros(1), Diagonal(jnp.full(1, 0.25)))
+    >>> two = Given(normal, Components(2, Mean()))
+    >>> two.size, round(-float(two.log_prob(jnp.array([0.0, 0.0, -1.0, 1.0]), jnp.array([1.0]))), 6)
+    (4, 0.918603)
+    """
+
+    number: int = eqx.field(static=True)
+    link: AbstractLink
+
+    def size(self, member: Any) -> int:
+        return self.number * (1 + self.link.size(member))
+
+    def learned(self, member: Any) -> Any:
+        return self.link.learned(member)
+
+    def split(self, output: Array) -> tuple[Array, Array]:
+        """The logarithms of the weights, and the output of each component."""
+        scores, rest = output[: self.number], output[self.number :]
+        return jax.nn.log_softmax(scores), rest.reshape(self.number, -1)
+
+    def at(self, member: Any, output: Array) -> Mixture:
+        log_weights, outputs = self.split(output)
+        return Mixture(jnp.exp(log_weights), jax.vmap(lambda part: self.link.at(member, part))(outputs))
+
+    def log_prob(self, member: Any, output: Array, x: Array) -> Array:
+        log_weights, outputs = self.split(output)
+        return jax.nn.logsumexp(
+            log_weights + jax.vmap(lambda part: self.link.log_prob(member, part, x))(outputs)
+        )
+
+    def unit_free(self, member: Any) -> np.ndarray:
+        return self.link.unit_free(member)

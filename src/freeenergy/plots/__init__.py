@@ -7,7 +7,9 @@ the style of the report.
 
 from ._columns import association, distribution, distributions, missing
 from ._fits import calibration, comparison, learning_curves
+from ._generalisation import bias_variance, curve, prediction_sets
 from ._parts import atoms, components, loadings, profiles, topics
+from ._predictions import coverage, dependence, importance, residuals
 from ._rows import images, latent, mosaic, pairs, telling_columns
 from ._series import decoded, decomposition, forecast, paths, smoothed
 from ._style import DARK_INK, INK, PALETTE, short_names, theme
@@ -18,15 +20,20 @@ __all__ = [
     "PALETTE",
     "association",
     "atoms",
+    "bias_variance",
     "calibration",
     "comparison",
     "components",
+    "coverage",
+    "curve",
     "decoded",
     "decomposition",
+    "dependence",
     "distribution",
     "distributions",
     "forecast",
     "images",
+    "importance",
     "latent",
     "learning_curves",
     "loadings",
@@ -34,7 +41,9 @@ __all__ = [
     "mosaic",
     "pairs",
     "paths",
+    "prediction_sets",
     "profiles",
+    "residuals",
     "short_names",
     "smoothed",
     "telling_columns",

@@ -10,7 +10,7 @@ from typing import Any
 
 from .. import plots
 from .._core import in_notebook, notes_in_notebook, write_whole
-from . import _columns, _numbers, _pictures
+from . import _columns, _numbers, _pictures, _predictions
 from ._numbers import table_html
 from ._view import View
 
@@ -18,8 +18,14 @@ __all__ = ["notebook_html", "table_html", "to_html"]
 
 _SECTIONS = (
     ("columns", "Columns", _columns.columns),
-    ("table", "Table", lambda view: table_html(view.board) + _numbers.forecasts(view)),
+    (
+        "table",
+        "Table",
+        lambda view: table_html(view.board) + _numbers.forecasts(view) + _predictions.measures(view),
+    ),
     ("differences", "Paired differences", _numbers.differences),
+    ("predictions", "Predictions of held-out rows", _predictions.predictions),
+    ("effects", "What the best model looks at", _predictions.effects),
     ("learning", "Learning curves", _numbers.learning),
     ("distributions", "Each column, data beside draws", _columns.distributions),
     ("association", "Columns together, data beside draws", _columns.association),
@@ -31,6 +37,8 @@ _SECTIONS = (
     ("wins", "Where each model wins", _numbers.wins),
     ("settings", "Settings and seeds", _numbers.settings),
 )
+# sections that say nothing of models of numbers given rows
+_OF_DENSITIES = ("samples", "latent", "parts", "calibration", "unlikely")
 
 
 def _resource(name: str) -> str:
@@ -58,11 +66,12 @@ def to_html(
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
     with plots.theme():
-        sections = [
-            f'<section id="{name}"><h2>{title}</h2>{write(view)}</section>'
-            for name, title, write in _SECTIONS
-        ]
-    links = "".join(f'<li><a href="#{name}">{title}</a></li>' for name, title, _ in _SECTIONS)
+        written = [(name, title, write(view)) for name, title, write in _SECTIONS]
+    # what is about other data than these is left out
+    left = _OF_DENSITIES if view.numbers else ()
+    written = [(name, title, text) for name, title, text in written if text and name not in left]
+    sections = [f'<section id="{name}"><h2>{title}</h2>{text}</section>' for name, title, text in written]
+    links = "".join(f'<li><a href="#{name}">{title}</a></li>' for name, title, _ in written)
     rows = f"{board.n_rows:,}".replace(",", "\u202f")
     page = (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'

@@ -85,9 +85,20 @@ class View:
         return next((value for value in found if isinstance(value, np.ndarray) or value), None)
 
     @functools.cached_property
+    def numbers(self) -> bool:
+        """Whether numbers were to be told from rows."""
+        return any("RMSE" in line.measures for line in self.board.predictions())
+
+    @property
+    def answer(self) -> str:
+        """What these are called."""
+        name = getattr(self.board.y, "name", None)
+        return name if isinstance(name, str) and name else "y"
+
+    @functools.cached_property
     def groups(self) -> np.ndarray | None:
         """The label of each row, if labels were passed and are few."""
-        labels = None if self.board.y is None else np.asarray(self.board.y)
+        labels = None if self.board.y is None or self.numbers else np.asarray(self.board.y)
         if labels is None or labels.ndim != 1:
             return None
         words = np.array([str(label) for label in labels.tolist()])

@@ -48,7 +48,7 @@ from ._schema import CodedRows, Field, Schema
 from ._sequence import AbstractSequenceDensity
 from ._series import Sequences, SeriesIntake
 from ._series_frame import SeriesFrame, series
-from ._summary import Summary
+from ._summary import Coefficients, Summary
 from ._support import Column, Support
 from ._validation import check_count, check_instance, check_int, check_numbers, check_real
 
@@ -62,6 +62,7 @@ __all__ = [
     "Arrays",
     "Chunks",
     "CodedRows",
+    "Coefficients",
     "Column",
     "ColumnLaws",
     "ColumnRoles",

@@ -36,7 +36,7 @@ from ..learning import EM, LBFGS, ClosedForm, Gradient, fit
 from ..models import AbstractRegularised
 from ._capabilities import ColumnRoles, Scores, Shows
 from ._schema import Field, Schema, kinds_of
-from ._summary import Summary, Terms, criteria_of, named_parameters, summary_of
+from ._summary import Coefficients, Summary, Terms, criteria_of, named_parameters, summary_of
 from ._validation import check_instance, check_int, check_numbers, check_real, feature_names, random_key
 
 
@@ -71,7 +71,7 @@ class Shell(Shows, BaseEstimator, metaclass=abc.ABCMeta):
         given = self.get_params(deep=False)
         for name in ("max_iter", "n_init", "layers", "width", "depth", "batch_size", "patience"):
             if name in given:
-                check_int(self, name)
+                check_int(self, name, self._least_depth if name == "depth" else 1)
         if "tol" in given:
             check_real(self, "tol")
         if "learning_rate" in given:
@@ -82,6 +82,9 @@ class Shell(Shows, BaseEstimator, metaclass=abc.ABCMeta):
             check_real(self, "threshold", -np.inf, optional=True)
         if "learner" in given:
             check_instance(self, "learner", AbstractAlgorithm, optional=True)
+
+    # whether a network may have no hidden layer, and be linear
+    _least_depth: ClassVar[int] = 1
 
     @abc.abstractmethod
     def _learn(self, events: Any, key: Array) -> Fit:
@@ -249,6 +252,14 @@ class Shell(Shows, BaseEstimator, metaclass=abc.ABCMeta):
         carried; by default what is learnable in the model, by the names of its fields.
         """
         return named_parameters, ()
+
+    def _coefficient_table(self, X: Any, robust: bool, given: dict[str, Any]) -> Coefficients | None:
+        """The coefficients that a summary lists, of a regression that knows their errors by itself.
+
+        None where the parameters of the model are listed, whose errors come from its curvature.  X and
+        `given` are those of `summary`, and may be missing.
+        """
+        return None
 
     def _remarks(self) -> list[str]:
         """What else a summary says of the fit, in sentences."""

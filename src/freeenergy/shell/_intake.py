@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 import contextlib
 import dataclasses
+import datetime
 import functools
 import math
 import warnings
@@ -12,6 +13,7 @@ from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
+from scipy import sparse
 from sklearn.base import is_classifier
 from sklearn.exceptions import DataConversionWarning
 from sklearn.preprocessing import LabelEncoder
@@ -341,11 +343,7 @@ class AnsweredTable(Table):
     @classmethod
     def fitting(cls, owner: Any, X: Any, *, y: Any, sample_weight: Any = None, **beside: Any) -> Self:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Rows and answers to fit; `beside` has more numbers for each row, by name."""
-        x: Any
-        found = _found(owner, X)
-        names = _names_of(y)
-        plain = found is None
-        x = _plain(owner, X, check_rows(owner, X, reset=True)) if plain else remember(owner, *found)
+        x, names = cls.validated(owner, X, reset=True), _names_of(y)
         answers = checked_answers(owner, y)
         check_consistent_length(x, answers)
         owner.answer_shape_, owner.answer_names_ = answers.shape[1:], names
@@ -364,8 +362,10 @@ class AnsweredTable(Table):
     ) -> Rows:
         if not owner.keeps_order:
             return canonical_rows(x, weight, owner.scaling_, known)
-        weight = np.ones(len(x)) if weight is None else weight
-        return Rows(x, weight, known)
+        if weight is None:
+            return Rows(x, np.ones(len(x)), known)
+        used = weight > 0
+        return Rows(x[used], weight[used], None if known is None else known[used])
 
 
 def _names_of(y: Any) -> list[str] | None:
@@ -373,7 +373,7 @@ def _names_of(y: Any) -> list[str] | None:
     if library_of(y) is not None:
         return [str(name) for name in y.columns]
     name = getattr(y, "name", None)
-    return [name] if isinstance(name, str) else None
+    return [name] if isinstance(name, str) and name else None
 
 
 def checked_answers(owner: Any, y: Any) -> np.ndarray:
@@ -383,16 +383,14 @@ def checked_answers(owner: Any, y: Any) -> np.ndarray:
         raise ValueError(
             f"{type(owner).__name__} requires y to be passed, but the target y is None. Pass it."
         )
-    values = y if not hasattr(y, "to_numpy") else y.to_numpy()
-    if np.asarray(values).dtype.kind in "USmM":
+    if _holds_text(y):
         raise ValueError(
             f"The 'y' of {type(owner).__name__} must hold numbers, not text or dates. For labels use a "
             "classifier, such as SoftmaxRegression."
         )
-    options: Any = {"ensure_all_finite": "allow-nan" if owner.takes_unknown_answers else True}
-    answers = check_array(
-        values, dtype=np.float64, ensure_2d=False, input_name="y", estimator=owner, **options
-    )
+    options: Any = {"dtype": np.float64, "allow_nd": True}
+    options["ensure_all_finite"] = "allow-nan" if owner.takes_unknown_answers else True
+    answers: Any = check_array(y, ensure_2d=False, input_name="y", estimator=owner, **options)
     if answers.ndim > 2:
         raise ValueError(
             f"The 'y' of {type(owner).__name__} must have one axis, or two. Got the shape {answers.shape}."
@@ -406,6 +404,16 @@ def checked_answers(owner: Any, y: Any) -> np.ndarray:
         )
         answers = answers[:, 0]
     return answers
+
+
+def _holds_text(y: Any) -> bool:
+    """Whether something is text or a date and no number."""
+    if sparse.issparse(y):
+        return False
+    values = np.asarray(y)
+    if values.dtype.kind == "O":
+        return any(isinstance(value, str | datetime.date) for value in values.flat)
+    return values.dtype.kind in "USTmM"
 
 
 def _beside(owner: Any, name: str, values: Any, rows: int) -> np.ndarray:

@@ -29,15 +29,20 @@ def cast(model: Any, dtype: Any) -> Any:
 def split_rows(rows: Rows, fraction: float, dtype: Any) -> tuple[Data, Data | None]:
     """Training and validation rows; none of the latter if there are too few to spare.
 
-    Rows come in an order that does not depend on how they were passed, so every k-th is held out.
+    Rows come in an order that does not depend on how they were passed, so every k-th is held out.  Rows of
+    which more is known are pairs.
     """
+
+    def data(chosen: Any) -> Data:
+        x = rows.x[chosen] if rows.known is None else (rows.x[chosen], rows.known[chosen])
+        return Data.of(x, rows.weight[chosen], dtype=dtype)
+
     held = round(len(rows.x) * fraction)
     if held < 5:
-        return Data.of(rows.x, rows.weight, dtype=dtype), None
+        return data(slice(None)), None
     chosen = np.zeros(len(rows.x), bool)
     chosen[np.linspace(0, len(rows.x) - 1, held).astype(int)] = True
-    train, validation = (Data.of(rows.x[m], rows.weight[m], dtype=dtype) for m in (~chosen, chosen))
-    return train, validation
+    return data(~chosen), data(chosen)
 
 
 def check_networks(make: Callable[[], Any], others: float, what: str, advice: str) -> None:

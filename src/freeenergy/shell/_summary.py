@@ -8,13 +8,13 @@ import itertools
 import math
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import numpy as np
 from jax import Array
-from scipy.special import ndtri
+from scipy import stats
 
 from .._core import (
     Evidence,
@@ -113,6 +113,30 @@ def schwarz(parameters: int, nats: float, size: float) -> float:
     return parameters * math.log(size) - 2 * nats
 
 
+class Coefficients(NamedTuple):
+    """The coefficients of a regression, as its summary lists them.
+
+    Attributes:
+        names: of the coefficients, one for each number.
+        values: in the units of the data.
+        stderr: their standard errors, NaN where there is none; None if they are not known.
+        dof: degrees of freedom of value / error, which is Student's t, or the normal z where infinite.
+        facts: more numbers of the fit by their names, such as R².
+        notes: what a reader should know, in sentences.
+
+    >>> line = Coefficients(["slope"], np.array([2.0]), np.array([0.5]), 8.0, {"R²": 0.9}, [])
+    >>> round(2 * float(stats.t(line.dof).sf(2.0 / 0.5)), 4)
+    0.0039
+    """
+
+    names: list[str]
+    values: np.ndarray
+    stderr: np.ndarray | None
+    dof: float | None
+    facts: dict[str, float]
+    notes: list[str]
+
+
 @dataclasses.dataclass(frozen=True, repr=False)
 class Summary:
     """What a fit found; print it.
@@ -131,6 +155,9 @@ class Summary:
         notes: what a reader should know.
         robust: whether the standard errors are those of the sandwich.
         maximised: whether the parameters are those of the largest exact likelihood, as AIC and BIC need it.
+        dof: of the coefficients of a regression, the degrees of freedom of value / error: Student's t, or
+            the normal z where they are infinite; None where no such test is made.
+        facts: more numbers of the fit by their names, such as R².
 
     >>> import freeenergy as fe
     >>> X = np.random.default_rng(0).normal(size=(100, 1))
@@ -155,6 +182,27 @@ class Summary:
     notes: list[str]
     robust: bool = False
     maximised: bool = True
+    dof: float | None = None
+    facts: dict[str, float] = dataclasses.field(default_factory=dict)
+
+    @property
+    def statistic(self) -> np.ndarray | None:
+        """value / error of each coefficient, t or z; None where no such test is made."""
+        if self.dof is None or self.stderr is None:
+            return None
+        error = np.where(self.stderr > 0, self.stderr, np.nan)
+        return self.values / error
+
+    @property
+    def p_values(self) -> np.ndarray | None:
+        """How probable a statistic as large is where the coefficient is zero; None where there is none."""
+        found = self.statistic
+        return None if found is None else 2 * self._law.sf(np.abs(found))
+
+    @property
+    def _law(self) -> Any:
+        """That of value / error about the truth."""
+        return stats.norm() if self.dof is None or np.isinf(self.dof) else stats.t(self.dof)
 
     @property
     def aic(self) -> float | None:
@@ -171,22 +219,30 @@ class Summary:
         return schwarz(self.n_parameters, self.log_likelihood, self.size)
 
     def interval(self, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
-        """Both ends of the interval of each parameter, value ∓ z · error; NaN where there is none."""
+        """Both ends of the interval of each parameter, value ∓ z · error; NaN where there is none.
+
+        With few degrees of freedom `dof`, z is the quantile of Student's t.
+        """
         if not 0 < level < 1:
             raise ValueError(
                 f"The 'level' of Summary.interval must be between 0 and 1. Got {level!r} instead."
             )
         error = np.full(len(self.values), np.nan) if self.stderr is None else self.stderr
-        width = float(ndtri((1 + level) / 2)) * np.where(error > 0, error, np.nan)
+        width = float(self._law.ppf((1 + level) / 2)) * np.where(error > 0, error, np.nan)
         return self.values - width, self.values + width
 
     def to_frame(self) -> Any:
-        """The parameters as a Polars frame: parameter, value, stderr, lower, upper (95 %)."""
+        """The parameters as a Polars frame: parameter, value, stderr, lower, upper (95 %).
+
+        Coefficients of a regression have `statistic` and `p` beside.
+        """
         import polars as pl
 
         lower, upper = self.interval()
         error = np.full(len(self.values), np.nan) if self.stderr is None else self.stderr
         columns = {"value": self.values, "stderr": error, "lower": lower, "upper": upper}
+        if self.statistic is not None:
+            columns |= {"statistic": self.statistic, "p": self.p_values}
         frame = {"parameter": self.names, **{k: np.asarray(v, float) for k, v in columns.items()}}
         return pl.DataFrame(frame).with_columns(pl.col("value", *list(columns)[1:]).fill_nan(None))
 
@@ -201,6 +257,7 @@ class Summary:
         for name, value in (("AIC", self.aic), ("BIC", self.bic)):
             if value is not None:
                 facts.append((name, f"{value:,.4f}"))
+        facts += [(name, f"{value:,.6g}") for name, value in self.facts.items()]
         facts.append(("iterations", f"{self.n_iter:,}"))
         facts.append(("converged", "yes" if self.converged else "no"))
         return facts
@@ -212,11 +269,16 @@ class Summary:
         error = self.stderr
         if error is not None:
             head += ["robust error" if self.robust else "std. error", "95 % from", "to"]
+        statistic, p = self.statistic, self.p_values
+        if statistic is not None:
+            head += ["z" if np.isinf(self.dof or 0.0) else "t", "p"]
         lines = []
         for i, name in enumerate(self.names[:_MOST_PRINTED]):
             line = [visible(name), f"{self.values[i]:.5g}"]
             if error is not None:
                 line += [_number(error[i]), _number(lower[i]), _number(upper[i])]
+            if statistic is not None and p is not None:
+                line += [_number(statistic[i], zero="0"), _number(p[i], zero="<1e-300")]
             lines.append(line)
         return head, lines, len(self.names) - len(lines)
 
@@ -244,8 +306,8 @@ class Summary:
         )
 
 
-def _number(value: float) -> str:
-    return "" if math.isnan(value) else "held" if value == 0 else f"{value:.4g}"
+def _number(value: float, *, zero: str = "held") -> str:
+    return "" if math.isnan(value) else zero if value == 0 else f"{value:.4g}"
 
 
 def _entries(name: str, value: np.ndarray, columns: list[str]) -> list[tuple[str, tuple[int, ...]]]:
@@ -346,7 +408,9 @@ def summary_of(owner: Any, X: Any, robust: bool, given: dict[str, Any]) -> Summa
             "AIC and BIC need parameters of the largest likelihood, which this fit does not choose."
         )
     count = owner._count_parameters()
-    names, values, errors, more = _parameters(owner, X, robust, given)
+    table = owner._coefficient_table(X, robust, given)
+    if table is None:
+        table = _parameters(owner, X, robust, given)
     return Summary(
         expression(owner),
         None if size is None else float(size),
@@ -356,23 +420,24 @@ def summary_of(owner: Any, X: Any, robust: bool, given: dict[str, Any]) -> Summa
         count,
         int(owner.n_iter_),
         bool(owner.converged_),
-        names,
-        values,
-        errors,
-        notes + more + owner._remarks(),
+        table.names,
+        table.values,
+        table.stderr,
+        notes + table.notes + owner._remarks(),
         robust,
         kind is Kind.EXACT and owner._maximises_likelihood,
+        table.dof,
+        table.facts,
     )
 
 
-def _parameters(
-    owner: Any, X: Any, robust: bool, given: dict[str, Any]
-) -> tuple[list[str], np.ndarray, np.ndarray | None, list[str]]:
+def _parameters(owner: Any, X: Any, robust: bool, given: dict[str, Any]) -> Coefficients:
     """Names, values and errors of the parameters, and what there is to say of them."""
     model, mask = owner.model_, owner._moving()
     numbers = parameter_count(model)
     if numbers > _MOST_LISTED:
-        return [], np.zeros(0), None, [f"Its {numbers:,} parameters are too many to list: see model_."]
+        note = f"Its {numbers:,} parameters are too many to list: see model_."
+        return Coefficients([], np.zeros(0), None, None, {}, [note])
     report, args = owner._reported()
     found = _answers(report, model, args)
     notes, errors = [], None
@@ -402,7 +467,8 @@ def _parameters(
             names.append(label)
             values.append(float(value[place]))
             own.append(math.nan if errors is None else float(errors[name][place]))
-    return names, np.array(values, float), None if errors is None else np.array(own, float), notes
+    stderr = None if errors is None else np.array(own, float)
+    return Coefficients(names, np.array(values, float), stderr, None, {}, notes)
 
 
 def _inside(model: Any, mask: Any) -> tuple[Any, list[str]]:
@@ -423,4 +489,13 @@ def weighted(evidence: Evidence, weight: np.ndarray | None) -> Evidence:
     return dataclasses.replace(evidence, nats=nats, stderr=evidence.stderr * weight, growth=None)
 
 
-__all__ = ["Summary", "Terms", "expression", "named_parameters", "reported", "summary_of", "weighted"]
+__all__ = [
+    "Coefficients",
+    "Summary",
+    "Terms",
+    "expression",
+    "named_parameters",
+    "reported",
+    "summary_of",
+    "weighted",
+]

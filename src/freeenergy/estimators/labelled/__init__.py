@@ -1,27 +1,50 @@
 """Estimators of labels and of numbers given rows."""
 
+from ._bagging import Bagging, BaggingClassifier
+from ._base_rate import BaseRate
+from ._boosting import Boosting
 from ._classifiers import DiscriminantAnalysis, NaiveBayes
+from ._conformal import Conformal, ConformalClassifier
 from ._gaussian_process import GaussianProcess
 from ._gaussian_process_classifier import GaussianProcessClassifier
 from ._kernel_classifier import SupportVectorMachine
 from ._kernel_features import Nystroem, RandomFourierFeatures
 from ._kernel_ridge import KernelRidge
 from ._linear import LinearRegression
+from ._losses import AbstractScoreLoss, QuantileLoss
+from ._mixture_density import MixtureDensity
 from ._nadaraya_watson import NadarayaWatson
+from ._quantiles import QuantileRegression
 from ._regressor import AbstractRegressor
+from ._ridge import Ridge
+from ._robust import RobustRegression
 from ._softmax import SoftmaxRegression
+from ._sparse import SparseRegression
 
 __all__ = [
     "AbstractRegressor",
+    "AbstractScoreLoss",
+    "Bagging",
+    "BaggingClassifier",
+    "BaseRate",
+    "Boosting",
+    "Conformal",
+    "ConformalClassifier",
     "DiscriminantAnalysis",
     "GaussianProcess",
     "GaussianProcessClassifier",
     "KernelRidge",
     "LinearRegression",
+    "MixtureDensity",
     "NadarayaWatson",
     "NaiveBayes",
     "Nystroem",
+    "QuantileLoss",
+    "QuantileRegression",
     "RandomFourierFeatures",
+    "Ridge",
+    "RobustRegression",
     "SoftmaxRegression",
+    "SparseRegression",
     "SupportVectorMachine",
 ]

@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from ..._core import has_nan, map_rows
 from ...models import AbstractExactModel
-from ...shell import AbstractDensity, AbstractRowEstimator, Rows, check_instance
+from ...shell import AbstractDensity, AbstractRowEstimator, Rows, Scaling, check_instance
 from ...shell._answers import seeded
 from ...shell._rows import row_seeds
 from ..tables._gaussian import GaussianDensity
@@ -95,7 +95,8 @@ class CompletesInputs(AbstractRowEstimator):
         joint = np.column_stack([rows.x, beside])
         incomplete = has_nan(joint)
         if self.inputs is not None:
-            self.inputs_ = clone(self.inputs).fit(joint, sample_weight=rows.weight)
+            density: Any = clone(self.inputs)
+            self.inputs_ = density.fit(joint, sample_weight=rows.weight)
             if not isinstance(self.inputs_.model_, AbstractExactModel):
                 raise ValueError(
                     f"The 'inputs' parameter of {type(self).__name__} must be a density with exact "
@@ -111,17 +112,24 @@ class CompletesInputs(AbstractRowEstimator):
             self.inputs_ = GaussianInputs.of(joint, rows.weight)
         if not has_nan(rows.x):
             return rows, np.arange(len(rows.x))
-        holes = np.isnan(rows.x).any(axis=1)
+        holes = np.asarray(np.isnan(rows.x).any(axis=1))
         whole, part = np.flatnonzero(~holes), np.flatnonzero(holes)
-        draws = self._draws(joint[part])[:, :, : rows.x.shape[1]]
+        # rows that share what is known of them have noise of their own
+        both = np.column_stack(
+            [self.scaling_.apply(rows.x), Scaling.standardise(beside, rows.weight).apply(beside)]
+        )
+        seeds = row_seeds(both[part], Scaling.identity(both.shape[1]))
+        draws = self._draws(joint[part], seeds)[:, :, : rows.x.shape[1]]
         place = np.concatenate([whole, np.tile(part, DRAWS)])
         x = np.concatenate([rows.x[whole], draws.reshape(-1, rows.x.shape[1])])
         weight = rows.weight[place] / np.where(holes[place], DRAWS, 1)
         return Rows(x, weight, None if rows.known is None else rows.known[place]), place
 
-    def _draws(self, joint: np.ndarray) -> np.ndarray:
-        """Rows (and answers) with draws for their NaN that no other row changes: (draws, rows, columns)."""
-        seeds = row_seeds(joint[:, : self._width], self.scaling_)
+    def _draws(self, joint: np.ndarray, seeds: np.ndarray) -> np.ndarray:
+        """Rows (and answers) with draws for their NaN, whose noise comes from `seeds`.
+
+        They have the shape (draws, rows, columns), and no other row changes them.
+        """
         if not isinstance(self.inputs_, GaussianInputs):
             z = self.inputs_._read(joint).z
             draws = map_rows(_completions, (z, seeds), self.inputs_.model_, self.seed_, block=256)
@@ -144,4 +152,5 @@ class CompletesInputs(AbstractRowEstimator):
         """Rows with draws for their NaN, where answers are not known: (draws, rows, columns)."""
         width = len(self.inputs_.mean) if isinstance(self.inputs_, GaussianInputs) else self.inputs_._width
         unknown = np.full((len(x), width - x.shape[1]), np.nan)
-        return self._draws(np.column_stack([x, unknown]))[:, :, : x.shape[1]]
+        seeds = row_seeds(x, self.scaling_)
+        return self._draws(np.column_stack([x, unknown]), seeds)[:, :, : x.shape[1]]

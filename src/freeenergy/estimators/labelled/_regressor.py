@@ -112,9 +112,10 @@ class AbstractRegressor(
         x, answers = self._read(X).x, checked_answers(self, y)
         check_consistent_length(x, answers)
         if answers.shape[1:] != self.answer_shape_:
+            many = f"{self.answer_shape_[0]} numbers" if self.answer_shape_ else "one number"
             raise ValueError(
-                f"The 'y' of {type(self).__name__} must have {self.answer_shape_ or 'one'} numbers a row, "
-                f"as that of fit. Got the shape {answers.shape} instead."
+                f"The 'y' of {type(self).__name__} must have {many} a row, as that of fit. "
+                f"Got the shape {answers.shape} instead."
             )
         holes = np.isnan(x).any(axis=1)
         nats, stderr = np.empty(len(x)), np.zeros(len(x))
@@ -140,8 +141,7 @@ class AbstractRegressor(
 def _error_of_mean(logs: list[np.ndarray]) -> np.ndarray:
     """The standard error of the logarithm of a mean of exponentials, to first order."""
     stacked = np.stack(logs)
-    total = logsumexp(stacked, axis=0)
-    with np.errstate(invalid="ignore"):
-        share = np.exp(stacked - total) * len(logs)
-    error = np.nanstd(share, axis=0, ddof=1) / np.sqrt(len(logs))
-    return np.where(np.isfinite(total), error, 0.0)
+    total = np.asarray(logsumexp(stacked, axis=0))
+    # where all are impossible there is nothing to average
+    share = np.exp(stacked - np.where(np.isfinite(total), total, 0.0)) * len(logs)
+    return share.std(axis=0, ddof=1) / np.sqrt(len(logs))

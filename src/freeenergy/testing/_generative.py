@@ -1,11 +1,4 @@
-"""The generative contract: what every density promises, as checks that anybody can run.
-
-`check_generative_estimator` (for rows) and `check_sequence_estimator` (for series) fit clones of an
-estimator to small data and raise an AssertionError that says which promise is broken.  Each is put together
-from the contracts of what the estimator can do: `check_scores`, `check_samples`, `check_completes`,
-`check_transforms`, `check_predicts` and, for series, `check_forecasts`.  An estimator that samples and does
-not score keeps the contract of sampling alone.
-"""
+"""What every density promises, for rows and for series."""
 
 from __future__ import annotations
 
@@ -16,12 +9,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import stats
-from sklearn.base import clone, is_classifier
+from sklearn.base import is_classifier
 from sklearn.utils import check_random_state
 
-from ._core import Evidence, Kind
-from .io import load
-from .shell import (
+from .._core import Evidence, Kind
+from ..io import load
+from ..shell import (
     AbstractRowEstimator,
     Completes,
     Forecast,
@@ -34,7 +27,8 @@ from .shell import (
     Table,
     Transforms,
 )
-from .shell._codec import foreign_parts
+from ..shell._codec import foreign_parts
+from ._common import compare_rows, refitted, require
 
 _PARTS = 8
 # points along a column, as many in each part; as many in all as there are draws, or nearly, so that few
@@ -73,7 +67,7 @@ def check_generative_estimator(
     rng = np.random.RandomState(random_state)
     X = _default_data(rng) if X is None else np.asarray(X, float)
     points = None if points is None else np.asarray(points, float)
-    fitted = _fitted(estimator, X)
+    fitted = refitted(estimator, X)
     if _can(fitted, Scores):
         check_scores(fitted, X, points=points, samples=samples, random_state=rng)
         check_weights(estimator, X)
@@ -97,21 +91,9 @@ def _default_data(rng: np.random.RandomState) -> np.ndarray:
     return np.concatenate([first, second])
 
 
-def _fitted(estimator: Any, X: Any, **options: Any) -> Any:
-    fresh: Any = clone(estimator)
-    if "random_state" in fresh.get_params():
-        fresh.set_params(random_state=0)
-    return fresh.fit(X, **options)
-
-
 def _can(fitted: Any, *capabilities: type) -> bool:
     """Whether an estimator has one of the capabilities."""
     return isinstance(fitted, capabilities)
-
-
-def _require(condition: Any, message: str) -> None:
-    if not condition:
-        raise AssertionError(message)
 
 
 def check_scores(
@@ -134,12 +116,12 @@ def check_scores(
 def check_evidence(fitted: Any, X: np.ndarray) -> None:
     """`evidence`, `score_samples` and `score` agree and are well formed."""
     evidence = fitted.evidence(X)
-    _require(isinstance(evidence, Evidence), f"evidence() must return Evidence, got {type(evidence)}.")
-    _require(np.shape(evidence.nats) == (len(X),), "evidence().nats must hold a number per row.")
-    _require(np.isfinite(evidence.nats).all(), "The evidence of training rows must be finite.")
-    _require((evidence.stderr >= 0).all(), "Standard errors must not be negative.")
+    require(isinstance(evidence, Evidence), f"evidence() must return Evidence, got {type(evidence)}.")
+    require(np.shape(evidence.nats) == (len(X),), "evidence().nats must hold a number per row.")
+    require(np.isfinite(evidence.nats).all(), "The evidence of training rows must be finite.")
+    require((evidence.stderr >= 0).all(), "Standard errors must not be negative.")
     if evidence.kind is Kind.EXACT:
-        _require((evidence.stderr == 0).all(), "Exact evidence must have no standard error.")
+        require((evidence.stderr == 0).all(), "Exact evidence must have no standard error.")
     np.testing.assert_array_equal(fitted.score_samples(X), evidence.nats)
     np.testing.assert_allclose(fitted.score(X), evidence.nats.mean(), rtol=1e-12)
 
@@ -183,17 +165,17 @@ def _check_continuous(fitted: Any, X: np.ndarray, samples: int, rng: np.random.R
     mesh = np.stack(np.meshgrid(first.points, second.points, indexing="ij"), axis=-1).reshape(-1, 2)
     density = np.exp(fitted.score_samples(mesh)).reshape(_GRID, _GRID)
     mass = density * np.outer(first.widths, second.widths)
-    _require(
+    require(
         abs(mass.sum() - 1) < max(_tolerance(kind), 5e-3),
         f"The density integrates to {mass.sum():.4f}, not to one.",
     )
     if len(draws):
-        _require(draws.shape == (samples, 2), f"sample({samples}) must have the shape ({samples}, 2).")
+        require(draws.shape == (samples, 2), f"sample({samples}) must have the shape ({samples}, 2).")
         _compare_counts(draws, first, second, mass * samples)
         entropy = -np.sum(mass * np.log(np.maximum(density, 1e-300)))
         scores = fitted.score_samples(draws)
         error = scores.std() / np.sqrt(samples) + _tolerance(kind) * (1 + abs(entropy))
-        _require(
+        require(
             abs(scores.mean() + entropy) < 5 * error,
             f"The mean log-density of draws is {scores.mean():.4f}, the density says {-entropy:.4f}.",
         )
@@ -209,13 +191,13 @@ def _check_continuous(fitted: Any, X: np.ndarray, samples: int, rng: np.random.R
         found = fitted.evidence(rows)
         allowed = 5 * found.stderr + 3 * _tolerance(kind)
         gap = np.abs(found.nats - np.log(marginal[chosen]))
-        _require(
+        require(
             (gap < allowed).all(),
             f"A row with NaN in column {1 - column} must have the marginal density of the other column; "
             f"it differs by up to {gap.max():.4f} nats.",
         )
     nothing = fitted.evidence(np.full((1, 2), np.nan))
-    _require(
+    require(
         abs(nothing.nats[0]) <= 1e-9 + 5 * nothing.stderr[0],
         f"A row of NaN has probability one; its evidence is {nothing.nats[0]:.4f}, not 0.",
     )
@@ -229,14 +211,14 @@ def _compare_counts(draws: np.ndarray, first: _Axis, second: _Axis, expected: np
     big = coarse > 20
     statistic = ((counts - coarse)[big] ** 2 / coarse[big]).sum()
     p = stats.chi2.sf(statistic, big.sum())
-    _require(p > 1e-5, f"Draws do not follow the density (χ² test on a grid, p = {p:.2g}).")
+    require(p > 1e-5, f"Draws do not follow the density (χ² test on a grid, p = {p:.2g}).")
 
 
 def _check_discrete(fitted: Any, points: np.ndarray, samples: int) -> None:
     evidence = fitted.evidence(points)
     mass = np.exp(evidence.nats)
     slack = 1e-8 if evidence.kind is Kind.EXACT else 5 * float(np.max(evidence.stderr)) + 2e-2
-    _require(abs(mass.sum() - 1) < slack, f"The probabilities sum to {mass.sum():.6f}, not to one.")
+    require(abs(mass.sum() - 1) < slack, f"The probabilities sum to {mass.sum():.6f}, not to one.")
     if _can(fitted, Samples):
         draws = fitted.sample(samples, random_state=1)
         code = {tuple(point): i for i, point in enumerate(points)}
@@ -244,7 +226,7 @@ def _check_discrete(fitted: Any, points: np.ndarray, samples: int) -> None:
         big = mass * samples > 5
         statistic = ((counts - mass * samples)[big] ** 2 / (mass * samples)[big]).sum()
         p = stats.chi2.sf(statistic, big.sum())
-        _require(p > 1e-5, f"Draws do not follow the probabilities (χ² test, p = {p:.2g}).")
+        require(p > 1e-5, f"Draws do not follow the probabilities (χ² test, p = {p:.2g}).")
     hidden = points.copy()
     hidden[:, 0] = np.nan
     rest, inverse = np.unique(points[:, 1:], axis=0, return_inverse=True)
@@ -254,7 +236,7 @@ def _check_discrete(fitted: Any, points: np.ndarray, samples: int) -> None:
     found = fitted.evidence(hidden)
     gap = np.abs(found.nats - np.log(marginal[inverse.ravel()]))
     exact = evidence.kind is found.kind is Kind.EXACT
-    _require(
+    require(
         (gap <= 1e-6 + 6 * (found.stderr + error) + (0 if exact else 2e-2)).all(),
         f"A row with NaN must have the marginal probability; it differs by up to {gap.max():.4f} nats.",
     )
@@ -264,10 +246,10 @@ def check_units(fitted: Any, X: np.ndarray) -> None:
     """Other units move the evidence by −log of the factor for each column, and nothing else."""
     factor, shift = 1000.0, np.array([5.0, -300.0])
     before = fitted.evidence(X)
-    after = _fitted(fitted, X * factor + shift).evidence(X * factor + shift)
+    after = refitted(fitted, X * factor + shift).evidence(X * factor + shift)
     moved = after.nats - before.nats + X.shape[1] * np.log(factor)
     slack = 1e-5 if before.kind is Kind.EXACT else 1e-2
-    _require(
+    require(
         np.abs(moved).max() < slack + 5 * (before.stderr + after.stderr).max(),
         f"A change of units must move the evidence by its log-determinant; it is off by up to "
         f"{np.abs(moved).max():.3g} nats.",
@@ -296,7 +278,7 @@ def _listed(found: Any) -> list[np.ndarray]:
 
 def check_repeatable(fitted: Any, X: Any) -> None:
     """The same seed gives the same numbers, in a clone too."""
-    for again, before in zip(_answers(_fitted(fitted, X), X), _answers(fitted, X), strict=True):
+    for again, before in zip(_answers(refitted(fitted, X), X), _answers(fitted, X), strict=True):
         np.testing.assert_array_equal(again, before)
 
 
@@ -306,7 +288,7 @@ def check_files(fitted: Any, X: Any) -> None:
         path = Path(folder) / "model.safetensors"
         fitted.save(path)
         again = load(path, trusted=foreign_parts(fitted))
-    _require(repr(again) == repr(fitted), f"The file of {fitted!r} must not hold {again!r}.")
+    require(repr(again) == repr(fitted), f"The file of {fitted!r} must not hold {again!r}.")
     for loaded, before in zip(_answers(again, X), _answers(fitted, X), strict=True):
         np.testing.assert_array_equal(loaded, before)
 
@@ -316,8 +298,8 @@ def check_frames(fitted: Any, X: np.ndarray) -> None:
     import polars as pl
 
     names = [f"column {i}" for i in range(X.shape[1])]
-    again = _fitted(fitted, pl.DataFrame(X, schema=names))
-    _require(list(again.feature_names_in_) == names, "feature_names_in_ must have the names of a frame.")
+    again = refitted(fitted, pl.DataFrame(X, schema=names))
+    require(list(again.feature_names_in_) == names, "feature_names_in_ must have the names of a frame.")
     holes = X[:4].copy()
     holes[0, 0] = holes[1, -1] = np.nan
     frames: dict[Any, Any] = {pl.DataFrame: pl.DataFrame(holes, schema=names)}
@@ -327,39 +309,39 @@ def check_frames(fitted: Any, X: np.ndarray) -> None:
         frames[pd.DataFrame] = pd.DataFrame(holes, columns=pd.Index(names), index=pd.Index(list("wxyz")))
     if _can(fitted, Samples):
         drawn = again.sample(5, random_state=3)
-        _require(isinstance(drawn, pl.DataFrame), "Draws after a fit to a frame must be a frame.")
-        _require(drawn.columns == names, "Draws must have the columns of the frame that was fitted.")
+        require(isinstance(drawn, pl.DataFrame), "Draws after a fit to a frame must be a frame.")
+        require(drawn.columns == names, "Draws must have the columns of the frame that was fitted.")
         np.testing.assert_array_equal(drawn.to_numpy(), fitted.sample(5, random_state=3))
     if not _can(fitted, Completes):
         return
     filled = fitted.impute(holes)
     for kind, frame in frames.items():
         found = again.impute(frame)
-        _require(isinstance(found, kind), f"impute() of a {kind.__module__} frame must be one.")
-        _require(list(found.columns) == names, "impute() must keep the names of columns.")
+        require(isinstance(found, kind), f"impute() of a {kind.__module__} frame must be one.")
+        require(list(found.columns) == names, "impute() must keep the names of columns.")
         np.testing.assert_array_equal(found.to_numpy(), filled)
         if getattr(frame, "index", None) is not None:
-            _require(found.index.equals(frame.index), "impute() must keep the index.")
+            require(found.index.equals(frame.index), "impute() must keep the index.")
 
 
 def check_samples(fitted: Any, X: np.ndarray) -> None:
     """The contract of `Samples`: as many draws as asked for, shaped like the rows, and the seed decides."""
     draws = fitted.sample(5, random_state=3)
-    _require(np.shape(draws) == (5, *X.shape[1:]), "sample(5) must have five rows such as those of X.")
-    _require(np.isfinite(draws).all(), "Draws must be finite.")
+    require(np.shape(draws) == (5, *X.shape[1:]), "sample(5) must have five rows such as those of X.")
+    require(np.isfinite(draws).all(), "Draws must be finite.")
     np.testing.assert_array_equal(fitted.sample(5, random_state=3), draws)
     many = [fitted.sample(32, random_state=seed) for seed in (3, 4)]
     same = (many[0] == many[1]).all() and (many[0] != many[0][:1]).any()
-    _require(not same, "Another seed must give other draws.")
+    require(not same, "Another seed must give other draws.")
 
 
 def check_transforms(fitted: Any, X: np.ndarray) -> None:
     """The contract of `Transforms`: a row of finite numbers for each row, whatever the others are."""
     codes = fitted.transform(X)
     size = len(fitted.get_feature_names_out())
-    _require(np.shape(codes) == (len(X), size), f"transform() must give {size} numbers for each row.")
-    _require(np.isfinite(codes).all(), "The hidden part must be finite numbers.")
-    _compare_rows(codes, fitted.transform(X[::-1])[::-1], "The hidden part of a row")
+    require(np.shape(codes) == (len(X), size), f"transform() must give {size} numbers for each row.")
+    require(np.isfinite(codes).all(), "The hidden part must be finite numbers.")
+    compare_rows(codes, fitted.transform(X[::-1])[::-1], "The hidden part of a row")
 
 
 def check_predicts(fitted: Any, X: np.ndarray) -> None:
@@ -367,28 +349,20 @@ def check_predicts(fitted: Any, X: np.ndarray) -> None:
     shares = None
     if _can(fitted, PredictsProbabilities):
         shares = fitted.predict_proba(X)
-        _require(np.shape(shares)[0] == len(X), "predict_proba() must have a row for each row.")
-        _require((shares >= 0).all(), "Probabilities must not be negative.")
+        require(np.shape(shares)[0] == len(X), "predict_proba() must have a row for each row.")
+        require((shares >= 0).all(), "Probabilities must not be negative.")
         gap = np.abs(shares.sum(axis=1) - 1).max()
-        _require(gap < 1e-9, f"The probabilities of a row must sum to one; they are off by {gap:.2g}.")
-        _compare_rows(shares, fitted.predict_proba(X[::-1])[::-1], "The probabilities of a row")
+        require(gap < 1e-9, f"The probabilities of a row must sum to one; they are off by {gap:.2g}.")
+        compare_rows(shares, fitted.predict_proba(X[::-1])[::-1], "The probabilities of a row")
     if _can(fitted, Predicts):
         answers = fitted.predict(X)
-        _require(np.shape(answers) == (len(X),), "predict() must give one answer for each row.")
+        require(np.shape(answers) == (len(X),), "predict() must give one answer for each row.")
         np.testing.assert_array_equal(fitted.predict(X[::-1])[::-1], answers)
         if shares is not None:
             # labels, where there are such, come in the order of the probabilities
             numbers = np.searchsorted(fitted.classes_, answers) if is_classifier(fitted) else answers
             chosen = shares[np.arange(len(X)), numbers.astype(int)]
-            _require((chosen >= shares.max(axis=1) - 1e-12).all(), "predict() must be the most probable.")
-
-
-def _compare_rows(found: np.ndarray, other: np.ndarray, what: str) -> None:
-    gap = np.abs(found - other).max()
-    _require(
-        np.allclose(found, other, rtol=1e-6, atol=1e-8),
-        f"{what} must not depend on other rows; it differs by {gap:.2g}.",
-    )
+            require((chosen >= shares.max(axis=1) - 1e-12).all(), "predict() must be the most probable.")
 
 
 def check_weights(estimator: Any, X: np.ndarray) -> None:
@@ -397,7 +371,7 @@ def check_weights(estimator: Any, X: np.ndarray) -> None:
     Nor does it matter what was fitted before.
     """
     weight = np.arange(len(X)) % 3
-    fitted = _fitted(estimator, X, sample_weight=weight)
+    fitted = refitted(estimator, X, sample_weight=weight)
     weighted = fitted.score_samples(X)
     order = np.random.RandomState(0).permutation(int(weight.sum()))
     repeated = fitted.fit(np.repeat(X, weight, axis=0)[order]).score_samples(X)
@@ -422,12 +396,12 @@ def check_completes(fitted: Any, X: np.ndarray) -> None:
     rows[2] = np.nan
     filled = fitted.impute(rows)
     known = ~np.isnan(rows)
-    _require(np.isfinite(filled).all(), "impute() must leave no NaN.")
+    require(np.isfinite(filled).all(), "impute() must leave no NaN.")
     np.testing.assert_array_equal(filled[known], rows[known])
     if not _can(fitted, Samples):
         return
     draws = fitted.sample(200, random_state=5, given=rows)
-    _require(
+    require(
         draws.shape == (200, 4, X.shape[1]), "sample(n, given=X) must have the shape (n, rows, columns)."
     )
     np.testing.assert_array_equal(draws[7][known], rows[known])
@@ -447,7 +421,7 @@ def _check_like_draws(filled: np.ndarray, draws: np.ndarray, kind: Kind) -> None
         most = np.unique(draws[:, row, column], return_counts=True)[1].max() / len(draws)
         rounded = gap[row, column] <= 0.5 + 5 * error[row, column] + rough
         near[row, column] = (rounded and filled[row, column] % 1 == 0) or share[row, column] > most - 0.18
-    _require(
+    require(
         near.all(), f"What is imputed and the mean of conditional draws differ by up to {gap.max():.4f}."
     )
 
@@ -477,7 +451,7 @@ def check_sequence_estimator(
     """
     rng = np.random.RandomState(random_state)
     series = _default_series(rng, symbols) if X is None else [np.asarray(x, float) for x in X]
-    fitted = _fitted(estimator, series)
+    fitted = refitted(estimator, series)
     if _can(fitted, Scores):
         _check_series_evidence(fitted, series)
         if symbols is None:
@@ -511,16 +485,16 @@ def _default_series(rng: np.random.RandomState, symbols: int | None) -> list[np.
 
 def _check_series_evidence(fitted: Any, series: list[np.ndarray]) -> None:
     evidence = fitted.evidence(series)
-    _require(isinstance(evidence, Evidence), f"evidence() must return Evidence, got {type(evidence)}.")
-    _require(np.shape(evidence.nats) == (len(series),), "evidence().nats must hold a number per series.")
-    _require(np.isfinite(evidence.nats).all(), "The evidence of training series must be finite.")
+    require(isinstance(evidence, Evidence), f"evidence() must return Evidence, got {type(evidence)}.")
+    require(np.shape(evidence.nats) == (len(series),), "evidence().nats must hold a number per series.")
+    require(np.isfinite(evidence.nats).all(), "The evidence of training series must be finite.")
     np.testing.assert_array_equal(fitted.score_samples(series), evidence.nats)
     steps = fitted.step_evidence(series)
     lengths = [len(x) for x in series]
-    _require(steps.shape == (sum(lengths),), "step_evidence() must hold a number per time step.")
+    require(steps.shape == (sum(lengths),), "step_evidence() must hold a number per time step.")
     sums = np.add.reduceat(steps, np.cumsum([0, *lengths[:-1]]))
     slack = 1e-9 + 5 * evidence.stderr
-    _require((np.abs(sums - evidence.nats) <= slack * (1 + np.abs(sums))).all(), "Steps must add up.")
+    require((np.abs(sums - evidence.nats) <= slack * (1 + np.abs(sums))).all(), "Steps must add up.")
     np.testing.assert_allclose(fitted.score(series), evidence.nats.sum() / sum(lengths), rtol=1e-6)
 
 
@@ -528,20 +502,20 @@ def _check_series_mass(fitted: Any, symbols: int, samples: int) -> None:
     grids = np.meshgrid(*[np.arange(float(symbols))] * 3, indexing="ij")
     every = np.stack(grids, axis=-1).reshape(-1, 3, 1)
     mass = np.exp(fitted.score_samples(every))
-    _require(abs(mass.sum() - 1) < 1e-8, f"The probabilities sum to {mass.sum():.6f}, not to one.")
+    require(abs(mass.sum() - 1) < 1e-8, f"The probabilities sum to {mass.sum():.6f}, not to one.")
     draws = fitted.sample(samples, random_state=1, length=3)
     codes = (draws[..., 0] @ symbols ** np.arange(3)[::-1]).astype(int)
     counts = np.bincount(codes, minlength=len(mass))
     big = mass * samples > 5
     statistic = ((counts - mass * samples)[big] ** 2 / (mass * samples)[big]).sum()
     p = stats.chi2.sf(statistic, big.sum())
-    _require(p > 1e-5, f"Draws do not follow the probabilities (χ² test, p = {p:.2g}).")
+    require(p > 1e-5, f"Draws do not follow the probabilities (χ² test, p = {p:.2g}).")
     hidden = every.copy()
     hidden[:, 1] = np.nan
     marginal = mass.reshape(symbols, symbols, symbols).sum(axis=1)
     found = np.exp(fitted.score_samples(hidden)).reshape(symbols, symbols, symbols)
     gap = np.abs(found - marginal[:, None]).max()
-    _require(gap < 1e-8, f"A step of NaN must have the marginal probability; it is off by {gap:.2g}.")
+    require(gap < 1e-8, f"A step of NaN must have the marginal probability; it is off by {gap:.2g}.")
 
 
 def _check_series_density(
@@ -550,14 +524,14 @@ def _check_series_density(
     kind = fitted.evidence(series).kind
     width = series[0].shape[1]
     draws = fitted.sample(samples, random_state=rng, length=2)
-    _require(draws.shape == (samples, 2, width), f"sample({samples}, length=2) has a wrong shape.")
+    require(draws.shape == (samples, 2, width), f"sample({samples}, length=2) has a wrong shape.")
     # r, a density made from half of the draws: the mean of r/p over the others is one if p is their density
     half = draws.reshape(samples, -1)[: samples // 2].T
     others = draws[samples // 2 :]
     r = stats.gaussian_kde(half, bw_method=0.25).logpdf(others.reshape(len(others), -1).T)
     ratio = np.exp(r - fitted.score_samples(others))
     error = ratio.std() / np.sqrt(len(others))
-    _require(
+    require(
         abs(ratio.mean() - 1) < 5 * error + _tolerance(kind),
         f"Draws do not follow the density: a mean that should be one is {ratio.mean():.3f} ± {error:.3f}.",
     )
@@ -576,12 +550,12 @@ def _check_series_density(
     volume = np.sum([np.log(axis[1] - axis[0]) for axis in axes])
     summed = np.logaddexp.reduce(fitted.score_samples(every)) + volume
     gap = abs(float(fitted.score_samples(hidden)[0]) - summed)
-    _require(
+    require(
         gap < 3 * _tolerance(kind) + 5 * fitted.evidence(hidden).stderr[0],
         f"A step of NaN must have the marginal density; it is off by {gap:.4f} nats.",
     )
     nothing = fitted.evidence(np.full((1, 3, width), np.nan))
-    _require(abs(nothing.nats[0]) <= 1e-9 + 5 * nothing.stderr[0], "A series of NaN has probability one.")
+    require(abs(nothing.nats[0]) <= 1e-9 + 5 * nothing.stderr[0], "A series of NaN has probability one.")
 
 
 def _check_series_units(fitted: Any, series: list[np.ndarray]) -> None:
@@ -589,11 +563,11 @@ def _check_series_units(fitted: Any, series: list[np.ndarray]) -> None:
     shift = np.linspace(5.0, -300.0, series[0].shape[1])
     moved = [x * factor + shift for x in series]
     before = fitted.evidence(series)
-    after = _fitted(fitted, moved).evidence(moved)
+    after = refitted(fitted, moved).evidence(moved)
     sizes = np.array([x.size for x in series])
     gap = np.abs(after.nats - before.nats + sizes * np.log(factor)).max()
     slack = 1e-4 if before.kind is Kind.EXACT else 1e-2 * sizes.max()
-    _require(
+    require(
         gap < slack + 5 * (before.stderr + after.stderr).max(),
         f"A change of units must move the evidence by its log-determinant; it is off by {gap:.3g} nats.",
     )
@@ -606,16 +580,16 @@ def check_forecasts(fitted: Any, series: list[np.ndarray]) -> None:
     first steps of draws of the model with it, too; means are those of draws.
     """
     both, alone = fitted.forecast(series, 3), fitted.forecast(series[1], 3)
-    _require(isinstance(both, Forecast), f"forecast() must return a Forecast, got {type(both)}.")
+    require(isinstance(both, Forecast), f"forecast() must return a Forecast, got {type(both)}.")
     for part, own in zip(both, alone, strict=True):
-        _require(len(part) == len(series), "forecast() must return the container it was given.")
-        _require(all(len(x) == 3 for x in part), "forecast(X, 3) must have three steps for each series.")
-        _require(all(np.isfinite(x).all() for x in part), "Forecasts must be finite.")
+        require(len(part) == len(series), "forecast() must return the container it was given.")
+        require(all(len(x) == 3 for x in part), "forecast(X, 3) must have three steps for each series.")
+        require(all(np.isfinite(x).all() for x in part), "Forecasts must be finite.")
         np.testing.assert_allclose(own, part[1], rtol=1e-6, atol=1e-8)
-    _require((alone.low <= alone.high).all(), "Intervals must not end before they begin.")
+    require((alone.low <= alone.high).all(), "Intervals must not end before they begin.")
     roles = fitted.column_roles(series[0].shape[1])
     ahead = fitted.forecast(series[1], 3, level=0.8, draws=_FUTURES, random_state=7)
-    _require(
+    require(
         np.shape(ahead.draws) == (_FUTURES, *np.shape(ahead.mean)),
         "draws of a forecast must have the shape (draws, steps, features).",
     )
@@ -623,7 +597,7 @@ def check_forecasts(fitted: Any, series: list[np.ndarray]) -> None:
     spread = ahead.draws.std(axis=0)
     gap = np.abs(ahead.draws.mean(axis=0) - ahead.mean)
     near = gap <= (5 / np.sqrt(_FUTURES) + rough) * spread + 1e-9
-    _require(near[:, ~roles.labels].all(), "The mean of a forecast must be that of its draws.")
+    require(near[:, ~roles.labels].all(), "The mean of a forecast must be that of its draws.")
     _check_covered(ahead, ahead.draws, roles.mass, rough, "draws of the future")
     paths = fitted.sample(_FUTURES, random_state=8, length=8)
     found = fitted.forecast(paths[:, :7], 1, level=0.8)
@@ -634,25 +608,23 @@ def _check_covered(ahead: Any, truth: np.ndarray, mass: np.ndarray, rough: float
     """Intervals hold the truth as often as they say, or more often where values are whole numbers."""
     share = ((ahead.low <= truth) & (truth <= ahead.high)).mean(axis=0)
     allowed = 5 * np.sqrt(ahead.level * (1 - ahead.level) / len(truth)) + rough
-    _require(
-        (share >= ahead.level - allowed).all(), f"Intervals hold {what} too rarely: {share.min():.2f}."
-    )
+    require((share >= ahead.level - allowed).all(), f"Intervals hold {what} too rarely: {share.min():.2f}.")
     often = share[:, ~mass] > ahead.level + allowed
-    _require(not often.any(), f"Intervals hold {what} too often: {share.max():.2f}.")
+    require(not often.any(), f"Intervals hold {what} too often: {share.max():.2f}.")
 
 
 def _check_series_shares(fitted: Any, series: list[np.ndarray]) -> None:
     for shares, x in zip(fitted.predict_proba(series), series, strict=True):
-        _require(len(shares) == len(x), "predict_proba() must have a row for each step.")
+        require(len(shares) == len(x), "predict_proba() must have a row for each step.")
         gap = np.abs(shares.sum(axis=1) - 1).max()
-        _require(gap < 1e-9, f"The probabilities of a step must sum to one; they are off by {gap:.2g}.")
+        require(gap < 1e-9, f"The probabilities of a step must sum to one; they are off by {gap:.2g}.")
 
 
 def _check_series_independent(fitted: Any, series: list[np.ndarray]) -> None:
     scores = fitted.score_samples(series)
     np.testing.assert_allclose(fitted.score_samples(series[::-1])[::-1], scores, rtol=1e-6, atol=1e-8)
     np.testing.assert_allclose(fitted.score_samples(series[1]), scores[1:2], rtol=1e-6, atol=1e-8)
-    turned = _fitted(fitted, series[::-1])
+    turned = refitted(fitted, series[::-1])
     np.testing.assert_allclose(turned.score_samples(series), scores, rtol=1e-5, atol=1e-5)
 
 
@@ -662,10 +634,10 @@ def _check_series_imputation(fitted: Any, x: np.ndarray) -> None:
     hidden[4:6] = np.nan
     filled = fitted.impute(hidden)
     known = ~np.isnan(hidden)
-    _require(np.isfinite(filled).all(), "impute() must leave no NaN.")
+    require(np.isfinite(filled).all(), "impute() must leave no NaN.")
     np.testing.assert_array_equal(filled[known], x[known])
-    _require(isinstance(fitted.impute([hidden]), list), "impute() must return the container it was given.")
+    require(isinstance(fitted.impute([hidden]), list), "impute() must return the container it was given.")
     draws = fitted.sample(400, random_state=5, given=hidden)
-    _require(draws.shape == (400, *x.shape), "sample(n, given=X) must have a leading axis of n.")
+    require(draws.shape == (400, *x.shape), "sample(n, given=X) must have a leading axis of n.")
     np.testing.assert_array_equal(draws[7][known], x[known])
     _check_like_draws(filled, draws, fitted.evidence([x]).kind)

@@ -1,0 +1,218 @@
+"""Rows with a number each: how models are scored that give its law."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+from sklearn.base import is_classifier, is_regressor
+
+from ..._core import Evidence
+from ...estimators import Conformal, Support
+from ...evaluation import AbstractLaws, Measure, coverage, mae, pinball, rmse
+from ...shell import AbstractRowEstimator, CodedRows, Column, PredictsDensities
+from ...shell._support import WHOLE, Grid
+from ._base import evenly
+from ._given import AbstractGiven
+
+# of the pictures of one model: rows that are asked, columns whose importance is found, and whose effect is
+# drawn at so many values
+_ROWS, _COLUMNS, _DRAWN, _VALUES = 200, 30, 6, 20
+# parts of the rows that are left out in turn, for the spread of predictions without a law
+_FOLDS = 5
+# how often a column is shuffled
+_SHUFFLES = 3
+
+
+class Answered(AbstractGiven):
+    """Rows with a number each, of which models give the law given the row.
+
+    Where the numbers are whole, or rounded to a grid, each has a probability: that of a density is what it
+    gives to the cell about the number, so that models of counts and of real numbers have one scale.
+
+    Attributes:
+        grid: what the numbers are rounded to; None if they are continuous.
+        name: of the answer, in words.
+    """
+
+    def __init__(
+        self, X: Any, y: Any, groups: np.ndarray | None, models: Any = (), support: Support | None = None
+    ) -> None:
+        self._describe(X, _numbers(y), groups, models)
+        name = getattr(y, "name", None)
+        self.name = f"{name!r}" if isinstance(name, str) and name else "y"
+        kind, self.grid = _kind_of(self.y, support)
+        if kind is Column.CONSTANT:
+            raise ValueError(f"The answers {self.name} are all {self.y[0]:g}: there is nothing to predict.")
+        if self.grid is None:
+            told = f"Bits are of the density of {self.name}, in its units, given the row."
+        else:
+            whole = kind is Column.INTEGER
+            which = "whole numbers" if whole else f"rounded to steps of {self.grid.step:g}"
+            width = "of width one" if whole else "of that width"
+            told = (
+                f"The answers {self.name} are {which}: bits are of their probability given the row, which "
+                f"of a density is that of the cell {width} about each."
+            )
+        self.notes = [told]
+
+    def admit(self, estimator: Any) -> Any:
+        name = type(estimator).__name__
+        if is_classifier(estimator):
+            raise ValueError(f"{name} gives the probability of labels, and {self.name} holds numbers.")
+        if not is_regressor(estimator):
+            raise ValueError(f"{name} gives no law of {self.name} given X.")
+        if isinstance(estimator, PredictsDensities):
+            return estimator
+        self.notes.append(
+            f"{name} gives no law of {self.name}: it is taken to be normal about the predictions, as wide "
+            "as residuals of rows that were left out."
+        )
+        return Conformal(estimator, folds=_FOLDS)
+
+    def _laws(self, estimator: Any, test: np.ndarray) -> AbstractLaws:
+        laws = estimator.predict_density(self._rows(estimator, test))
+        if laws.discrete and self.grid != WHOLE:
+            raise ValueError(
+                f"{type(estimator).__name__} gives a probability to whole numbers, and {self.name} has "
+                "others: it has no common unit with densities."
+            )
+        return laws
+
+    def _cells(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Both ends of the cell of each answer: the answer itself, where there are none."""
+        half = 0.0 if self.grid is None else self.grid.step / 2
+        return y - half, y + half
+
+    def evidence(self, estimator: Any, test: np.ndarray) -> Evidence:
+        y, laws = self.y[test], self._laws(estimator, test)
+        found = estimator.evidence(self._rows(estimator, test), y)
+        if self.grid is None or laws.discrete:
+            return found
+        mass = laws.log_mass(*self._cells(y))
+        # cells too narrow or too far out for the difference of two probabilities
+        mass = np.where(np.isfinite(mass), mass, found.nats + np.log(self.grid.step))
+        return dataclasses.replace(found, nats=mass)
+
+    def predicted(self, estimator: Any, test: np.ndarray, level: float, seed: int) -> np.ndarray:
+        """The answer, its mean, median, both ends of its interval, and its rank among what was expected."""
+        y, laws = self.y[test], self._laws(estimator, test)
+        low, high = estimator.predict_interval(self._rows(estimator, test), level)
+        below, above = map(laws.cdf, self._cells(y))
+        # within its cell the rank of an answer is left to chance
+        rank = below + np.random.default_rng(seed).random(len(y)) * (above - below)
+        return np.stack([y, laws.mean(), laws.quantile(0.5), low, high, rank])
+
+    def measures(self, predicted: np.ndarray, level: float) -> dict[str, Measure]:
+        truth, mean, median, low, high, _ = predicted
+        nothing = Measure(np.nan, np.nan)
+        loss = nothing
+        if np.isfinite(low).all() and np.isfinite(high).all():
+            first, second = pinball(truth, low, (1 - level) / 2), pinball(truth, high, (1 + level) / 2)
+            # of both ends, of which an answer can be beyond one
+            loss = Measure((first.value + second.value) / 2, math.hypot(first.stderr, second.stderr) / 2)
+        return {
+            "RMSE": rmse(truth, mean) if np.isfinite(mean).all() else nothing,
+            "MAE": mae(truth, median),
+            "pinball": loss,
+            # an interval without an end holds all beyond
+            f"in {level:.0%}": coverage(truth, np.nan_to_num(low), np.nan_to_num(high)),
+        }
+
+    def pictures(self, estimator: Any, test: np.ndarray, seed: int, evidence: Evidence) -> dict[str, Any]:
+        """How much the prediction depends on each column."""
+        known = isinstance(estimator, AbstractRowEstimator) or isinstance(self.X, np.ndarray)
+        if self.x is None or not known or self.x.shape[1] > _COLUMNS:
+            return {}
+        rng = np.random.default_rng(seed)
+        chosen = evenly(test, _ROWS)
+        rows, y = self.x[chosen], self.y[chosen]
+        importance = self._importance(estimator, rows, y, rng)
+        most = np.argsort(-importance[:, 0], kind="stable")[:_DRAWN]
+        values = np.stack([_values(rows[:, column]) for column in most])
+        effect = [self._dependence(estimator, rows, j, at) for j, at in zip(most, values, strict=True)]
+        return {
+            "effects": {
+                "importance": importance,
+                "columns": most,
+                "values": values,
+                "dependence": np.stack(effect),
+            }
+        }
+
+    def _asked(self, rows: np.ndarray) -> Any:
+        return rows if self.coded is None else CodedRows(rows, self.coded.schema)
+
+    def _importance(
+        self, estimator: Any, rows: np.ndarray, y: np.ndarray, rng: np.random.Generator
+    ) -> np.ndarray:
+        """By how many bits the answers cost more when a column is shuffled, with the standard error."""
+        before = estimator.evidence(self._asked(rows), y).nats
+        found = np.empty((rows.shape[1], 2))
+        for column in range(rows.shape[1]):
+            lost = np.zeros(len(rows))
+            for _ in range(_SHUFFLES):
+                other = rows.copy()
+                other[:, column] = rng.permutation(other[:, column])
+                lost += (before - estimator.evidence(self._asked(other), y).nats) / (_SHUFFLES * np.log(2))
+            found[column] = lost.mean(), lost.std(ddof=1) / np.sqrt(len(lost))
+        return found
+
+    def _dependence(self, estimator: Any, rows: np.ndarray, column: int, values: np.ndarray) -> np.ndarray:
+        """The mean prediction at each value of a column, and a tenth and nine tenths of those of rows."""
+        found = []
+        for value in values:
+            other = rows.copy()
+            other[:, column] = value
+            means = estimator.predict(self._asked(other))
+            found.append([means.mean(), *np.quantile(means, [0.1, 0.9])])
+        return np.array(found)
+
+
+def _values(column: np.ndarray) -> np.ndarray:
+    """Values of a column from a twentieth to nineteen twentieths of its rows; those there are, if few."""
+    known = column[~np.isnan(column)]
+    seen = np.unique(known)
+    if not len(seen):
+        return np.zeros(_VALUES)
+    if len(seen) <= _VALUES:
+        # as many for each column, so that they are one array
+        return np.concatenate([seen, np.repeat(seen[-1:], _VALUES - len(seen))])
+    low, high = np.quantile(known, [0.05, 0.95])
+    return np.linspace(low, high, _VALUES)
+
+
+def _numbers(y: Any) -> np.ndarray:
+    """Answers as numbers, one for each row."""
+    try:
+        found = np.asarray(y, float)
+    except (TypeError, ValueError):
+        found = None
+    if found is None or np.asarray(y).dtype.kind in "USmM":
+        raise ValueError(
+            "The 'y' of compare must hold numbers for these models. For labels use classifiers."
+        )
+    found = found[:, 0] if found.ndim == 2 and found.shape[1] == 1 else found
+    if found.ndim != 1:
+        raise ValueError(
+            f"The 'y' of compare must have one number for each row. Got the shape {found.shape} instead."
+        )
+    if not np.isfinite(found).all():
+        row = int(np.argmin(np.isfinite(found)))
+        raise ValueError(
+            f"The 'y' of compare must be finite. Got {found[row]} in row {row}; leave out such rows."
+        )
+    return found
+
+
+def _kind_of(y: np.ndarray, support: Any) -> tuple[Column, Grid | None]:
+    """Whether answers are continuous, whole or rounded, and to which grid."""
+    if support is not None and (not isinstance(support, Support) or len(support) != 1):
+        raise ValueError(
+            "The 'support' parameter of compare must be a Support of one column, that of y, or None. "
+            f"Got {support!r} instead."
+        )
+    found = Support.recognise(y[:, None]) if support is None else support
+    return found.kinds[0], found.grid(0)

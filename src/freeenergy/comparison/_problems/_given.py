@@ -1,0 +1,88 @@
+"""What rows with labels and rows with numbers to be predicted share."""
+
+from __future__ import annotations
+
+import abc
+from typing import Any
+
+import numpy as np
+from sklearn.utils import _safe_indexing
+from sklearn.utils.validation import _get_feature_names, check_consistent_length
+
+from ...estimators import Support
+from ...evaluation import Measure
+from ...shell import AbstractRowEstimator, CodedRows
+from ._base import AbstractProblem, Pair, index_of, named, shuffled_apart, shuffled_splits
+from ._columns import schema_of
+
+
+def _as_numbers(X: Any) -> np.ndarray | None:
+    try:
+        found = np.asarray(X, float)
+    except (TypeError, ValueError):
+        return None
+    return found if found.ndim == 2 else None
+
+
+class AbstractGiven(AbstractProblem):
+    """Rows with something to be told from them, of which models give the probability given the row.
+
+    Attributes:
+        X: the rows as they were passed.
+        x: the same as numbers, if they are such; of columns of several kinds those that stand for labels.
+        coded: `x` with what it stands for, where columns are of several kinds.
+        y: what is to be told.
+    """
+
+    X: Any
+    x: np.ndarray | None
+    coded: CodedRows | None
+    y: np.ndarray
+
+    def _describe(self, X: Any, y: np.ndarray, groups: np.ndarray | None, models: Any) -> None:
+        found = schema_of(X, None, models)
+        # labels that a fold has not are labels all the same
+        self.coded = None if found is None else CodedRows(found[1], found[0].coded())
+        self.X = X if isinstance(X, np.ndarray) or _get_feature_names(X) is not None else np.asarray(X)
+        self.x = _as_numbers(self.X) if found is None else found[1]
+        self.y, self.index = y, index_of(X)
+        check_consistent_length(self.X, y)
+        self.feature_names = named(_get_feature_names(X), np.shape(self.X)[1])
+        if found is not None:
+            self.columns = found[0]
+            self.feature_names = [str(field.name) for field in found[0].modelled]
+        self.support = Support(["continuous"] * len(self.feature_names))
+        self.n_rows = len(y)
+        self.clusters = np.arange(self.n_rows) if groups is None else groups
+        self.entries = np.ones(self.n_rows)
+        self.dimension = 1
+
+    def _rows(self, estimator: Any, rows: np.ndarray) -> Any:
+        if not isinstance(estimator, AbstractRowEstimator) or self.x is None:
+            return _safe_indexing(self.X, rows)
+        return self.x[rows] if self.coded is None else self.coded[rows]
+
+    def fit(self, estimator: Any, train: np.ndarray) -> Any:
+        return estimator.fit(self._rows(estimator, train), self.y[train])
+
+    def fit_all(self, estimator: Any, X: Any, y: Any) -> Any:
+        return estimator.fit(X, y)
+
+    @abc.abstractmethod
+    def predicted(self, estimator: Any, test: np.ndarray, level: float, seed: int) -> np.ndarray:
+        """What came and what was predicted, a column for each of the units `test`."""
+
+    @abc.abstractmethod
+    def measures(self, predicted: np.ndarray, level: float) -> dict[str, Measure]:
+        """How good predictions are, by the usual names."""
+
+    def examples(self, rows: np.ndarray) -> Any:
+        return np.empty((0, np.shape(self.X)[1])) if self.x is None else self.x[rows]
+
+    def apart(self, units: np.ndarray, size: float | int, groups: np.ndarray | None, seed: int) -> Pair:
+        return shuffled_apart(units, size, groups, seed)
+
+    def splits(
+        self, units: np.ndarray, cv: Any, groups: np.ndarray | None, seed: int, models: list[Any]
+    ) -> list[Pair]:
+        return shuffled_splits(units, cv, groups, seed, self.y[units])

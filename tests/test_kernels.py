@@ -11,6 +11,7 @@ from sklearn.metrics import pairwise
 
 from freeenergy import kernels as k
 from freeenergy.inference import free_vector
+from freeenergy.kernels._slopes import gram_slope
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(9, 3)), RNG.normal(size=(5, 3))
@@ -88,6 +89,23 @@ def test_slopes_in_all_parameters_are_finite_differences_also_for_equal_rows():
     np.testing.assert_allclose(slope(free.values), rises, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        k.RBF(1.3),
+        1.5 * k.RBF(SCALES) + k.Matern(1.5),
+        (0.5 * k.RBF(SCALES)) * (k.Linear(offset=0.5) + k.White(0.3)),
+    ],
+    ids=["one", "sum", "product"],
+)
+def test_formulas_of_slopes_are_those_of_the_program(kernel):
+    rows, weight = np.concatenate([X, X[:2]]), RNG.normal(size=(11, 11))
+    found = gram_slope(kernel, rows, weight, kernel.gram(rows))
+    expected = jax.jit(jax.grad(lambda own: (weight * own.gram(jnp.asarray(rows))).sum()))(kernel)
+    for ours, theirs in zip(found, jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-7, atol=1e-9)
+
+
 def test_far_rows_and_extreme_units_keep_their_digits():
     far = X + 1e8
     np.testing.assert_allclose(k.RBF().gram(far), k.RBF().gram(far - 1e8), rtol=1e-6)
@@ -139,6 +157,10 @@ def test_kernels_have_no_negative_eigenvalue_and_symmetry_is_not_enough():
     assert not k.positive_definiteness(-X @ X.T).holds
     # eigenvalues without symmetry are not enough either
     assert not k.positive_definiteness([[2.0, 1.0], [0.0, 2.0]]).holds
+    assert isinstance(k.positive_definiteness(np.eye(2)), k.Definiteness)
+    assert isinstance(k.RBF() + k.Linear(), k.Sum)
+    assert isinstance(k.RBF() * k.Linear(), k.Product)
+    assert isinstance(2.0 * k.RBF(), k.Scaled)
 
 
 def test_finite_rows_cannot_prove_a_kernel():

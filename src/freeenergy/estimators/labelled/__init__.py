@@ -20,6 +20,10 @@ from ._mixture_density import MixtureDensity
 from ._multilabel import MultiLabel
 from ._nadaraya_watson import NadarayaWatson
 from ._perceptron import Perceptron
+from ._linear import LinearRegression
+from ._losses import AbstractScoreLoss, QuantileLoss
+from ._mixture_density import MixtureDensity
+from ._nadaraya_watson import NadarayaWatson
 from ._quantiles import QuantileRegression
 from ._regressor import AbstractRegressor
 from ._responses import AbstractResponse, InverseGaussian, ModelledShape, ZeroInflated
@@ -55,6 +59,9 @@ __all__ = [
     "NaiveBayes",
     "Nystroem",
     "Perceptron",
+    "NadarayaWatson",
+    "NaiveBayes",
+    "Nystroem",
     "QuantileLoss",
     "QuantileRegression",
     "RandomFourierFeatures",

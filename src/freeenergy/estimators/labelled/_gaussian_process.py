@@ -22,6 +22,7 @@ from ...inference._processes import (
     process_at,
 )
 from ...kernels import AbstractKernel
+from ...kernels._slopes import gram_slope
 from ...models import GaussianProcess as GaussianProcessModel
 from ...models import InducedProcess
 from ...shell import AbstractDensity, Rows, Scaling, check_instance, check_int, check_real
@@ -30,7 +31,6 @@ from ._kernelled import (
     Climbed,
     LogParameters,
     climb,
-    gram_slope,
     limits_of,
     starts_about,
 )
@@ -57,16 +57,16 @@ class Evidences:
         size = len(self.kernel.vector)
         return self.kernel.kernel(theta[:size]), np.exp(theta[size:])
 
-    def told(self, kernel: AbstractKernel, noise: np.ndarray) -> list[Conditioned]:
+    def told(self, gram: np.ndarray, noise: np.ndarray) -> list[Conditioned]:
         """The process of each output."""
-        gram = kernel.gram(self.x)
         parts = zip(self.answers.T, noise, self.weights.T, strict=True)
         return [condition_process(gram, y, float(own), weight) for y, own, weight in parts]
 
     def evidence(self, theta: np.ndarray, *, slope: bool = True) -> tuple[float, np.ndarray]:
         """log p(y | X), and its slope."""
         kernel, noise = self.parts(theta)
-        told = self.told(kernel, noise)
+        gram = kernel.gram(self.x)
+        told = self.told(gram, noise)
         value = sum(part.log_evidence for part in told)
         if not slope:
             return value, np.zeros(0)
@@ -74,7 +74,7 @@ class Evidences:
         found = [evidence_slope(part, float(own), weight) for part, own, weight in parts]
         size = len(self.kernel.vector)
         total = functools.reduce(np.add, [part.gram for part in found])
-        slopes = gram_slope(kernel, self.x, total) if size else kernel
+        slopes = gram_slope(kernel, self.x, total, gram)
         logs = self.kernel.slope(theta[:size], slopes)
         return value, np.concatenate([logs, [part.log_noise for part in found]])
 
@@ -109,7 +109,11 @@ class ExactProcess:
 
     def __init__(self, model: GaussianProcessModel, told: list[Conditioned] | None = None) -> None:
         self.model = model
-        self.told = self.seen.told(model.kernel, np.asarray(model.noise)) if told is None else told
+        self.told = (
+            self.seen.told(model.kernel.gram(np.asarray(model.x)), np.asarray(model.noise))
+            if told is None
+            else told
+        )
         self.x = np.asarray(model.x)
         self.sites = np.sqrt(np.asarray(model.weight) / np.asarray(model.noise)).T
 
@@ -189,7 +193,7 @@ class AbstractProcess(AbstractKernelRegressor):
         model = GaussianProcessModel(
             jax.tree.map(on_device, kernel), *map(on_device, (noise, seen.x, seen.answers, seen.weights))
         )
-        told = seen.told(kernel, noise)
+        told = seen.told(kernel.gram(seen.x), noise)
         self.log_evidence_ = sum(part.log_evidence for part in told) - units
         vars(self)["_process"] = ExactProcess(model, told)
         history = {"objective": (np.array(path) + units) / seen.weights.sum()}
@@ -324,6 +328,7 @@ class GaussianProcess(AbstractProcess):
         inducing_: the inducing points, in the units of the data.
         places_: which of the different rows each row of the fit is.
         loo_: the law of the answer to each row of the fit given all others, without inducing points.
+        columns_, inputs_, answer_shape_, answer_names_, answer_scaling_: as of every regressor.
         model_: a `freeenergy.models.GaussianProcess` of rescaled rows and answers, or an `InducedProcess`.
         history_, n_iter_, converged_, scaling_, …: as everywhere.
 
@@ -337,6 +342,8 @@ class GaussianProcess(AbstractProcess):
     >>> model.predict([[1.0], [4.0]]).round(3).tolist()
     [0.841, -0.757]
     """
+
+    _maximises_likelihood = True
 
     def __init__(
         self,

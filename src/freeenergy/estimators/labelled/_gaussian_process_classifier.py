@@ -19,10 +19,11 @@ from ...inference._processes import (
     process_at,
 )
 from ...kernels import RBF, AbstractKernel
+from ...kernels._slopes import gram_slope
 from ...models import LaplaceProcess
 from ...shell import AbstractDensity, Rows, check_instance, check_numbers
 from ._kernel_classifier import AbstractKernelClassifier, check_classes
-from ._kernelled import Climbed, LogParameters, climb, gram_slope, limits_of, starts_about
+from ._kernelled import Climbed, LogParameters, climb, limits_of, starts_about
 
 _NODES, _SHARES = np.polynomial.hermite_e.hermegauss(40)
 # logistic noise at even distances, whose sums are exact but for rounding
@@ -36,8 +37,8 @@ _PAIRS = 2**22
 def log_average_chance(mean: np.ndarray, std: np.ndarray) -> np.ndarray:
     """log E 1/(1 + exp(−f)) for f ~ N(mean, std²), by quadrature over the smoother of both.
 
-    >>> log_average_chance(np.array([0.0, 50.0]), np.array([9.0, 1.0])).round(6).tolist()
-    [-0.693147, -0.0]
+    >>> np.exp(log_average_chance(np.array([0.0, 50.0]), np.array([9.0, 1.0]))).round(6).tolist()
+    [0.5, 1.0]
     """
     inside = log_expit(mean[..., None] + std[..., None] * _NODES)
     narrow = np.asarray(logsumexp(inside + np.log(_SHARES / _SHARES.sum()), axis=-1))
@@ -63,7 +64,7 @@ class _Labels:
         kernel = self.kernel.kernel(theta)
         gram, told = self.told(kernel)
         total = functools.reduce(np.add, [laplace_slope(gram, part) for part in told])
-        slope = self.kernel.slope(theta, gram_slope(kernel, self.x, total))
+        slope = self.kernel.slope(theta, gram_slope(kernel, self.x, total, gram))
         return sum(part.log_evidence for part in told), slope
 
 
@@ -95,6 +96,7 @@ class GaussianProcessClassifier(AbstractKernelClassifier):
         kernel_: the kernel after the fit, in the units that it sees.
         theta_: logarithms of its parameters.
         log_evidence_: log p(y | X), an estimate.
+        columns_, inputs_: what columns are called, and the density that what is missing is drawn from.
         model_: a `freeenergy.models.LaplaceProcess` of rescaled rows.
         history_, n_iter_, converged_, scaling_, …: as everywhere.
 

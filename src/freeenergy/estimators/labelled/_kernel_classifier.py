@@ -306,8 +306,8 @@ def support_vectors(
 
     >>> rows = np.array([[0.0, 0.0], [2.0, 2.0]])
     >>> found = support_vectors(rows @ rows.T, np.array([-1.0, 1.0]), None, np.ones(2), 1e-10)
-    >>> (rows.T @ found.signed).round(6).tolist(), round(found.offset, 6), round(found.primal, 6)
-    ([0.5, 0.5], -1.0, 0.25)
+    >>> (rows.T @ found.signed).round(6).tolist(), round(float(found.offset), 6)
+    ([0.5, 0.5], -1.0)
     """
     hard = limits is None
     if limits is None:
@@ -337,7 +337,7 @@ def support_vectors(
     margin = signs * (scores / half + offset) - 1
     dual = alpha.sum() ** 2 / (2 * square)
     wrong = np.where(alpha > 1e-9 * alpha.max(), np.abs(margin), -margin)
-    return Machine(signed, offset, 0.5 * square, float(dual), float(np.maximum(wrong, 0.0).max()))
+    return Machine(signed, float(offset), 0.5 * square, float(dual), float(np.maximum(wrong, 0.0).max()))
 
 
 class SupportVectorMachine(AbstractKernelClassifier):
@@ -369,6 +369,7 @@ class SupportVectorMachine(AbstractKernelClassifier):
         slope_: s of p(y | x) ∝ exp(s f_y(x)), which makes the labels of rows that were left out of a fit,
             five times a fifth, most probable.
         kernel_: the kernel.
+        columns_, inputs_: what columns are called, and the density that what is missing is drawn from.
         model_: a `freeenergy.models.KernelMachine` of rescaled rows.
         history_, n_iter_, converged_, scaling_, …: as everywhere.
 

@@ -93,6 +93,7 @@ class Nystroem(AbstractKernelFeatures):
 
     Attributes:
         components_: Z, in the units that the kernel sees.
+        inputs_: the density of rows that what is missing is drawn from.
         model_: a `freeenergy.models.LandmarkFeatures` of rescaled rows.
         history_, n_iter_, converged_, scaling_, …: as everywhere.
 
@@ -156,6 +157,7 @@ class RandomFourierFeatures(AbstractKernelFeatures):
     Attributes:
         frequencies_: ω, a row for each column of the data, in the units that the kernel sees.
         phases_: b.
+        inputs_: the density of rows that what is missing is drawn from.
         model_: a `freeenergy.models.FourierFeatures` of rescaled rows.
         history_, n_iter_, converged_, scaling_, …: as everywhere.
 

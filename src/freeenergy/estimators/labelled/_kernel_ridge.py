@@ -38,6 +38,7 @@ class KernelRidge(AbstractProcess):
         kernel_: the kernel.
         places_: which row of `model_.x` each row of the fit is; equal ones are merged.
         loo_: the law of the answer to each row of the fit given all others.
+        columns_, inputs_, answer_shape_, answer_names_, answer_scaling_: as of every regressor.
         model_: a `freeenergy.models.GaussianProcess` of rescaled rows and answers.
         history_, n_iter_, converged_, scaling_, …: as everywhere.
 
@@ -70,9 +71,10 @@ class KernelRidge(AbstractProcess):
     def _learn(self, rows: Rows, key: Array) -> Fit:
         seen = self._seen(rows)
         kernel = seen.kernel.kernel(seen.kernel.vector)
-        self.alpha_ = _best_penalty(kernel.gram(seen.x), seen) if self.alpha is None else float(self.alpha)
+        gram = kernel.gram(seen.x)
+        self.alpha_ = _best_penalty(gram, seen) if self.alpha is None else float(self.alpha)
         noise = np.full(seen.answers.shape[1], self.alpha_)
-        told = seen.told(kernel, noise)
+        told = seen.told(gram, noise)
         squares = np.array([part.coefficients @ y for part, y in zip(told, seen.answers.T, strict=True)])
         # answers in units of τ, so that the prior is the kernel itself; of nothing but zeros it is one
         scale = np.sqrt(np.maximum(squares, 0.0) / seen.weights.sum(axis=0))

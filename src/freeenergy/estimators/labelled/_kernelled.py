@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import Array
 from scipy import optimize
 
-from ..._core import Status, bucket, learnable, on_device
+from ..._core import Status, learnable, on_device
 from ...kernels import RBF, AbstractKernel
 from ...shell import Rows, Scaling, check_instance
 from ._inputs import CompletesInputs
@@ -63,23 +61,10 @@ class LogParameters(NamedTuple):
         ]
         return jax.tree.unflatten(self.structure, leaves)
 
-    def slope(self, vector: np.ndarray, slopes: Any) -> np.ndarray:
-        """The slope in the logarithms, from that in the parameters, a kernel."""
-        parts = [np.asarray(s) for s, own in zip(jax.tree.leaves(slopes), self.moving, strict=True) if own]
+    def slope(self, vector: np.ndarray, slopes: Sequence[Any]) -> np.ndarray:
+        """The slope in the logarithms, from those in the parameters, in the order of leaves."""
+        parts = [np.asarray(s) for s, own in zip(slopes, self.moving, strict=True) if own]
         return np.concatenate([p.ravel() for p in parts]) * np.exp(vector) if parts else np.zeros(0)
-
-
-@jax.jit
-def _gram_slope(kernel: AbstractKernel, x: Array, weight: Array) -> AbstractKernel:
-    return jax.grad(lambda k: jnp.vdot(weight, k.gram(x)))(kernel)
-
-
-def gram_slope(kernel: AbstractKernel, x: np.ndarray, weight: np.ndarray) -> AbstractKernel:
-    """The slope of Σ weight · K in each parameter of the kernel, in a program for a few sizes."""
-    size, rows = len(x), bucket(len(x))
-    wide, square = np.zeros((rows, x.shape[1])), np.zeros((rows, rows))
-    wide[:size], square[:size, :size] = x, weight
-    return _gram_slope(kernel, wide, square)  # pyright: ignore[reportArgumentType]
 
 
 def merged_rows(rows: Rows) -> tuple[Rows, np.ndarray]:

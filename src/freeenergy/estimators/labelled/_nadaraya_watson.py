@@ -129,6 +129,7 @@ class NadarayaWatson(AbstractKernelRegressor):
         bandwidth_: h, in the units that the kernel sees.
         width_: s of each output, in the units of the data.
         log_likelihood_: of the answers, each given all other rows, in the units of the data.
+        columns_, inputs_, answer_shape_, answer_names_, answer_scaling_: as of every regressor.
         model_: a `freeenergy.models.KernelSmoother` of rescaled rows and answers.
         history_, n_iter_, converged_, scaling_, …: as everywhere.
 
@@ -137,8 +138,8 @@ class NadarayaWatson(AbstractKernelRegressor):
 
     >>> x = np.linspace(0.0, 6.0, 60)[:, None]
     >>> model = NadarayaWatson().fit(x, np.sin(x[:, 0]))
-    >>> model.predict([[1.0], [4.0]]).round(1).tolist()
-    [0.8, -0.8]
+    >>> bool(np.abs(model.predict([[1.0], [4.0]]) - np.sin([1.0, 4.0])).max() < 0.1)
+    True
     """
 
     def __init__(

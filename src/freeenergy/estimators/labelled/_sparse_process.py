@@ -112,7 +112,7 @@ class Bounds:
         parts += [_block_slopes(kernel, points, *block, sums) for block in self.blocks]  # pyright: ignore[reportArgumentType]
         logs: LogParameters = self.seen.kernel
         size = len(logs.vector)
-        slope = np.sum([logs.slope(theta[:size], own) for own, _ in parts], axis=0)
+        slope = np.sum([logs.slope(theta[:size], jax.tree.leaves(own)) for own, _ in parts], axis=0)
         moved = np.sum([np.asarray(own) for _, own in parts], axis=0)
         return float(value), np.concatenate([slope, np.asarray(noises) * noise]), moved
 

@@ -159,10 +159,6 @@ CASES = {
     "RobustRegression": Case(fe.RobustRegression(), density=False, answers=real),
     "QuantileRegression": Case(fe.QuantileRegression(), density=False, answers=real),
     "LinearRegression": Case(fe.LinearRegression(), density=False, answers=real),
-    "GaussianProcess": Case(fe.GaussianProcess(), density=False),
-    "GaussianProcessClassifier": Case(fe.GaussianProcessClassifier(), density=False),
-    "KernelRidge": Case(fe.KernelRidge(), density=False),
-    "NadarayaWatson": Case(fe.NadarayaWatson(), density=False),
     "GeneralisedLinearModel": Case(fe.GeneralisedLinearModel(), density=False, answers=real),
     "GeneralisedLinearModel-poisson": Case(
         fe.GeneralisedLinearModel(d.Poisson), density=False, answers=whole

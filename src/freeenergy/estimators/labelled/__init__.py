@@ -13,17 +13,12 @@ from ._glm import GeneralisedLinearModel
 from ._kernel_classifier import SupportVectorMachine
 from ._kernel_features import Nystroem, RandomFourierFeatures
 from ._kernel_ridge import KernelRidge
-from ._glm import GeneralisedLinearModel
 from ._linear import LinearRegression
 from ._losses import AbstractScoreLoss, QuantileLoss
 from ._mixture_density import MixtureDensity
 from ._multilabel import MultiLabel
 from ._nadaraya_watson import NadarayaWatson
 from ._perceptron import Perceptron
-from ._linear import LinearRegression
-from ._losses import AbstractScoreLoss, QuantileLoss
-from ._mixture_density import MixtureDensity
-from ._nadaraya_watson import NadarayaWatson
 from ._quantiles import QuantileRegression
 from ._regressor import AbstractRegressor
 from ._responses import AbstractResponse, InverseGaussian, ModelledShape, ZeroInflated
@@ -59,9 +54,6 @@ __all__ = [
     "NaiveBayes",
     "Nystroem",
     "Perceptron",
-    "NadarayaWatson",
-    "NaiveBayes",
-    "Nystroem",
     "QuantileLoss",
     "QuantileRegression",
     "RandomFourierFeatures",

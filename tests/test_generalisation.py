@@ -8,6 +8,7 @@ from sklearn.linear_model import LinearRegression, Ridge
 import freeenergy as fe
 from freeenergy import plots
 from freeenergy.evaluation import (
+    BayesBounds,
     BiasVariance,
     Curve,
     EnsembleDecomposition,
@@ -224,6 +225,7 @@ def test_the_least_error_of_two_normal_classes():
     known = bayes_error(np.column_stack([1 - p, p]))
     assert abs(known.value - exact) < 4 * known.stderr
     bounds = bayes_bounds(x[:, None], label)
+    assert isinstance(bounds, BayesBounds)
     assert bounds.low.value - 3 * bounds.low.stderr < exact < bounds.high.value + 3 * bounds.high.stderr
     # the error of the nearest neighbour is E 2 p (1 − p)
     assert abs(bounds.high.value - (2 * p * (1 - p)).mean()) < 4 * bounds.high.stderr

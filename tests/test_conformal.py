@@ -42,7 +42,7 @@ def data(rng, n):
 )
 def test_coverage_over_data_sets(estimator):
     # a model that is wrong in mean, spread and shape
-    rng, hits, sets = np.random.default_rng(0), [], 200
+    rng, hits, sets = np.random.default_rng(0), [], 100
     for number in range(sets):
         x, y = data(rng, 41)
         model = fe.Conformal(estimator, calibration_fraction=0.5, random_state=number).fit(x[:-1], y[:-1])
@@ -132,14 +132,14 @@ def labels(rng, n):
 
 def test_sets_of_labels_hold_the_right_one():
     rng, hits = np.random.default_rng(7), []
-    for number in range(200):
+    for number in range(100):
         x, y = labels(rng, 41)
         model = fe.ConformalClassifier(GaussianNB(), calibration_fraction=0.5, random_state=number)
         hits.append(y[-1] in model.fit(x[:-1], y[:-1]).predict_set(x[-1:], 0.8)[0])
     exact = 17 / 21
     # ties of scores make sets larger, never smaller
-    assert np.mean(hits) > exact - 4 * np.sqrt(exact * (1 - exact) / 200)
-    assert np.mean(hits) < exact + 4 * np.sqrt(exact * (1 - exact) / 200) + 0.03
+    assert np.mean(hits) > exact - 4 * np.sqrt(exact * (1 - exact) / 100)
+    assert np.mean(hits) < exact + 4 * np.sqrt(exact * (1 - exact) / 100) + 0.03
 
 
 def test_votes_of_folds_for_labels():

@@ -8,7 +8,7 @@ contract of each.
 from __future__ import annotations
 
 import abc
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, DensityMixin, TransformerMixin
@@ -169,7 +169,14 @@ class PredictsProbabilities(abc.ABC):
 
 
 class PredictsDensities(abc.ABC):
-    """Gives the law of numbers given rows: p(y | x)."""
+    """Gives the law of numbers given rows: p(y | x).
+
+    Attributes:
+        intervals_of_law: whether `predict_interval` has quantiles of that law, as all but conformal
+            intervals have.
+    """
+
+    intervals_of_law: ClassVar[bool] = True
 
     @abc.abstractmethod
     def predict_density(self, X: Any) -> AbstractLaws:

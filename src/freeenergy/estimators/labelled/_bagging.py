@@ -23,7 +23,7 @@ from ...shell import (
     check_int,
     check_real,
 )
-from ._trees import LabelTree
+from ._trees import LabelTree, on_grid
 from ._wrapped import AbstractWrappedClassifier, AbstractWrappedRegressor, Committee, fitted_copy
 
 _SEEDS = 2**31
@@ -116,10 +116,13 @@ class Bagging(Bags, AbstractWrappedRegressor):
         return Scaling.standardise(y, weight) if self.estimator is None else Scaling.identity(y.shape[1])
 
     def _learn(self, rows: Rows, key: Array) -> Fit:
+        rows = self._in_order(rows)
         rng, answers = generator(key), self._shaped_answers(rows)
         inner = DecisionTreeRegressor() if self.estimator is None else self.estimator
         whole, place = self._whole_rows(rows, inner)
         x, y = self._design(whole.x), answers[place]
+        if self.estimator is None:
+            y = on_grid(y)
         self.members_, self.member_columns_, bags = [], [], []
         for _ in range(self.n_estimators):
             counts, columns = self._counts(rows.weight, rng), self._columns(x.shape[1], rng)

@@ -22,6 +22,7 @@ from ...shell import (
 )
 from ._losses import LOSSES, AbstractScoreLoss, QuantileLoss, SquaredLoss
 from ._regressor import AbstractRegressor
+from ._trees import on_grid
 from ._wrapped import Committee, check_wrapped, fitted_copy
 
 # doublings of a step before a line search gives up
@@ -199,7 +200,8 @@ class Boosting(AbstractRegressor):
 
         least, best, spread = (unseen() if held.any() else np.inf), 0, dispersion()
         for stage in range(1, self.n_estimators + 1):
-            member = fitted_copy(weak, x, loss.descent(y, score), own, rng)
+            slopes = loss.descent(y, score)
+            member = fitted_copy(weak, x, slopes if self.weak is not None else on_grid(slopes), own, rng)
             direction = np.asarray(member.predict(x), float)
             step = self.learning_rate * _line_search(loss, y, score, direction, own)
             if step == 0:

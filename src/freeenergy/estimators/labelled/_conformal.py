@@ -12,7 +12,15 @@ from scipy.special import ndtr
 from ..._core import Fit, Status, generator
 from ...evaluation import AbstractLaws
 from ...evaluation._checks import fraction
-from ...shell import AbstractDensity, AbstractRowEstimator, PredictsDensities, Rows, check_int, check_real
+from ...shell import (
+    AbstractDensity,
+    AbstractRowEstimator,
+    PredictsDensities,
+    Rows,
+    check_int,
+    check_numbers,
+    check_real,
+)
 from ._linear import LinearRegression
 from ._softmax import SoftmaxRegression
 from ._wrapped import AbstractWrappedClassifier, AbstractWrappedRegressor, Committee, fitted_copy
@@ -133,6 +141,7 @@ class Conformal(AbstractWrappedRegressor, Calibrates):
         estimator_: the fitted estimator; with folds, to all rows.
         members_: the copies by which rows are scored.
         calibration_scores_, calibration_weight_, calibration_fold_: of each row that was set aside.
+        noise_: the standard deviation about predictions, for an estimator without a law.
 
     References:
         Vovk, Gammerman, Shafer (2005), Algorithmic learning in a random world; Barber, Candès, Ramdas,
@@ -148,6 +157,7 @@ class Conformal(AbstractWrappedRegressor, Calibrates):
     """
 
     _default = LinearRegression
+    intervals_of_law = False
 
     def __init__(
         self,
@@ -165,6 +175,7 @@ class Conformal(AbstractWrappedRegressor, Calibrates):
         self.random_state = random_state
 
     def _learn(self, rows: Rows, key: Array) -> Fit:
+        rows = self._in_order(rows)
         answers = self._shaped_answers(rows)
         found = self._calibrate(rows, answers, key)
         # a regressor without a law is taken to be normal about its prediction
@@ -175,15 +186,15 @@ class Conformal(AbstractWrappedRegressor, Calibrates):
 
     def _reaches(self, member: Any, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The middle of each answer by one copy, and the units of scores below and above it."""
-        if isinstance(member, PredictsDensities):
-            law = member.predict_density(x)
+        law = _law_of(member, x)
+        if law is not None:
             middle, low, high = (law.quantile(p) for p in (0.5, 1 - _ONE_SIGMA, _ONE_SIGMA))
             spread = law.std()
             # a law of few values may have none on one side
             spread = np.where(np.isfinite(spread) & (spread > 0), spread, 1.0)
             below, above = middle - low, high - middle
             return middle, np.where(below > 0, below, spread), np.where(above > 0, above, spread)
-        holes = np.isnan(x).any(axis=1)
+        holes = np.isnan(x).any(axis=1) & (not isinstance(member, AbstractRowEstimator))
         middle = np.empty((len(x), *self.answer_shape_))
         if (~holes).any():
             middle[~holes] = self._predicted(member, x[~holes])
@@ -203,6 +214,12 @@ class Conformal(AbstractWrappedRegressor, Calibrates):
         if isinstance(self.estimator_, AbstractRowEstimator):
             return self._laws_by(self.estimator_, x)
         return super()._laws_of_incomplete(x)
+
+    def predict(self, X: Any) -> np.ndarray:
+        """What the estimator predicts for each row."""
+        if not isinstance(vars(self).get("estimator_"), PredictsDensities):
+            return super().predict(X)
+        return check_numbers(self, "predict", self._predicted(self.estimator_, self._read(X).x))
 
     def predict_interval(self, X: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
         """Both ends of the interval that holds each answer with probability `level`, by itself.
@@ -236,6 +253,16 @@ class Conformal(AbstractWrappedRegressor, Calibrates):
             downs = -(middle[fold, part] - scores[:, None] * below[fold, part])
             high[part], low[part] = (_column_quantiles(ends, weight, level) for ends in (ups, downs))
         return -low, high
+
+
+def _law_of(member: Any, x: np.ndarray) -> AbstractLaws | None:
+    """The law that a copy gives; None for one that has none, as after a fit that leaves no residual."""
+    if not isinstance(member, PredictsDensities):
+        return None
+    try:
+        return member.predict_density(x)
+    except ValueError:
+        return None
 
 
 def _column_quantiles(values: np.ndarray, weight: np.ndarray, level: float) -> np.ndarray:

@@ -8,6 +8,20 @@ import numpy as np
 from sklearn import config_context
 from sklearn.tree import DecisionTreeRegressor
 
+# parts of a unit that answers of trees are whole multiples of
+_GRID = 2.0**30
+
+
+def on_grid(y: np.ndarray) -> np.ndarray:
+    """Answers of size one without their last digits.
+
+    Trees choose between splits that are equally good but for rounding, which other units change.
+
+    >>> float(on_grid(np.array([0.1 + 0.2]))[0]) == float(on_grid(np.array([0.3]))[0])
+    True
+    """
+    return np.round(y * _GRID) / _GRID
+
 
 class Tree(NamedTuple):
     """A fitted tree: from the root to the left where x[feature] ≤ threshold, else to the right.

@@ -24,6 +24,7 @@ from ...shell import (
     ScoresLabels,
     check_numbers,
 )
+from ...shell._rows import unit_free_hashes
 from ._design import TakesAnyColumns
 from ._inputs import CompletesInputs
 from ._regressor import AbstractRegressor
@@ -102,6 +103,14 @@ class AbstractWrappedRegressor(AbstractRegressor):
     def _answer_scaling(self, y: np.ndarray, weight: np.ndarray | None) -> Scaling:
         # the copies have one of their own, and counts stay whole
         return Scaling.identity(y.shape[1])
+
+    def _in_order(self, rows: Rows) -> Rows:
+        """Rows in an order that other units of answers do not change, from which chance chooses."""
+        assert rows.known is not None
+        own, answers = self.scaling_, Scaling.standardise(rows.known, rows.weight)
+        both = Scaling(*(np.concatenate(part) for part in zip(own, answers, strict=True)))
+        order = np.argsort(unit_free_hashes(np.column_stack([rows.x, rows.known]), both), kind="stable")
+        return Rows(rows.x[order], rows.weight[order], rows.known[order])
 
     def _shaped_answers(self, rows: Rows) -> np.ndarray:
         assert rows.known is not None

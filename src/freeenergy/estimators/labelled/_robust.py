@@ -15,6 +15,8 @@ from ...shell import AbstractDensity, Coefficients, Rows, check_numbers, check_r
 from ...shell._intake import checked_answers
 from ._linear_mean import AbstractAffine, rows_of
 
+# with a narrower middle too few answers say what the scale is
+_LEAST_DELTA = 0.5
 _TOLERANCE = 1e-13
 _STARTS = 20
 _HALVINGS = 40
@@ -30,10 +32,11 @@ class RobustRegression(AbstractAffine):
     The scale is concomitant (Huber's proposal 2): σ Σ ρ(u) + ½ κ (n − p) σ is least over W, b and σ
     together, a convex problem that is solved by Newton's steps, so that Σ ψ(u) x = 0 with ψ = ρ′, and ψ²
     has the mean κ that it has under this law.  No answer has much of a say, however wild.  For large δ it
-    is least squares, for small δ least absolute deviations.
+    is least squares; for least absolute deviations use `QuantileRegression([0.5])`.
 
     Args:
-        delta: δ, in units of σ; 1.345 has 95 % of the precision of least squares where errors are normal.
+        delta: δ, in units of σ, from 0.5 on; 1.345 has 95 % of the precision of least squares where errors
+            are normal.
         fit_intercept: whether there is a b.
         max_iter: Newton's steps at most.
         inputs: the density of rows and answers from which missing entries of rows are drawn; None for one
@@ -73,7 +76,7 @@ class RobustRegression(AbstractAffine):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        check_real(self, "delta", closed=False)
+        check_real(self, "delta", _LEAST_DELTA)
 
     @property
     def _function(self) -> Any:

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import linalg
 
-# rows that stay in the cache while they are summed
-_BLOCK = 2048
+# numbers that are summed at once: few calls, since threads meet after each
+_BLOCK = 2_000_000
 # numbers that are factorised at once, without sums of squares before
 _AT_ONCE = 200_000
 # sums of squares of no larger condition than this lose no more digits than they can spare
@@ -32,7 +32,7 @@ def joined_blocks(
     """√w [1, z, y] of rows in parts, where z = (x − shift) / scale; the answers are rescaled already."""
     root = None if (weight == 1).all() else np.sqrt(weight)
     width = 1 + x.shape[1] + y.shape[1]
-    size = max(_BLOCK, _AT_ONCE // width)
+    size = max(1, _BLOCK // width)
 
     def blocks() -> Iterator[np.ndarray]:
         for start in range(0, len(x), size):
@@ -171,17 +171,18 @@ class Triangle(NamedTuple):
         u, s, vt = np.linalg.svd(left)
         kept = s > _NO_VARIANCE * (s[0] if p else 0.0)
         rank = int(kept.sum())
-        if rank == p:
-            slopes = linalg.solve_triangular(left, right, check_finite=False) if p else right
-            root = linalg.solve_triangular(left, np.eye(p), check_finite=False) if p else left
+        condition = float(s[0] / s[kept][-1]) if rank else 1.0
+        if rank == p and condition > _WORTH_REFINING:
+            slopes = linalg.solve_triangular(left, right, check_finite=False)
+            root = linalg.solve_triangular(left, np.eye(p), check_finite=False)
             determined = np.ones(p, bool)
         else:
             root = vt[kept].T / s[kept]
             slopes = root @ (u[:, kept].T @ right)
-            rest = np.concatenate([rest, right - left @ slopes])
+            if rank < p:
+                rest = np.concatenate([rest, right - left @ slopes])
             null = vt[~kept]
             determined = np.sqrt((null**2).sum(axis=0)) < _UNDETERMINED
-        condition = float(s[0] / s[kept][-1]) if rank else 1.0
         return Solution(
             self.with_intercept(slopes),
             self.root_with_intercept(root),

@@ -170,10 +170,7 @@ def described(kind: type) -> set[str]:
 
 def test_every_fitted_attribute_is_described():
     everywhere = described(freeenergy.shell.Shell) | described(freeenergy.shell.LearnsInParts)
-<<<<<<< HEAD
-=======
     # those of all that predicts numbers
->>>>>>> e0041354827f8b59037d00649f941e2d0c0d8004
     everywhere |= described(freeenergy.estimators.AbstractRegressor)
     assert {"model_", "history_", "n_iter_", "converged_"} <= everywhere
     kinds = [

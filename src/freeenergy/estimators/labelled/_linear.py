@@ -65,6 +65,9 @@ class LinearRegression(AbstractLinearMean):
         r_squared_: the share of the variance of the answers that is explained.
         log_likelihood_: of the fit, with the variance of largest likelihood.
         rank_: how many coefficients the rows determine.
+        determined_: which coefficients the rows determine.
+        design_root_, noise_covariance_, between_: what laws are made of, for rescaled columns: the root of
+            the covariance of coefficients, that of residuals, and what missing entries of the fit add.
         columns_: what the columns of `coef_` are called: those of X, or NAME=LABEL.
         inputs_: the density of rows and answers that missing entries are taken from.
         model_: a `freeenergy.models.Conditional` of rescaled rows and answers.

@@ -43,6 +43,7 @@ class QuantileRegression(AbstractAffine):
         coef_, intercept_: of each level, (levels, columns) and (levels,), in the units of the data.
         below_, above_: the mean distance of answers beyond the first and the last quantile.
         crossed_: how many pairs of row and level would have crossed without the condition.
+        gaps_: how far quantiles of neighbouring levels are apart at least, for rescaled answers.
         columns_, inputs_, …: as of `LinearRegression`.
         model_: the function of the rescaled row that gives the quantiles.
 

@@ -94,6 +94,9 @@ class Ridge(AbstractLinearMean):
         log_evidence_: log p(y | X, α) with flat priors of b and log σ, up to a constant without α.
         effective_dof_: the trace of the map from answers to predictions: as many coefficients as count.
         coef_, intercept_, standard_errors_, covariance_: the mean and the spread of the posterior.
+        posterior_root_, posterior_spread_: the directions of the columns, and the covariance of the outputs
+            along each.
+        design_root_, noise_covariance_, between_, determined_: as of `LinearRegression`.
         columns_, noise_, residual_dof_, inputs_, model_, …: as of `LinearRegression`.
 
     >>> rng = np.random.default_rng(0)

@@ -64,8 +64,8 @@ class SparseRegression(AbstractLinearMean):
     Attributes:
         alpha_: the strength that was taken.
         dual_gap_: by how much the objective is above its least value at most.
-        standard_errors_, covariance_, residual_dof_: of the coefficients that are not zero, as if these were
-            known beforehand.
+        covariance_, standard_errors_, residual_dof_: zero, NaN and infinite: the law takes its coefficients
+            for known.
         design_root_, noise_covariance_, between_, determined_: as of `LinearRegression`.
         coef_, intercept_, columns_, noise_, inputs_, model_, …: as of `LinearRegression`.
 

@@ -45,7 +45,7 @@ def run(quick: bool) -> Outcome:
                 peer.zero_grad()
                 value = objective(peer(*peer.train_inputs), peer.train_targets)
                 value.backward()
-                values.append(float(value) * len(y))
+                values.append(float(value.detach()) * len(y))
         return values
 
     def judge(a: list, b: list[float]) -> tuple[bool, str]:

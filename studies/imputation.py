@@ -7,21 +7,16 @@ over its columns: one for mean and mode.  "Telling apart" is how often a forest,
 has not seen, knows which rows were completed and which are the true ones: a half where it cannot.
 
 freeenergy is `Imputer` with a list of five densities, of which it takes the one with the least error of
-cells that it hides itself, a fifth of those that are left.  (At first it took the one with the fewest
-held-out bits; that this is another question was seen on the first table, anes96, and changed for all.)  It
-fills in means and the most probable labels, and has draws for "telling apart"; so have linear regressions.
+cells that it hides itself, a fifth of those that are left, in several turns where a table is small.  (At
+first it took the one with the fewest held-out bits; that this is another question was seen on the first
+table, anes96, and changed for all.  That one turn is too few for small tables, and that numbers should
+depend on each other within the members of a mixture, was seen on the first seven tables.)  It fills
+in means and the most probable labels, and has draws for "telling apart"; so have linear regressions.
 Of miceforest the guess is the mean or mode of five draws, with labels matched by their probabilities.
 Forests and HyperImpute have one table for both.  IterativeImputer has labels as indicators, all but one of
 a column.  HyperImpute needs an environment of its own (`studies/by_hyperimpute.py`), and takes columns for
 classes that have few values; the bound is set so that all labels are.  It searches among models for each
 column and takes minutes for the smallest tables, so that it was not run on all of them.
-
-What was seen on 2026-11-17: freeenergy is before the forests and miceforest in the median, and behind
-linear regressions.  It loses by numbers that depend linearly on each other: numbers are independent within
-the members of a mixture by column, and the correlations of the copula, which are had pair by pair, are
-noise where columns are nearly dependent (age and bmi of diabetes).  Of cells of diabetes that this study
-shows, hidden in their turn, the copula had an error of 0.76, and of 0.73 with correlations shrunk by 6 %,
-as `GaussianCopula(strength=10)` does there; it is not among the five yet.
 """
 
 from __future__ import annotations

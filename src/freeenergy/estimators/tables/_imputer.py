@@ -35,6 +35,8 @@ from ._gaussian import GaussianDensity
 _SEEDS = 2**31
 # the share of what is observed that is hidden where one of several densities is to be chosen
 _HIDDEN = 0.2
+# how many entries are hidden at least, in several turns where a table is small, and in how many at most
+_ENOUGH, _MOST_TURNS = 300, 10
 
 
 class Imputer(OneToOneFeatureMixin, Transforms, AbstractRowEstimator):
@@ -51,7 +53,8 @@ class Imputer(OneToOneFeatureMixin, Transforms, AbstractRowEstimator):
     sum; Rubin 1981), which stands for a draw from the posterior of the parameters.
 
     **Which density.**  Of several, the one is taken that best fills in what it has not seen: a fifth of the
-    observed entries is hidden from all of them, and each is fitted to the rest.  The error of a column is
+    observed entries is hidden from all of them, and each is fitted to the rest; in several turns where a
+    table is small, until some 300 entries have been hidden.  The error of a column is
     the root of the mean square over the spread of the column, or the share of wrong labels over that of
     the most frequent label; the mean over columns decides.  The density with the fewest bits is another
     question: it may describe each column well, and say little of one by the others.
@@ -151,8 +154,11 @@ class Imputer(OneToOneFeatureMixin, Transforms, AbstractRowEstimator):
         density = several[0]
         vars(self).pop("hidden_errors_", None)
         if len(several) > 1:
-            hidden = _hidden(rows.x, rng)
-            self.hidden_errors_ = np.array([self._error(d, rows, hidden) for d in several])
+            turns = [_hidden(rows.x, rng)]
+            while sum(hidden.sum() for hidden in turns) < _ENOUGH and len(turns) < _MOST_TURNS:
+                turns.append(_hidden(rows.x, rng))
+            errors = [[self._error(d, rows, hidden) for hidden in turns] for d in several]
+            self.hidden_errors_ = np.mean(errors, axis=1)
             density = several[int(np.argmin(self.hidden_errors_))]
         self.density_ = density.fit(known, sample_weight=rows.weight)
         vars(self).pop("densities_", None)

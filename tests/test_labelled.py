@@ -310,7 +310,7 @@ def test_several_labels_and_their_joint_probability(tmp_path):
     np.testing.assert_array_equal(fe.load(tmp_path / "m.safetensors").predict(ROWS), chain.predict(ROWS))
     with pytest.raises(ValueError, match=r"'y' of MultiLabel must have 2 columns, as that of fit. Got 1"):
         alone.evidence(ROWS, first[:, None])
-    with pytest.raises(ValueError, match=r"must be among those that were fitted. Got 5 instead"):
+    with pytest.raises(ValueError, match=r"must be among those that were fitted. Got [56] instead"):
         alone.evidence(ROWS, both + 5)
     with pytest.raises(
         ValueError, match=r"'chain' parameter of MultiLabel must be False for more than 4096"

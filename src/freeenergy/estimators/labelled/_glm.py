@@ -37,7 +37,7 @@ _COLLINEAR = 1e-12
 # rows of which a first fit is made, where there are many more
 _SAMPLE = 20_000
 # a mean this near to the edge of its range may be one that coefficients diverge for
-_CERTAIN = 1e-2
+_CERTAIN = 1e-5
 # coefficients of standardised columns that are no start
 _STEEP = 20.0
 _UNBOUNDED = (

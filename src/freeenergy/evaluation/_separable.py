@@ -10,7 +10,14 @@ from scipy.special import log_softmax
 # a row this certain may be one that the coefficients diverge for
 _CERTAIN = 0.99
 # entries of the linear program above which only the coefficients themselves are asked
-_LARGEST_PROGRAM = 20_000_000
+_LARGEST_PROGRAM = 1_000_000
+# a step of Newton's method that moves no score by more than this ends at a maximum; where there is none,
+# each step moves the scores of the rows that are told apart by about one
+_LAST_STEP = 0.1
+# a curvature of this part of the largest is none
+_FLAT = 1e-10
+# coefficients of which the curvature is looked at
+_MOST_COEFFICIENTS = 1_000
 # coefficients of standardised columns beyond this would turn the solver's rounding into margins
 _STEEPEST = 1e3
 
@@ -24,8 +31,10 @@ def likelihood_is_unbounded(
 
         (w_y − w_j)·x + b_y − b_j ≥ 0  for every row x with answer y, and every other answer j.
 
-    Where all are positive the fitted coefficients are such a rule; rules with equalities, which separate in
-    part, are found by a linear program, and only if some row has become nearly certain.
+    Where all are positive the fitted coefficients are such a rule.  Where a step of Newton's method from
+    them moves nothing, there is a maximum (the logistic loss is generalised self-concordant: Bach 2010).
+    Else rules with equalities, which separate in part, are found by a linear program, and only if some row
+    has become nearly certain; of tables too large for that, by the step alone.
 
     Args:
         x: rows, of standardised columns.
@@ -49,8 +58,13 @@ def likelihood_is_unbounded(
         return True
     certain = np.exp(log_softmax(scores, axis=1)[np.arange(n), answers]) > _CERTAIN
     pairs, width = n * (k - 1), k * (x.shape[1] + 1)
-    if not certain.any() or pairs * width > _LARGEST_PROGRAM:
+    if not certain.any():
         return False
+    moved = _moved_by_newton(np.column_stack([x, np.ones(n)]), answers, scores)
+    if moved is not None and moved < _LAST_STEP:
+        return False
+    if pairs * width > _LARGEST_PROGRAM:
+        return moved is not None and moved > 0.5
     row, other = np.nonzero(others)
     known = np.column_stack([x, np.ones(n)])[row]
     design = np.zeros((pairs, k, known.shape[1]))
@@ -63,6 +77,34 @@ def likelihood_is_unbounded(
     bounds = [(-_STEEPEST, _STEEPEST)] * width + [(0, 1)] * pairs
     found = linprog(cost, A_ub=limits, b_ub=np.zeros(pairs), bounds=bounds, method="highs")
     return found.status == 0 and -found.fun > 0.5
+
+
+def _moved_by_newton(design: np.ndarray, answers: np.ndarray, scores: np.ndarray) -> float | None:
+    """By how much the next step of Newton's method moves a score at most; None if it is too long to say.
+
+    Infinite where the likelihood has become flat in a direction that moves scores.
+    """
+    k, width = scores.shape[1], design.shape[1]
+    if (k - 1) * width > _MOST_COEFFICIENTS:
+        return None
+    # scores are those above the first answer's
+    shares = np.exp(log_softmax(scores, axis=1))[:, 1:]
+    slope = design.T @ (shares - (answers[:, None] == np.arange(1, k)))
+    curvature = np.empty((k - 1, width, k - 1, width))
+    for i in range(k - 1):
+        for j in range(i + 1):
+            own = shares[:, i] * ((i == j) - shares[:, j])
+            curvature[i, :, j] = curvature[j, :, i] = (design * own[:, None]).T @ design
+    values, vectors = np.linalg.eigh(curvature.reshape((k - 1) * width, -1))
+    flat = values <= _FLAT * values[-1]
+    # columns that repeat each other move no score
+    directions = vectors.T.reshape(-1, k - 1, width)
+    gram = design.T @ design / len(design)
+    lengths = np.einsum("vkp,pq,vkq->v", directions, gram, directions)
+    if (lengths[flat] > _FLAT * lengths.max()).any():
+        return np.inf
+    step = vectors[:, ~flat] @ ((vectors[:, ~flat].T @ slope.T.ravel()) / values[~flat])
+    return float(np.abs(design @ step.reshape(k - 1, width).T).max())
 
 
 def linear_likelihood_is_unbounded(design: np.ndarray, sides: np.ndarray) -> bool:

@@ -10,7 +10,8 @@ freeenergy is `Imputer` with a list of five densities, of which it takes the one
 cells that it hides itself, a fifth of those that are left, in several turns where a table is small.  (At
 first it took the one with the fewest held-out bits; that this is another question was seen on the first
 table, anes96, and changed for all.  That one turn is too few for small tables, and that numbers should
-depend on each other within the members of a mixture, was seen on the first seven tables.)  It fills
+depend on each other within the members of a mixture, was seen on the first seven tables; and on randhie
+and modechoice, that whole numbers are better declared as numbers than taken for Poisson counts.)  It fills
 in means and the most probable labels, and has draws for "telling apart"; so have linear regressions.
 Of miceforest the guess is the mean or mode of five draws, with labels matched by their probabilities.
 Forests and HyperImpute have one table for both.  IterativeImputer has labels as indicators, all but one of
@@ -226,11 +227,13 @@ def candidates() -> dict[str, Any]:
 def ours(frame: pd.DataFrame, seed: int) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, Any]]:
     """The density that best fills in what is hidden from it of what the table still shows."""
     models = candidates()
-    imputer = fe.Imputer([*models.values()], random_state=seed).fit(frame)
+    counts = [field.name for field in fe.Schema.recognise(frame).fields if field.kind.value == "count"]
+    rows = fe.Schema.recognise(frame, kinds=dict.fromkeys(counts, "integer")).rows(frame)
+    imputer = fe.Imputer([*models.values()], random_state=seed).fit(rows)
     errors = dict(zip(models, imputer.hidden_errors_.tolist(), strict=True))
     told = {"chosen": min(errors, key=errors.__getitem__), "hidden": errors}
     drawing = fe.Imputer(imputer.density_, draws=1, proper=False, random_state=seed)
-    return imputer.transform(frame), drawing.fit_transform(frame), told
+    return imputer.transform(rows), drawing.fit_transform(rows), told
 
 
 OTHERS: dict[str, Callable[[pd.DataFrame, int], tuple[pd.DataFrame, pd.DataFrame]]] = {

@@ -192,6 +192,8 @@ PAGES = [
     "docs/families/regression.md",
     "docs/families/classifiers.md",
     "docs/families/glm.md",
+    "docs/families/gaussian_process.md",
+    "docs/families/kernels.md",
     "docs/families/linear.md",
     pytest.param("docs/families/mixture_density.md", marks=pytest.mark.slow),
     "docs/families/ensembles.md",

@@ -9,6 +9,7 @@ from sklearn.base import clone, is_classifier
 
 from freeenergy import load
 from freeenergy._core import count_compilations
+from freeenergy.shell import PredictsProbabilities
 
 # what a first fit and score of a table may compile
 MOST = 6
@@ -24,6 +25,8 @@ def test_programs_of_a_first_fit_and_score(name, tmp_path):
     estimator = clone(case.estimator)
     arguments = (rows, np.arange(len(rows)) % 2) if is_classifier(estimator) else (rows,)
     ask = "score_samples" if case.density else "predict_proba" if is_classifier(estimator) else "transform"
+    if is_classifier(estimator) and not isinstance(estimator, PredictsProbabilities):
+        ask = "predict"
     if case.answers is not None:
         arguments = rows, case.answers(np.zeros(len(rows)), np.random.RandomState(0))
         ask = "predict_interval"

@@ -103,7 +103,9 @@ def test_every_estimator_comes_back_to_the_bit(name, tmp_path):
     found = again(estimator, tmp_path)
     assert type(found) is type(estimator)
     assert repr(found.get_params()) == repr(estimator.get_params())
-    assert vars(found).keys() == vars(estimator).keys()
+    # what is made again when it is asked for is in no file
+    kept = [{key for key in vars(e) if not key.startswith("_")} for e in (found, estimator)]
+    assert kept[0] == kept[1]
     assert found.feature_names_in_.tolist() == frame.columns.tolist()
     expected = jax.tree.leaves(estimator.model_)
     for one, two in zip(jax.tree.leaves(found.model_), expected, strict=True):

@@ -29,7 +29,7 @@ class BaseRate(AbstractRegressor):
         answer_names_, history_, n_iter_, converged_, scaling_, …: as everywhere.
 
     >>> model = BaseRate().fit([[0.0], [1.0], [2.0]], [1.0, 3.0, 5.0])
-    >>> model.predict([[7.0]]).tolist(), float(model.std_)
+    >>> model.predict([[7.0]]).tolist(), round(float(model.std_), 6)
     ([3.0], 2.0)
     """
 

@@ -13,7 +13,8 @@ table, anes96, and changed for all.  That one turn is too few for small tables, 
 depend on each other within the members of a mixture, was seen on the first seven tables; and on randhie
 and modechoice, that whole numbers are better declared as numbers than taken for Poisson counts: so these
 ten are what the library was improved on, and no judge of it that has not seen it.  anes96 was measured
-before whole numbers were declared.)  It fills in means and the most probable labels, and has draws for "telling apart"; so have linear regressions.
+before whole numbers were declared.)  `full` is `family=ByColumn(covariance=Full())`.  It fills in means and
+the most probable labels, and has draws for "telling apart"; so have linear regressions.
 Of miceforest the guess is the mean or mode of five draws, with labels matched by their probabilities.
 Forests and HyperImpute have one table for both.  IterativeImputer has labels as indicators, all but one of
 a column.  HyperImpute needs an environment of its own (`studies/by_hyperimpute.py`), and takes columns for

@@ -29,7 +29,7 @@ PLAIN = {"standardise": False, "learn": False}
 
 @pytest.fixture(scope="module")
 def learned():
-    return fe.GaussianProcess().fit(X, Y)
+    return fe.GaussianProcess(prior=False).fit(X, Y)
 
 
 # ---------------------------------------------------------------------------------------------
@@ -165,12 +165,12 @@ def test_parameters_are_those_that_scikit_learn_finds(learned):
 
 
 def test_another_start_can_only_be_better(learned):
-    more = fe.GaussianProcess(n_init=3, random_state=0).fit(X, Y)
+    more = fe.GaussianProcess(prior=False, n_init=3, random_state=0).fit(X, Y)
     assert more.log_evidence_ >= learned.log_evidence_ - 1e-3
 
 
 def test_units_change_nothing_but_the_evidence(learned):
-    moved = fe.GaussianProcess().fit(X * [1e3, 1e-3] + 1e4, Y * 50 - 7)
+    moved = fe.GaussianProcess(prior=False).fit(X * [1e3, 1e-3] + 1e4, Y * 50 - 7)
     assert abs(moved.log_evidence_ - learned.log_evidence_ + len(Y) * np.log(50)) < 1e-3
     np.testing.assert_allclose(
         moved.predict(X[:9] * [1e3, 1e-3] + 1e4), learned.predict(X[:9]) * 50 - 7, atol=0.05
@@ -389,3 +389,45 @@ def test_learned_points_are_nearly_as_good_as_all_rows(learned, tmp_path):
 def test_wrong_points_are_refused(inducing, message):
     with pytest.raises(ValueError, match=message):
         fe.GaussianProcess(inducing=inducing).fit(X, Y)
+
+
+# ---------------------------------------------------------------------------------------------
+# the prior of lengths and noise
+
+
+def test_the_mode_is_where_the_slopes_of_evidence_and_prior_cancel():
+    model = fe.GaussianProcess(tol=1e-9, max_iter=2000).fit(X, Y)
+    columns = X.shape[1]
+    centre = np.array([np.sqrt(2) + 0.5 * np.log(columns)] * columns + [0.0, -2.0])
+    variance = np.array([3.0] * columns + [np.inf, 1.0])
+    slope = model.log_marginal_likelihood(eval_gradient=True)[1] - (model.theta_ - centre) / variance
+    np.testing.assert_allclose(slope, 0.0, atol=0.02)
+    # so much data that the prior hardly matters
+    free = fe.GaussianProcess(prior=False).fit(X, Y)
+    assert 0 <= free.log_evidence_ - model.log_evidence_ < 2.0
+    # which has no AIC: its parameters are not those of the largest likelihood
+    assert "AIC" in str(free.summary())
+    assert "AIC  " not in str(model.summary())
+
+
+def test_answers_on_a_grid_are_not_taken_for_a_function_that_is_known_exactly():
+    # most answers are zero, and so are the answers to equal rows: the evidence alone prefers no noise
+    rng = np.random.default_rng(5)
+    rows = rng.integers(0, 4, size=(200, 5)).astype(float)
+    answers = np.where(rng.random(200) < 0.7, 0.0, rng.exponential(2.0, 200))
+    fitted, held = slice(0, 130), slice(130, 200)
+    model = fe.GaussianProcess().fit(rows[fitted], answers[fitted])
+    spread = answers[fitted].std()
+    assert np.sqrt(model.noise_[0]) > 0.3 * spread
+    # of an answer that is as any other, nothing is impossible
+    found = model.evidence(np.repeat(rows[fitted][:1], 2, axis=0), [0.0, 3 * spread])
+    assert found.nats.min() > -50
+    base = fe.BaseRate().fit(rows[fitted], answers[fitted]).evidence(rows[held], answers[held])
+    assert model.evidence(rows[held], answers[held]).nats.mean() > base.nats.mean() - 1.0
+
+
+def test_a_function_without_noise_is_known_nearly_exactly_all_the_same():
+    x = np.linspace(0.0, 6.0, 25)[:, None]
+    model = fe.GaussianProcess().fit(x, np.sin(x[:, 0]))
+    assert np.sqrt(model.noise_[0]) < 1e-2
+    np.testing.assert_allclose(model.predict([[1.05], [4.1]]), np.sin([1.05, 4.1]), atol=5e-3)

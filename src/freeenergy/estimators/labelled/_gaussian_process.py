@@ -30,6 +30,7 @@ from ._kernelled import (
     AbstractKernelRegressor,
     Climbed,
     LogParameters,
+    LogPrior,
     climb,
     limits_of,
     starts_about,
@@ -49,8 +50,10 @@ class Evidences:
         x: np.ndarray,
         answers: np.ndarray,
         weights: np.ndarray,
+        prior: LogPrior | None = None,
     ) -> None:
         self.kernel, self.x, self.answers, self.weights = kernel, x, answers, weights
+        self.prior = LogPrior.none(len(kernel.vector) + answers.shape[1]) if prior is None else prior
 
     def parts(self, theta: np.ndarray) -> tuple[AbstractKernel, np.ndarray]:
         """The kernel and σ² at logarithms."""
@@ -84,8 +87,10 @@ class Evidences:
             return Climbed(start, [-self.evidence(start, slope=False)[0]], Status.CONVERGED)
 
         def asked(moved: np.ndarray) -> tuple[float, np.ndarray]:
-            value, slope = self.evidence(_with(start, free, moved))
-            return value, slope[free]
+            theta = _with(start, free, moved)
+            value, slope = self.evidence(theta)
+            own, own_slope = self.prior.log_density(theta)
+            return value + own, (slope + own_slope)[free]
 
         limits = limits_of(start, len(self.kernel.vector))
         found = climb(asked, start[free], limits[free], self.weights.sum(), max_iter, tol)
@@ -178,12 +183,18 @@ class AbstractProcess(AbstractKernelRegressor):
         start = self._start_kernel(merged.x.shape[1])
         # so that what is wrong with the kernel is said before any work
         start.gram(merged.x[:1])
+        logs, outputs = LogParameters.of(start), merged.known.shape[1]
         return Evidences(
-            LogParameters.of(start),
+            logs,
             merged.x,
             np.where(known, merged.known, 0.0),
             merged.weight[:, None] * known,
+            self._prior(merged.x.shape[1], len(logs.vector), outputs),
         )
+
+    def _prior(self, columns: int, parameters: int, outputs: int) -> LogPrior | None:
+        """The prior of the parameters of the kernel, and of the noise of each output."""
+        return None
 
     def _keep(self, seen: Evidences, theta: np.ndarray, path: list[float], status: Status) -> Fit:
         """The fit that ended at `theta`."""
@@ -301,8 +312,10 @@ class GaussianProcess(AbstractProcess):
     """y = f(x) + e, e ~ N(0, σ²), with a Gaussian process for f: any values f(X) are N(0, K), K = k(X, X).
 
     The law of an answer is N(k(x, X) (K + σ²I)⁻¹ y, k(x, x) − k(x, X) (K + σ²I)⁻¹ k(X, x) + σ²), and the
-    parameters of the kernel and σ² maximise the evidence log p(y | X) = log N(y; 0, K + σ²I).  Also known
-    as kriging.  With `kernels.Linear()` it is Bayesian linear regression.
+    parameters of the kernel and σ² maximise the evidence log p(y | X) = log N(y; 0, K + σ²I), with a weak
+    prior: where few rows lie on a grid, the evidence alone may take what is noise for a function that
+    changes from row to row and is known exactly.  Also known as kriging.  With `kernels.Linear()` it is
+    Bayesian linear regression.
 
     Args:
         kernel: k, of `freeenergy.kernels`; None for a Gaussian kernel with a length for each column.
@@ -312,6 +325,8 @@ class GaussianProcess(AbstractProcess):
         standardise: whether the kernel sees columns and answers in units of their standard deviations, from
             their means; else as they are, with a process about zero.
         learn: whether the parameters of the kernel are learned, or stay as given.
+        prior: whether the lengths of the default kernel, log ℓ ~ N(√2 + ½ log columns, 3), and the noise,
+            log σ² ~ N(−2, 1), have this prior in the units that the kernel sees, if it is standardised.
         n_init: starts of the search; all but the first are random.
         max_iter, tol: the most iterations of L-BFGS, and the slope per row in logarithms of the parameters
             below which it stops.
@@ -343,7 +358,9 @@ class GaussianProcess(AbstractProcess):
     [0.841, -0.757]
     """
 
-    _maximises_likelihood = True
+    @property
+    def _maximises_likelihood(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return not (self.prior and self.standardise)
 
     def __init__(
         self,
@@ -353,6 +370,7 @@ class GaussianProcess(AbstractProcess):
         inducing: Any = None,
         standardise: bool = True,
         learn: bool = True,
+        prior: bool = True,
         n_init: int = 1,
         max_iter: int = 200,
         tol: float = 1e-5,
@@ -364,6 +382,7 @@ class GaussianProcess(AbstractProcess):
         self.inducing = inducing
         self.standardise = standardise
         self.learn = learn
+        self.prior = prior
         self.n_init = n_init
         self.max_iter = max_iter
         self.tol = tol
@@ -374,6 +393,7 @@ class GaussianProcess(AbstractProcess):
         super()._check_parameters()
         check_real(self, "noise", closed=False, optional=True)
         check_instance(self, "learn", bool)
+        check_instance(self, "prior", bool)
         if not isinstance(self.inducing, np.ndarray | list):
             check_int(self, "inducing", optional=True)
 
@@ -398,6 +418,12 @@ class GaussianProcess(AbstractProcess):
         best = min(found, key=lambda one: one.path[-1])
         self.theta_ = best.place
         return self._keep(seen, *best)
+
+    def _prior(self, columns: int, parameters: int, outputs: int) -> LogPrior | None:
+        if not (self.prior and self.standardise):
+            return None
+        lengths = columns if self.kernel is None else 0
+        return LogPrior.weak(lengths, parameters - lengths, outputs)
 
     def _learn_sparse(
         self, seen: Evidences, start: np.ndarray, free: np.ndarray, rng: np.random.Generator

@@ -19,6 +19,8 @@ from ._regressor import AbstractRegressor
 _PAIRS = 2**22
 # what parameters of a kernel and noise may be, in the units that the kernel sees
 _RANGE, _NOISE_RANGE = (1e-5, 1e5), (1e-8, 1e5)
+# mean and spread of the logarithm of a length in one column (Hvarfner, Hellsten & Nardi 2024), and of noise
+_LENGTHS, _NOISE = (np.sqrt(2), np.sqrt(3)), (-2.0, 1.0)
 # how far other starts are from the first, in logarithms
 _SPREAD = 1.5
 # a rise of this part of the value is none
@@ -89,6 +91,37 @@ class DrawsInputsOnce(CompletesInputs):
         completed, place = self._completed(rows, beside)
         # the first draw of each, in the order of the rows
         return rows._replace(x=completed.x[: len(rows.x)][np.argsort(place[: len(rows.x)])])
+
+
+class LogPrior(NamedTuple):
+    """Independent normal laws of logarithms of parameters, or nothing where the precision is zero.
+
+    >>> LogPrior(np.zeros(2), np.array([1.0, 4.0])).log_density(np.array([2.0, 1.0]))
+    (-4.0, array([-2., -4.]))
+    """
+
+    centre: np.ndarray
+    precision: np.ndarray
+
+    @staticmethod
+    def none(size: int) -> LogPrior:
+        """No prior."""
+        return LogPrior(np.zeros(size), np.zeros(size))
+
+    @staticmethod
+    def weak(lengths: int, rest: int, outputs: int) -> LogPrior:
+        """Of lengths and noise, for columns and answers of variance one; the `rest` between has none."""
+        long = _LENGTHS[0] + 0.5 * np.log(max(lengths, 1))
+        sizes = lengths, rest, outputs
+        return LogPrior(
+            np.repeat([long, 0.0, _NOISE[0]], sizes),
+            np.repeat([_LENGTHS[1] ** -2, 0.0, _NOISE[1] ** -2], sizes),
+        )
+
+    def log_density(self, logs: np.ndarray) -> tuple[float, np.ndarray]:
+        """Its logarithm, up to a constant, and the slope of that."""
+        gap = logs - self.centre
+        return -0.5 * float(self.precision @ gap**2), -self.precision * gap
 
 
 class Climbed(NamedTuple):

@@ -124,7 +124,10 @@ class Bounds:
         def asked(moved: np.ndarray) -> tuple[float, np.ndarray]:
             place[moving] = moved
             value, *slopes = self.bound(*self._parts(place, len(start)))
-            return value, np.concatenate([part.ravel() for part in slopes])[moving]
+            own, own_slope = self.seen.prior.log_density(place[: len(start)])
+            slope = np.concatenate([part.ravel() for part in slopes])
+            slope[: len(start)] += own_slope
+            return value + own, slope[moving]
 
         if not moving.any():
             return Climbed(place, [-self.bound(*self._parts(place, len(start)))[0]], Status.CONVERGED)

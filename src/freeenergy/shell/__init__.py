@@ -41,7 +41,15 @@ from ._forecast import (
     NormalMixtures,
 )
 from ._increments import LearnsInParts
-from ._intake import AbstractIntake, AnsweredTable, Arrays, LabelledTable, Table, with_history
+from ._intake import (
+    AbstractIntake,
+    AnsweredTable,
+    Arrays,
+    LabelledInUnits,
+    LabelledTable,
+    Table,
+    with_history,
+)
 from ._networks import adam, cast, split_rows
 from ._rows import Rows, Scaling
 from ._schema import CodedRows, Field, Schema
@@ -75,6 +83,7 @@ __all__ = [
     "Forecast",
     "Forecasts",
     "ForecastsSeries",
+    "LabelledInUnits",
     "LabelledTable",
     "LearnsInParts",
     "MassTables",

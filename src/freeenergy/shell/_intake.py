@@ -327,18 +327,40 @@ class LabelledTable(Table):
         return cls._fitting(owner, X, x, sample_weight, lambda _: numbers)
 
 
-class AnsweredTable(Table):
-    """Rows that come with numbers to be predicted, one or several each.
+class TableInUnits(Table):
+    """Rows in the units of the user, in which what is missing is drawn.
 
-    `answer_shape_` of the estimator is () or (outputs,), `answer_names_` has their names if they have any,
-    and `answer_scaling_` how they are rescaled; the rescaled answers are the columns of `events.known`.
-    Rows are in the units of the user, in which what is missing is drawn.
+    `keeps_order` of the estimator says whether its fit sums over rows in any order, so that they are
+    neither sorted nor merged.
     """
 
     @property
     def events(self) -> Rows:  # pyright: ignore[reportIncompatibleVariableOverride]
         assert self.rows is not None
         return self.rows
+
+    @classmethod
+    def arranged(
+        cls, owner: Any, x: np.ndarray, weight: np.ndarray | None, known: np.ndarray | None
+    ) -> Rows:
+        if not owner.keeps_order:
+            return canonical_rows(x, weight, owner.scaling_, known)
+        if weight is None:
+            return Rows(x, np.ones(len(x)), known)
+        used = weight > 0
+        return Rows(x[used], weight[used], None if known is None else known[used])
+
+
+class LabelledInUnits(TableInUnits, LabelledTable):
+    """Rows in the units of the user that come with a label each."""
+
+
+class AnsweredTable(TableInUnits):
+    """Rows that come with numbers to be predicted, one or several each.
+
+    `answer_shape_` of the estimator is () or (outputs,), `answer_names_` has their names if they have any,
+    and `answer_scaling_` how they are rescaled; the rescaled answers are the columns of `events.known`.
+    """
 
     @classmethod
     def fitting(cls, owner: Any, X: Any, *, y: Any, sample_weight: Any = None, **beside: Any) -> Self:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -355,17 +377,6 @@ class AnsweredTable(Table):
         ]
         known = np.column_stack([owner.answer_scaling_.apply(flat), *more])
         return cls._fitting(owner, X, x, sample_weight, lambda _: known)
-
-    @classmethod
-    def arranged(
-        cls, owner: Any, x: np.ndarray, weight: np.ndarray | None, known: np.ndarray | None
-    ) -> Rows:
-        if not owner.keeps_order:
-            return canonical_rows(x, weight, owner.scaling_, known)
-        if weight is None:
-            return Rows(x, np.ones(len(x)), known)
-        used = weight > 0
-        return Rows(x[used], weight[used], None if known is None else known[used])
 
 
 def _names_of(y: Any) -> list[str] | None:

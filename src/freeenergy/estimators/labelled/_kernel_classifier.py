@@ -19,7 +19,7 @@ from ...kernels import RBF, AbstractKernel, Linear
 from ...models import KernelMachine
 from ...shell import (
     AbstractDensity,
-    LabelledTable,
+    LabelledInUnits,
     Predicts,
     PredictsProbabilities,
     Rows,
@@ -47,27 +47,13 @@ _AT_LIMIT, _RIGHT = 1e-7, 1e-10
 _NO_GAP = 1e-6
 
 
-class InOrder(LabelledTable):
-    """Rows and labels in the order of the user, in their units."""
-
-    @property
-    def events(self) -> Rows:  # pyright: ignore[reportIncompatibleVariableOverride]
-        assert self.rows is not None
-        return self.rows
-
-    @classmethod
-    def arranged(
-        cls, owner: Any, x: np.ndarray, weight: np.ndarray | None, known: np.ndarray | None
-    ) -> Rows:
-        return Rows(x, np.ones(len(x)) if weight is None else weight, known)
-
-
 class AbstractKernelClassifier(
     ClassifierMixin, Predicts, PredictsProbabilities, ScoresLabels, DrawsInputsOnce, TakesAnyColumns
 ):
     """Labels given rows by a kernel: p(y | x) ∝ exp(s f_y(x)), f_y(x) = k(x, X) a_y + b_y."""
 
-    intake = InOrder
+    intake = LabelledInUnits
+    keeps_order = True
     kernel: AbstractKernel | None
     standardise: bool
 
@@ -97,9 +83,6 @@ class AbstractKernelClassifier(
 
     def _merged(self, rows: Rows) -> tuple[Rows, np.ndarray]:
         """Distinct complete rows, rescaled, with weights, and which of them each row with weight is."""
-        assert rows.known is not None
-        used = rows.weight > 0
-        rows = Rows(rows.x[used], rows.weight[used], rows.known[used])
         assert rows.known is not None
         labels = rows.known == np.arange(1, len(self.classes_))
         rows = self._drawn_once(rows, labels.astype(float))

@@ -203,14 +203,10 @@ class AbstractKernelRegressor(DrawsInputsOnce, AbstractRegressor):
     def _merged(self, rows: Rows) -> tuple[Rows, np.ndarray]:
         """Distinct complete rows, rescaled, with their weights, and which of them each row is.
 
-        What is missing in a row is drawn once, from a density of rows and answers.  Rows without weight are
-        left out.
+        What is missing in a row is drawn once, from a density of rows and answers.
         """
         assert rows.known is not None
-        used = rows.weight > 0
-        known = rows.known[used]
-        rows = Rows(rows.x[used], rows.weight[used], known)
-        rows = self._drawn_once(rows, self.answer_scaling_.invert(known))
+        rows = self._drawn_once(rows, self.answer_scaling_.invert(rows.known))
         return merged_rows(rows._replace(x=self.scaling_.apply(rows.x)))
 
     def _in_parts(self, x: np.ndarray, seen: int) -> list[np.ndarray]:

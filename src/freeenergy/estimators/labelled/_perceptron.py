@@ -11,10 +11,9 @@ from sklearn.base import ClassifierMixin
 
 from ..._core import Fit, Status, on_device
 from ...models import SoftmaxModel
-from ...shell import AbstractDensity, Predicts, Rows, check_instance, check_numbers
+from ...shell import AbstractDensity, LabelledInUnits, Predicts, Rows, check_instance, check_numbers
 from ._design import TakesAnyColumns
 from ._inputs import CompletesInputs
-from ._softmax import LabelledInUnits
 
 # rows that are asked at once for the next mistake
 _TOGETHER = 256
@@ -62,6 +61,7 @@ class Perceptron(ClassifierMixin, Predicts, CompletesInputs, TakesAnyColumns):
     """
 
     intake = LabelledInUnits
+    keeps_order = False
     classes_: np.ndarray
 
     def __init__(
@@ -78,9 +78,6 @@ class Perceptron(ClassifierMixin, Predicts, CompletesInputs, TakesAnyColumns):
     @property
     def _must_converge(self) -> bool:
         return not self.averaged
-
-    def _keeps_order(self, columns: int) -> bool:
-        return False
 
     def fit(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, X: Any, y: Any, sample_weight: Any = None

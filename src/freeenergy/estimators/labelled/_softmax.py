@@ -22,7 +22,7 @@ from ...models import SoftmaxModel
 from ...shell import (
     AbstractDensity,
     Coefficients,
-    LabelledTable,
+    LabelledInUnits,
     Predicts,
     PredictsProbabilities,
     Rows,
@@ -32,7 +32,6 @@ from ...shell import (
     check_numbers,
     check_real,
 )
-from ...shell._rows import canonical_rows
 from ...shell._summary import weighted
 from ...shell._validation import check_weight
 from ._design import TakesAnyColumns
@@ -59,24 +58,6 @@ class RidgeContrastive(eqx.Module):
     def __call__(self, model: SoftmaxModel, batch: Batch, key: Array) -> Array:
         loss = ConditionalContrastive(self.phase)(model, batch, key)
         return loss + 0.5 * self.penalty * jnp.sum(model.weight**2)
-
-
-class LabelledInUnits(LabelledTable):
-    """Rows and labels in the units of the user, in which what is missing is drawn."""
-
-    @property
-    def events(self) -> Rows:  # pyright: ignore[reportIncompatibleVariableOverride]
-        assert self.rows is not None
-        return self.rows
-
-    @classmethod
-    def arranged(
-        cls, owner: Any, x: np.ndarray, weight: np.ndarray | None, known: np.ndarray | None
-    ) -> Rows:
-        if owner._keeps_order(x.shape[1]):
-            # sums over rows need no order
-            return Rows(x, np.ones(len(x)) if weight is None else weight, known)
-        return canonical_rows(x, weight, owner.scaling_, known)
 
 
 class Answers(NamedTuple):
@@ -275,11 +256,13 @@ class SoftmaxRegression(
         self._fit(X, y=y, sample_weight=sample_weight)
         return self
 
-    def _keeps_order(self, columns: int) -> bool:
+    @property
+    def keeps_order(self) -> bool:
         """Whether coefficients are few enough for Newton's method, and their objective is cross entropy."""
         phase = Boltzmann() if self.phase is None else self.phase
         plain = isinstance(phase, Boltzmann) and float(phase.temperature) == 1 and self.learner is None
-        return plain and self.checkpoint is None and len(self.classes_) * (columns + 1) <= _MOST_BY_NEWTON
+        few = len(self.classes_) * (self._width + 1) <= _MOST_BY_NEWTON
+        return plain and few and self.checkpoint is None
 
     def _class_weights(self, answers: np.ndarray, weight: np.ndarray) -> np.ndarray:
         """How much each answer counts."""
@@ -301,7 +284,7 @@ class SoftmaxRegression(
         weight = rows.weight * self._class_weights(answers, rows.weight)[answers]
         penalty = 0.0 if self.C is None else 1 / self.C
         self.standard_errors_ = np.full((max(k - 1, 0), x.shape[1] + 1), np.nan)
-        if self._keeps_order(x.shape[1]):
+        if self.keeps_order:
             found = self._ascend(x, answers, weight, penalty)
         else:
             found = self._descend(x, answers, weight, penalty, rows, key)

@@ -15,7 +15,7 @@ from ..._core import Evidence, Kind
 from ...evaluation import AbstractLaws, Laws
 from ...shell import (
     AbstractRowEstimator,
-    LabelledTable,
+    LabelledInUnits,
     Predicts,
     PredictsDensities,
     PredictsProbabilities,
@@ -140,21 +140,13 @@ class AbstractWrappedRegressor(AbstractRegressor):
         return self._completed(rows, self.answer_scaling_.invert(rows.known))
 
 
-class _InUnits(LabelledTable):
-    """Rows and labels in the units of the user."""
-
-    @property
-    def events(self) -> Rows:  # pyright: ignore[reportIncompatibleVariableOverride]
-        assert self.rows is not None
-        return self.rows
-
-
 class AbstractWrappedClassifier(
     ClassifierMixin, Predicts, PredictsProbabilities, ScoresLabels, CompletesInputs, TakesAnyColumns
 ):
     """A classifier that is made of copies of another."""
 
-    intake = _InUnits
+    intake = LabelledInUnits
+    keeps_order = False
     estimator: Any
 
     @property

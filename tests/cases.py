@@ -167,16 +167,15 @@ CASES = {
         fe.GeneralisedLinearModel(fe.estimators.ZeroInflated(d.NegativeBinomial)),
         density=False,
         answers=whole,
-        slow=True,
     ),
     "GeneralisedLinearModel-gamma": Case(
-        fe.GeneralisedLinearModel(d.Gamma, varying=True), density=False, answers=positive, slow=True
+        fe.GeneralisedLinearModel(d.Gamma, varying=True), density=False, answers=positive
     ),
     "GeneralisedLinearModel-logistic": Case(
-        fe.GeneralisedLinearModel(d.Bernoulli), density=False, answers=binary, slow=True
+        fe.GeneralisedLinearModel(d.Bernoulli), density=False, answers=binary
     ),
     "GeneralisedLinearModel-beta": Case(
-        fe.GeneralisedLinearModel(d.Beta), density=False, answers=share, unit_free=False, slow=True
+        fe.GeneralisedLinearModel(d.Beta), density=False, answers=share, unit_free=False
     ),
     "Perceptron": Case(fe.Perceptron(), density=False),
     "Calibrated": Case(fe.Calibrated(), density=False),

@@ -195,7 +195,7 @@ PAGES = [
     "docs/families/gaussian_process.md",
     "docs/families/kernels.md",
     "docs/families/linear.md",
-    pytest.param("docs/families/mixture_density.md", marks=pytest.mark.slow),
+    "docs/families/mixture_density.md",
     "docs/families/ensembles.md",
     "docs/families/kernel.md",
     "docs/families/mixed.md",

@@ -20,6 +20,7 @@ from freeenergy.shell import (
     Corpus,
     Documents,
     Forecasts,
+    LabelledInUnits,
     LabelledTable,
     Predicts,
     PredictsProbabilities,
@@ -116,6 +117,21 @@ def test_labels_stay_with_their_rows():
     assert owner.classes_.tolist() == ["a", "b"]
     found = {(x, k): w for x, k, w in zip(taken.rows.x[:, 0], taken.rows.known[:, 0], taken.rows.weight)}
     assert found == {(1.0, 1.0): 2.0, (1.0, 0.0): 1.0, (2.0, 0.0): 1.0}
+
+
+def test_labels_stay_with_rows_in_the_units_of_the_user():
+    X, y = np.array([[100.0], [300.0], [100.0], [200.0]]), np.array(["b", "a", "b", "a"])
+    in_order = fe.SupportVectorMachine()
+    taken = LabelledInUnits.fitting(in_order, X, y=y)
+    # a Gram matrix of the rows is taken of them as they are
+    np.testing.assert_array_equal(taken.events.x, X)
+    assert in_order.classes_[taken.events.known[:, 0].astype(int)].tolist() == y.tolist()
+    merged = LabelledInUnits.fitting(fe.Perceptron(), X, y=y).events
+    assert sorted(zip(merged.x[:, 0], merged.known[:, 0], merged.weight)) == [
+        (100.0, 1.0, 2.0),
+        (200.0, 0.0, 1.0),
+        (300.0, 0.0, 1.0),
+    ]
 
 
 def test_series_come_back_in_their_container():

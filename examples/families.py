@@ -2,8 +2,8 @@
 
     python examples/families.py [folder]
 
-Contours of densities, probabilities of classes, laws along a line, directions of hidden sources: what each
-family makes of a few hundred points.
+Contours of densities, probabilities of classes, directions of hidden sources, bands and laws along a line:
+what each family makes of a few hundred points.
 """
 
 from __future__ import annotations
@@ -111,24 +111,125 @@ def softmax() -> Any:
     return regions(fe.SoftmaxRegression().fit(X, y), X, y)
 
 
+def dots(ax: Any, x: np.ndarray, y: np.ndarray) -> None:
+    ax.plot(x, y, ".", color=plots.PALETTE[0], markersize=4, alpha=0.6)
+    ax.set_xlabel("x")
+    ax.set_ylabel("y")
+
+
+def band(model: Any, ax: Any, along: np.ndarray, colour: int = 0, **line: Any) -> None:
+    """The mean along a line, and the interval that holds nine answers in ten."""
+    low, high = model.predict_interval(along[:, None], 0.9)
+    ax.fill_between(along, low, high, color=plots.PALETTE[colour], alpha=0.15, linewidth=0)
+    ax.plot(along, model.predict(along[:, None]), color=plots.PALETTE[colour], **line)
+
+
+def laws(model: Any, ax: Any, places: tuple[float, ...], values: np.ndarray, width: float) -> None:
+    """The density, or the mass, of the answer at a few places."""
+    for place in places:
+        law = model.predict_density(np.full((len(values), 1), place))
+        ax.plot(place + width * np.exp(law.log_prob(values)), values, color=plots.PALETTE[1], linewidth=1.2)
+        ax.plot([place, place], values[[0, -1]], color=plots.PALETTE[6], linewidth=0.6, linestyle=":")
+
+
 def regression() -> Any:
     rng = np.random.default_rng(0)
     x = np.sort(rng.uniform(0.0, 10.0, 60))
     y = 3.0 + 1.5 * x + rng.normal(0.0, 2.0, 60)
-    model = fe.LinearRegression().fit(x[:, None], y)
+    model, ax = fe.LinearRegression().fit(x[:, None], y), axes_of()
+    band(model, ax, np.linspace(-1.0, 11.0, 60))
+    dots(ax, x, y)
+    laws(model, ax, (1.0, 5.0, 9.0), np.linspace(-4.0, 24.0, 200), 5.0)
+    return ax
+
+
+def linear() -> Any:
+    """Quantiles of answers that spread out."""
+    rng = np.random.default_rng(0)
+    x = np.sort(rng.uniform(0.0, 10.0, 250))
+    y = 2.0 + x + (0.3 + 0.35 * x) * rng.standard_gamma(2.0, 250)
+    levels = np.array([0.05, 0.25, 0.5, 0.75, 0.95])
+    model, ax = fe.QuantileRegression(levels).fit(x[:, None], y), axes_of()
+    along = np.linspace(0.0, 10.0, 40)[:, None]
+    law = model.predict_density(along)
+    dots(ax, x, y)
+    for level in levels:
+        line = law.quantile(level)
+        ax.plot(along[:, 0], line, color=plots.PALETTE[1], linewidth=2.2 if level == 0.5 else 1.0)
+        ax.annotate(f"{level:.0%}", (10.1, line[-1]), va="center", fontsize=8, annotation_clip=False)
+    return ax
+
+
+def glm() -> Any:
+    rng = np.random.default_rng(0)
+    x = np.sort(rng.uniform(-2.0, 2.0, 120))
+    y = rng.poisson(np.exp(1.0 + 0.7 * x))
+    model = fe.GeneralisedLinearModel(fe.distributions.Poisson).fit(x[:, None], y)
     ax = axes_of()
-    along = np.linspace(-1.0, 11.0, 60)[:, None]
-    low, high = model.predict_interval(along, 0.9)
-    ax.fill_between(along[:, 0], low, high, color=plots.PALETTE[0], alpha=0.15, linewidth=0)
-    ax.plot(along, model.predict(along), color=plots.PALETTE[0])
-    ax.plot(x, y, ".", color=plots.PALETTE[0], markersize=4, alpha=0.6)
-    for place in (1.0, 5.0, 9.0):
-        values = np.linspace(-4.0, 24.0, 200)
-        law = model.predict_density(np.full((200, 1), place))
-        ax.plot(place + 5 * np.exp(law.log_prob(values)), values, color=plots.PALETTE[1], linewidth=1.2)
-        ax.plot([place, place], [-4.0, 24.0], color=plots.PALETTE[6], linewidth=0.6, linestyle=":")
+    band(model, ax, np.linspace(-2.2, 2.4, 200))
+    dots(ax, x, y)
+    for place in (-1.5, 0.0, 1.5):
+        values = np.arange(18.0)
+        mass = np.exp(model.predict_density(np.full((18, 1), place)).log_prob(values))
+        ax.hlines(values, place, place + 1.5 * mass, color=plots.PALETTE[1], linewidth=2)
+    ax.set_ylabel("count")
+    return ax
+
+
+def gaussian_process() -> Any:
+    rng = np.random.default_rng(0)
+    x = np.sort(np.concatenate([rng.uniform(-3.0, 0.3, 35), rng.uniform(1.8, 3.0, 15)]))
+    y = np.sin(2 * x) + 0.2 * rng.normal(size=50)
+    model, ax = fe.GaussianProcess().fit(x[:, None], y), axes_of()
+    along = np.linspace(-3.5, 4.5, 200)
+    band(model, ax, along, linewidth=2)
+    functions = model.sample_functions(along[:, None], 4, random_state=0)
+    ax.plot(along, functions.T, color=plots.PALETTE[1], linewidth=0.8, alpha=0.8)
+    dots(ax, x, y)
+    return ax
+
+
+def kernels() -> Any:
+    data = fe.datasets.load("two-moons")
+    X, y = data.X[:200], data.y[:200]
+    model, ax = fe.SupportVectorMachine().fit(X, y), axes_of()
+    low, high = X.min(axis=0) - 0.4, X.max(axis=0) + 0.4
+    across, up = (np.linspace(a, b, 90) for a, b in zip(low, high))
+    grid = np.stack(np.meshgrid(across, up), axis=-1).reshape(-1, 2)
+    score = model.decision_function(grid).reshape(90, 90)
+    ax.contourf(across, up, score, [-1e9, 0, 1e9], colors=[plots.PALETTE[0], plots.PALETTE[1]], alpha=0.12)
+    ax.contour(
+        across, up, score, [-1, 0, 1], colors=plots.PALETTE[6], linestyles=["--", "-", "--"], linewidths=1
+    )
+    for k, label in enumerate(model.classes_):
+        ax.plot(*X[y == label].T, ".", color=plots.PALETTE[k], markersize=4)
+    held = X[model.support_]
+    ax.plot(*held.T, "o", markerfacecolor="none", markeredgecolor=plots.PALETTE[6], markersize=7)
+    return ax
+
+
+def mixture_density() -> Any:
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-1.0, 1.0, 500)
+    y = np.where(rng.random(500) < 0.5 + 0.3 * x, -1, 1) * (1.5 + 1.4 * x) + 0.25 * rng.normal(size=500)
+    model = fe.MixtureDensity(2, width=16, max_iter=150, random_state=0).fit(x[:, None], y)
+    ax = axes_of()
+    ax.plot(x, y, ".", color=plots.PALETTE[6], markersize=3, alpha=0.5)
+    along = np.linspace(-1.0, 1.0, 100)
+    plots.prediction_sets(model.predict_density(along[:, None]), ax, at=along, level=0.9)
     ax.set_xlabel("x")
-    ax.set_ylabel("y")
+    ax.set_ylabel("y, sets of 90 %")
+    return ax
+
+
+def ensembles() -> Any:
+    rng = np.random.default_rng(0)
+    x = np.sort(rng.uniform(0.0, 6.0, 300))
+    y = np.sin(2 * x) + (0.1 + 0.1 * x) * rng.standard_t(4, 300)
+    ax = axes_of()
+    safe = fe.Conformal(fe.Boosting(random_state=0), random_state=0).fit(x[:, None], y)
+    band(safe, ax, np.linspace(0.0, 6.0, 250))
+    dots(ax, x, y)
     return ax
 
 
@@ -152,7 +253,8 @@ def pca_ica() -> Any:
 
 
 PICTURES: tuple[Callable[[], Any], ...] = (
-    *(gaussian, kernel, flow, bayesian_mixture, classifiers, softmax, regression, pca_ica),
+    *(gaussian, kernel, flow, bayesian_mixture, classifiers, softmax, pca_ica),
+    *(regression, linear, glm, gaussian_process, kernels, mixture_density, ensembles),
 )
 
 

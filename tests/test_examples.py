@@ -148,9 +148,10 @@ def test_dictionary(root, capsys, tmp_path):
 
 
 def test_families(root, capsys, tmp_path):
-    drawn = load(root, "families")["main"](str(tmp_path), "gaussian", "kernel", "classifiers", "pca_ica")
+    some = ("gaussian", "kernel", "classifiers", "pca_ica", "linear", "glm")
+    drawn = load(root, "families")["main"](str(tmp_path), *some)
     assert {p.name for p in tmp_path.iterdir()} == {f"{name}.png" for name in drawn}
-    assert "4 pictures are in" in capsys.readouterr().out
+    assert "6 pictures are in" in capsys.readouterr().out
 
 
 @pytest.mark.slow

@@ -101,3 +101,21 @@ def test_where_there_is_no_test_a_sentence_says_why():
 def test_matrices_that_are_none_are_refused(covariance, rows, options, message):
     with pytest.raises(ValueError, match=message):
         fe.FactorAnalysis.from_covariance(covariance, rows, **options)
+
+
+def test_numbers_of_factors_that_cannot_be_the_best_are_left_out():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(120, 1)) @ rng.normal(size=(1, 6)) + 0.7 * rng.normal(size=(120, 6))
+    chosen = fe.FactorAnalysis().fit(X)
+    # each size by itself, with 2 × 6 numbers of mean and noise, and loadings less their rotations
+    alone = [
+        120 * fe.FactorAnalysis(k).fit(X).score(X) - 0.5 * np.log(120) * (12 + 6 * k - k * (k - 1) / 2)
+        for k in range(4)
+    ]
+    assert len(chosen.log_evidence_) < len(alone)
+    np.testing.assert_allclose(chosen.log_evidence_, alone[: len(chosen.log_evidence_)], rtol=1e-9)
+    assert chosen.n_components_ == np.argmax(alone)
+    # of three rows no two factors leave any noise
+    few = fe.FactorAnalysis().fit(X[:3])
+    assert len(few.log_evidence_) <= 2
+    assert few.noise_variance_.min() > 0

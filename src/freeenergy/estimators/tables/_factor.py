@@ -166,28 +166,30 @@ class AbstractFactorModel(LearnsInParts, TransformsRows, AbstractDensity):
         if self.n_components is not None:
             self.n_components_ = min(self.n_components, dim)
             return self._fit_size(rows, data, self.n_components_, key)
-        # every dimension up to the largest that is identified, by approximate log evidence
-        results = []
-        most = self._most_components(dim)
+        # every dimension that is identified and may be the best, by approximate log evidence
+        results, found_evidence = [], []
+        # factors that span the rows would leave no noise, and a likelihood without end
+        most = min(self._most_components(dim), max(len(rows.x) - 2, 0))
+        size = float(rows.weight.sum())
+        units = float(rows.weight @ self.scaling_.log_det(rows.x))
+        ceiling = np.inf if incomplete else units + size * _largest_likelihood(rows)
         for k in range(most + 1):
+            if results:
+                parameters = _free_parameters(results[0].model) + k * dim - k * (k - 1) // 2
+                if ceiling - 0.5 * np.log(size) * parameters < max(found_evidence):
+                    # nor can more factors reach it
+                    break
             # as wide as the largest, so that one program serves all
             found = self._fit_size(rows, data, k, key, part=k, width=most)
             narrow = np.asarray(found.model.loading)[:, :k]
-            results.append(
-                dataclasses.replace(
-                    found, model=dataclasses.replace(found.model, loading=on_device(narrow))
-                )
+            model = dataclasses.replace(found.model, loading=on_device(narrow))
+            results.append(dataclasses.replace(found, model=model))
+            found_evidence.append(
+                units - size * final_objective(found) - 0.5 * np.log(size) * _free_parameters(model)
             )
             if found.interrupted:
                 break
-        size = rows.weight.sum()
-        units = float(rows.weight @ self.scaling_.log_det(rows.x))
-        self.log_evidence_ = np.array(
-            [
-                units - size * final_objective(r) - 0.5 * np.log(size) * _free_parameters(r.model)
-                for r in results
-            ]
-        )
+        self.log_evidence_ = np.array(found_evidence)
         self.n_components_ = int(np.argmax(self.log_evidence_))
         best, last = results[self.n_components_], results[-1]
         return dataclasses.replace(best, status=last.status) if last.interrupted else best
@@ -225,6 +227,14 @@ class AbstractFactorModel(LearnsInParts, TransformsRows, AbstractDensity):
     @property
     def _n_features_out(self) -> int:
         return self.n_components_
+
+
+def _largest_likelihood(rows: Rows) -> float:
+    """What a Gaussian of any covariance reaches on complete rows, per row: no factors reach more."""
+    share = rows.weight / rows.weight.sum()
+    gap = rows.x - share @ rows.x
+    log_det = np.linalg.slogdet((gap * share[:, None]).T @ gap)[1]
+    return -0.5 * float(rows.x.shape[1] * (np.log(2 * np.pi) + 1) + log_det)
 
 
 def _free_parameters(model: LinearGaussian) -> int:
@@ -277,7 +287,8 @@ class FactorAnalysis(AbstractFactorModel):
         mean_: μ, in the units of the data.
         noise_variance_: the diagonal of Ψ, in the squared units of the data.
         n_components_: how many factors there are.
-        log_evidence_: of each number of factors from none on, only where `n_components` is None.
+        log_evidence_: of each number of factors from none on, while more may be better, only where
+            `n_components` is None.
         discrepancy_: F of the test of the number of factors; None where it has no answer.
         model_: the fitted `freeenergy.models.LinearGaussian`, of rescaled rows.
         history_, n_iter_, converged_, scaling_, …: as everywhere.
@@ -390,7 +401,8 @@ class PPCA(AbstractFactorModel):
         mean_: μ, in the units of the data.
         noise_variance_: σ², in the squared units of the data.
         n_components_: how many factors there are.
-        log_evidence_: of each number of factors from none on, only where `n_components` is None.
+        log_evidence_: of each number of factors from none on, while more may be better, only where
+            `n_components` is None.
         model_: the fitted `freeenergy.models.LinearGaussian`, of rescaled rows.
         history_, n_iter_, converged_, scaling_, …: as everywhere.
 

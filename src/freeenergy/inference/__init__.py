@@ -136,6 +136,7 @@ from ._recognition import (
     weighted_draws,
 )
 from ._semidefinite import root_semidefinite, solve_semidefinite
+from ._table_rows import TableRows
 from ._walks import FreeTarget, Pushforward, gibbs_sweep, random_walk
 
 __all__ = [
@@ -215,6 +216,7 @@ __all__ = [
     "StateClasses",
     "Stratified",
     "Systematic",
+    "TableRows",
     "Taylor",
     "Triangulation",
     "UndirectedGraph",

@@ -31,6 +31,9 @@ WITH_LABELS = {
     "BayesianMixture-by-column",
     "GaussianCopula",
     "KernelDensity",
+    "BayesianNetwork",
+    "BayesianNetwork-likelihood",
+    "MarkovNetwork",
     "MixedFactorAnalysis",
     "Dequantised",
 }

@@ -34,6 +34,7 @@ WITH_LABELS = {
     "BayesianNetwork",
     "BayesianNetwork-likelihood",
     "MarkovNetwork",
+    "MarkovNetwork-moral",
     "MixedFactorAnalysis",
     "Dequantised",
 }

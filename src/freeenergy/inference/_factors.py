@@ -5,10 +5,10 @@ The same lines serve NumPy, on the host and with an axis of rows first, and JAX,
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -45,7 +45,8 @@ def log_ratio(part: Any, whole: Any) -> Any:
     return xp.where(some, part - xp.where(some, whole, 0), -np.inf)
 
 
-class Factor(eqx.Module):
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Factor:
     """A non-negative function of a few finite variables:  φ(x_C) ≥ 0, as log φ.
 
     Attributes:
@@ -58,8 +59,12 @@ class Factor(eqx.Module):
     [0.76, 0.24]
     """
 
-    scope: tuple[Any, ...] = eqx.field(static=True, converter=tuple)
+    scope: tuple[Any, ...]
     logs: Any
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.scope, tuple):
+            object.__setattr__(self, "scope", tuple(self.scope))
 
     @classmethod
     def of_potential(cls, scope: Sequence[Any], values: Any) -> Self:
@@ -88,6 +93,8 @@ class Factor(eqx.Module):
 
     def over(self, scope: Sequence[Any]) -> Any:
         """log φ with an axis for each variable of `scope`, of length one where φ does not depend on it."""
+        if self.scope == scope:
+            return self.logs
         lead, size = self.rows, self.sizes()
         order = [lead + self.scope.index(variable) for variable in scope if variable in size]
         moved = self.logs.transpose((*range(lead), *order))

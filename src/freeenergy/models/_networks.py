@@ -206,7 +206,7 @@ class NetworkBeliefs:
         states: the labels of each.
         given: what was observed.
         beliefs: the junction tree that knows the rest, over the numbers of the variables.
-        best: the most probable joint state.
+        factors: the tables, and what was observed, that it was made of.
         log_evidence: log p of what was observed.
     """
 
@@ -214,7 +214,7 @@ class NetworkBeliefs:
     states: tuple[tuple[str, ...], ...]
     given: dict[str, str]
     beliefs: CliqueBeliefs
-    best: dict[str, str]
+    factors: tuple[Factor, ...]
     log_evidence: float
 
     def marginal(self, name: str) -> dict[str, float]:
@@ -226,6 +226,12 @@ class NetworkBeliefs:
     def marginals(self) -> dict[str, dict[str, float]]:
         """The probability of each state of each variable."""
         return {name: self.marginal(name) for name in self.names}
+
+    @functools.cached_property
+    def best(self) -> dict[str, str]:
+        """The most probable joint state of all variables (MAP, MPE)."""
+        codes = self.beliefs.tree.maximise(self.factors)[0]
+        return {self.names[v]: self.states[v][int(code)] for v, code in codes.items()}
 
     def joint(self, names: Sequence[str]) -> np.ndarray:
         """P of several variables, an axis each."""
@@ -280,13 +286,12 @@ class AbstractNetwork(AbstractExactModel, AbstractEnergy):
         if not found.log_evidence > -np.inf:
             shown = ", ".join(f"{n}={self.states[_place(self.names, n)][c]}" for n, c in codes.items())
             raise ValueError(f"What is given must be possible. Got {shown}, whose probability is zero.")
-        best = rows.tree.maximise(factors)[0]
         return NetworkBeliefs(
             self.names,
             self.states,
             {n: self.states[_place(self.names, n)][c] for n, c in codes.items()},
             found,
-            {self.names[v]: self.states[v][int(code)] for v, code in best.items()},
+            tuple(factors),
             float(found.log_evidence) - rows.log_z,
         )
 

@@ -148,9 +148,11 @@ def test_dictionary(root, capsys, tmp_path):
 
 
 def test_families(root, capsys, tmp_path):
-    drawn = load(root, "families")["main"](str(tmp_path), "gaussian", "kernel", "classifiers", "pca_ica")
+    drawn = load(root, "families")["main"](
+        str(tmp_path), "gaussian", "kernel", "classifiers", "pca_ica", "networks"
+    )
     assert {p.name for p in tmp_path.iterdir()} == {f"{name}.png" for name in drawn}
-    assert "4 pictures are in" in capsys.readouterr().out
+    assert "5 pictures are in" in capsys.readouterr().out
 
 
 @pytest.mark.slow
@@ -198,6 +200,7 @@ PAGES = [
     "docs/families/mixture_density.md",
     "docs/families/ensembles.md",
     "docs/families/kernel.md",
+    "docs/families/networks.md",
     "docs/families/mixed.md",
     "docs/families/pca_ica.md",
     pytest.param("docs/families/hmm.md", marks=pytest.mark.slow),

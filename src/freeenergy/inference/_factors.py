@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
 from typing import Any, Self
 
 import jax
@@ -161,9 +162,9 @@ def refuse_large(clique: Sequence[Any], sizes: Mapping[Any, int], most: int = LA
         states *= sizes[variable]
     if states > most:
         raise ValueError(
-            f"Exact inference would need a table of {states:.3g} joint states of {len(clique)} variables "
-            f"(tree width {len(clique) - 1}), and at most {most:.3g} are formed. Use sampling, such as "
-            "inference.MarkovChain, or inference.loopy_belief_propagation."
+            f"Exact inference would need a table of {Decimal(states):.2e} joint states of {len(clique)} "
+            f"variables (tree width {len(clique) - 1}), and at most {most:.3g} are formed. Use sampling, "
+            "such as inference.MarkovChain, or inference.loopy_belief_propagation."
         )
 
 

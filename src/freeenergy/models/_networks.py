@@ -416,6 +416,26 @@ class BayesianNetwork(AbstractNetwork):
         labels = [known.get(n, range(node.size)) for n, node in zip(names, nodes, strict=True)]
         return BayesianNetwork(nodes, above, names, [list(map(str, own)) for own in labels])
 
+    def intervene(self, **states: Any) -> BayesianNetwork:
+        """The network in which some variables are set from outside, whatever their parents say.
+
+        Also known as do(x): the arrows to a variable that is set are cut.
+
+        Args:
+            states: the state of each by the name of the variable.
+
+        >>> wet = BayesianNetwork.of_tables(
+        ...     {"rain": [0.8, 0.2], "wet": [[0.9, 0.1], [0.2, 0.8]]}, {"wet": ["rain"]}
+        ... )
+        >>> round(wet.intervene(wet=1).posterior().marginal("rain")["1"], 4)
+        0.2
+        """
+        nodes, parents = list(self.nodes), list(self.parents)
+        for name, state in states.items():
+            v, code = _place(self.names, name), _code(self.names, self.states, name, state)
+            nodes[v], parents[v] = TableNode(on_device(np.eye(len(self.states[v]))[code])), ()
+        return BayesianNetwork(nodes, parents, self.names, self.states)
+
     @property
     def graph(self) -> DirectedGraph:
         """The graph, by names."""

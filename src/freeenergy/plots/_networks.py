@@ -12,8 +12,8 @@ from matplotlib.patches import FancyArrowPatch
 from ..inference import DirectedGraph, UndirectedGraph
 from ._style import PALETTE, ink, new_axes, plain
 
-# of an arrow that leaves and meets a box
-_ROOM = 12
+# points from the middle of a name to where arrows end, and more for each line below it
+_ROOM, _LINE = 12, 6
 
 
 def network(model: Any, ax: Axes | None = None, *, probabilities: Mapping[str, Any] | None = None) -> Axes:
@@ -49,6 +49,7 @@ def network(model: Any, ax: Axes | None = None, *, probabilities: Mapping[str, A
         places = {node: (math.sin(angle), math.cos(angle)) for node, angle in turn.items()}
         size = (max(3.0, 0.45 * n), max(3.0, 0.45 * n))
     ax = new_axes(ax, *size)
+    words = {node: _words(node, (probabilities or {}).get(node)) for node in graph.nodes}
     style = "-|>" if isinstance(graph, DirectedGraph) else "-"
     for a, b in graph.edges:
         ax.add_patch(
@@ -57,8 +58,8 @@ def network(model: Any, ax: Axes | None = None, *, probabilities: Mapping[str, A
                 places[b],
                 arrowstyle=style,
                 mutation_scale=10,
-                shrinkA=_ROOM,
-                shrinkB=_ROOM,
+                shrinkA=_ROOM + _LINE * words[a].count("\n"),
+                shrinkB=_ROOM + _LINE * words[b].count("\n"),
                 color=ink(),
                 linewidth=0.8,
                 # a way over several layers bends past the columns between
@@ -67,17 +68,18 @@ def network(model: Any, ax: Axes | None = None, *, probabilities: Mapping[str, A
         )
     for node, (x, y) in places.items():
         box = {"boxstyle": "round,pad=0.35", "facecolor": PALETTE[0], "edgecolor": "none"}
-        words = plain(node, 16)
-        found = (probabilities or {}).get(node)
-        if found is not None:
-            words += "\n" + "\n".join(f"{plain(label, 10)} {p:.0%}" for label, p in list(found.items())[:4])
-        ax.text(x, y, words, ha="center", va="center", fontsize=8, color="white", bbox=box, zorder=3)
+        ax.text(x, y, words[node], ha="center", va="center", fontsize=8, color="white", bbox=box, zorder=3)
     xs, ys = [x for x, _ in places.values()] or [0.0], [y for _, y in places.values()] or [0.0]
     margin = 0.15 if isinstance(graph, DirectedGraph) else 0.35
     ax.set_xlim(min(min(xs) - margin, 0.0), max(max(xs) + margin, 1.0))
     ax.set_ylim(min(ys) - 0.6, max(ys) + 0.6)
     ax.set_axis_off()
     return ax
+
+
+def _words(node: Any, probabilities: Mapping[str, float] | None) -> str:
+    lines = [f"{plain(label, 10)} {p:.0%}" for label, p in list((probabilities or {}).items())[:4]]
+    return "\n".join([plain(node, 16), *lines])
 
 
 def _graph_of(model: Any) -> Any:

@@ -284,6 +284,9 @@ def test_a_hopeless_tree_width_is_refused_with_its_size():
         ValueError, match=r"table of 1.10e\+12 joint states of 40 variables \(tree width 39\).*sampl"
     ):
         JunctionTree.of(dict.fromkeys(range(40), 2), pairs)
+    # a hundred words of a vocabulary of a hundred thousand
+    with pytest.raises(ValueError, match=r"table of 1.00e\+500 joint states of 100 variables"):
+        JunctionTree.of(dict.fromkeys(range(100), 10**5), [range(100)])
     everyone = [Factor((0, i), np.zeros((2, 2))) for i in range(1, 40)]
     with pytest.raises(ValueError, match="Use sampling"):
         eliminate(everyone, order=[0])

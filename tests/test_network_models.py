@@ -153,6 +153,23 @@ def test_explaining_away():
         alarm.posterior({"b": 1, "a": 0})
 
 
+def test_intervention_cuts_the_arrows():
+    # a driver turns the wheel and sets the indicator: each tells of the other, and moves it not
+    turn = BayesianNetwork.of_tables(
+        {"z": [0.5, 0.5], "x": [[0.9, 0.1], [0.1, 0.9]], "y": [[0.9, 0.1], [0.1, 0.9]]},
+        {"x": ["z"], "y": ["z"]},
+    )
+    assert turn.posterior({"x": 1}).marginal("y")["1"] == pytest.approx(0.82)
+    assert turn.intervene(x=1).posterior().marginal("y")["1"] == pytest.approx(0.5)
+    assert turn.intervene(x=1).posterior().marginal("x")["1"] == 1.0
+    assert turn.intervene(x=1).graph.edges == (("z", "y"),)
+    # nor does a common effect move its causes
+    effect = BayesianNetwork.of_tables(
+        {"b": [0.9, 0.1], "e": [0.9, 0.1], "a": [[[1, 0], [0, 1]], [[0, 1], [0, 1]]]}, {"a": ["b", "e"]}
+    )
+    assert effect.intervene(a=1).posterior().marginal("b")["1"] == pytest.approx(0.1)
+
+
 def test_what_is_missing_can_be_inferred_by_any_method():
     x = jnp.array([1.0, jnp.nan, jnp.nan, 0.0])
     found = infer(lambda z: CHAIN.energy(x, z), CHAIN.latent(x), Enumerate(), key=jax.random.key(0))

@@ -32,6 +32,7 @@ NAMES = (
     "nystroem",
     "lda",
     "lda_gensim",
+    "networks",
     "rbm",
     "vae_torch",
     "boosting_small",

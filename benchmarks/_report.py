@@ -38,6 +38,7 @@ _PACKAGES = (
     "hmmlearn",
     "dynamax",
     "gensim",
+    "pgmpy",
     "torch",
 )
 

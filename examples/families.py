@@ -252,8 +252,22 @@ def pca_ica() -> Any:
     return ax
 
 
+def networks() -> Any:
+    """The network of Lauritzen and Spiegelhalter (1988), after an X-ray and a short breath."""
+    rows = {"tub": [0.05, 0.01], "lung": [0.1, 0.01], "bronc": [0.6, 0.3], "xray": [0.98, 0.05]}
+    tables = {"asia": [0.01, 0.99], "smoke": [0.5, 0.5], "either": [[[1, 0], [1, 0]], [[1, 0], [0, 1]]]}
+    tables |= {name: [[p, 1 - p] for p in row] for name, row in rows.items()}
+    tables["dysp"] = [[[0.9, 0.1], [0.8, 0.2]], [[0.7, 0.3], [0.1, 0.9]]]
+    parents = {"tub": ["asia"], "lung": ["smoke"], "bronc": ["smoke"], "xray": ["either"]}
+    parents |= {"either": ["lung", "tub"], "dysp": ["bronc", "either"]}
+    states = dict.fromkeys(tables, ("yes", "no"))
+    asia = fe.models.BayesianNetwork.of_tables(tables, parents, states)
+    known = asia.posterior({"xray": "yes", "dysp": "yes"})
+    return plots.network(asia, axes_of(5.0, 4.4), probabilities=known.marginals())
+
+
 PICTURES: tuple[Callable[[], Any], ...] = (
-    *(gaussian, kernel, flow, bayesian_mixture, classifiers, softmax, pca_ica),
+    *(gaussian, kernel, flow, bayesian_mixture, classifiers, softmax, pca_ica, networks),
     *(regression, linear, glm, gaussian_process, kernels, mixture_density, ensembles),
 )
 

@@ -11,6 +11,7 @@ import freeenergy as fe
 from freeenergy import distributions as d
 from freeenergy.bijections import Shift, ShiftScale
 from freeenergy.inference import binary_states
+from freeenergy.learning import ChowLiu, HillClimbing
 from freeenergy.models import autoregressive_flow
 
 
@@ -120,6 +121,10 @@ CASES = {
     "PCA": Case(fe.PCA(1), density=False),
     "PPCA": Case(fe.PPCA(1)),
     "RBM": Case(fe.RBM(3, max_iter=40), points=_BINARY),
+    "BayesianNetwork": Case(fe.BayesianNetwork(), points=_BINARY),
+    "BayesianNetwork-likelihood": Case(fe.BayesianNetwork(ChowLiu(), alpha=0.1), points=_BINARY, slow=True),
+    "MarkovNetwork": Case(fe.MarkovNetwork(), points=_BINARY),
+    "MarkovNetwork-moral": Case(fe.MarkovNetwork(HillClimbing()), points=_BINARY, slow=True),
     "VAE": Case(fe.VAE(**_VAE, importance_samples=300)),
     "VAE-bernoulli": Case(
         fe.VAE(**_VAE, emission=d.Bernoulli, importance_samples=2000),

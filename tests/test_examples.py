@@ -152,6 +152,11 @@ def test_families(root, capsys, tmp_path):
     drawn = load(root, "families")["main"](str(tmp_path), *some)
     assert {p.name for p in tmp_path.iterdir()} == {f"{name}.png" for name in drawn}
     assert "6 pictures are in" in capsys.readouterr().out
+    drawn = load(root, "families")["main"](
+        str(tmp_path), "gaussian", "kernel", "classifiers", "pca_ica", "networks"
+    )
+    assert {p.name for p in tmp_path.iterdir()} == {f"{name}.png" for name in drawn}
+    assert "5 pictures are in" in capsys.readouterr().out
 
 
 @pytest.mark.slow
@@ -199,6 +204,7 @@ PAGES = [
     "docs/families/mixture_density.md",
     "docs/families/ensembles.md",
     "docs/families/kernel.md",
+    "docs/families/networks.md",
     "docs/families/mixed.md",
     "docs/families/pca_ica.md",
     pytest.param("docs/families/hmm.md", marks=pytest.mark.slow),

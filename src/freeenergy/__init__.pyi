@@ -135,6 +135,9 @@ from .estimators import (
     BayesianMixture as BayesianMixture,
 )
 from .estimators import (
+    BayesianNetwork as BayesianNetwork,
+)
+from .estimators import (
     Boosting as Boosting,
 )
 from .estimators import (
@@ -199,6 +202,9 @@ from .estimators import (
 )
 from .estimators import (
     MarkovChain as MarkovChain,
+)
+from .estimators import (
+    MarkovNetwork as MarkovNetwork,
 )
 from .estimators import (
     MixedFactorAnalysis as MixedFactorAnalysis,

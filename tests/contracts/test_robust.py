@@ -31,6 +31,10 @@ WITH_LABELS = {
     "BayesianMixture-by-column",
     "GaussianCopula",
     "KernelDensity",
+    "BayesianNetwork",
+    "BayesianNetwork-likelihood",
+    "MarkovNetwork",
+    "MarkovNetwork-moral",
     "MixedFactorAnalysis",
     "Dequantised",
 }

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 import typer
 
-from . import _answers, _described, _fitting
+from . import _answers, _described, _fitting, _network
 from ._speech import say
 
 app = typer.Typer(
@@ -38,6 +38,7 @@ for command in (
     _answers.forecast,
     _answers.decode,
     _answers.summary,
+    _network.network,
     _described.inspect,
     _described.models,
 ):

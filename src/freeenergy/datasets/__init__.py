@@ -1,5 +1,6 @@
 """Datasets: small ones by name, synthetic ones of which the truth is known, and tables from files."""
 
+from ._bif import bif_of, parse_bif, read_bif, write_bif
 from ._builtin import DataKind, Dataset
 from ._catalogue import load, names
 from ._synthetic import gaussian_ring, poisson_clusters, regimes, seasons, spirals, two_moons
@@ -9,13 +10,17 @@ __all__ = [
     "DataKind",
     "Dataset",
     "Table",
+    "bif_of",
     "gaussian_ring",
     "load",
     "names",
+    "parse_bif",
     "poisson_clusters",
+    "read_bif",
     "read_table",
     "regimes",
     "seasons",
     "spirals",
     "two_moons",
+    "write_bif",
 ]

@@ -60,6 +60,7 @@ from ._enumerate import (
     posterior_by_enumeration,
 )
 from ._expectation import AbstractExpectation, Enumeration, Pathwise, Quadratic, ScoreFunction, Split
+from ._factors import Factor, eliminate
 from ._filters import (
     AbstractLinearisation,
     AbstractResampler,
@@ -75,12 +76,14 @@ from ._filters import (
     Unscented,
 )
 from ._gibbs import block_gibbs, run_chain
+from ._graphs import DirectedGraph, Triangulation, UndirectedGraph
 from ._importance import (
     ImportanceEstimate,
     effective_sample_size,
     importance_estimate,
     self_normalised_mean,
 )
+from ._junction import CliqueBeliefs, JunctionTree, LoopyBeliefs, loopy_belief_propagation
 from ._lbfgs import LBFGSState, begin_lbfgs
 from ._measurements import LinearStep, collapse, measure
 from ._methods import (
@@ -133,6 +136,7 @@ from ._recognition import (
     weighted_draws,
 )
 from ._semidefinite import root_semidefinite, solve_semidefinite
+from ._table_rows import TableRows
 from ._walks import FreeTarget, Pushforward, gibbs_sweep, random_walk
 
 __all__ = [
@@ -152,9 +156,11 @@ __all__ = [
     "ArgMin",
     "BestBeliefs",
     "BestPaths",
+    "CliqueBeliefs",
     "Damped",
     "Descent",
     "DiffuseBeliefs",
+    "DirectedGraph",
     "DistributionPosterior",
     "DrawsPosterior",
     "Enumerate",
@@ -162,6 +168,7 @@ __all__ = [
     "Exact",
     "Exhaustive",
     "Extrapolated",
+    "Factor",
     "Filtered",
     "Finite",
     "FiniteBeliefs",
@@ -173,12 +180,14 @@ __all__ = [
     "GaussianBelief",
     "Importance",
     "ImportanceEstimate",
+    "JunctionTree",
     "LBFGSState",
     "LinearGaussianBeliefs",
     "LinearStep",
     "LinearisedBeliefs",
     "LocalGaussian",
     "LogEvidence",
+    "LoopyBeliefs",
     "MarkovChain",
     "MeanField",
     "Minimum",
@@ -207,7 +216,10 @@ __all__ = [
     "StateClasses",
     "Stratified",
     "Systematic",
+    "TableRows",
     "Taylor",
+    "Triangulation",
+    "UndirectedGraph",
     "Unscented",
     "annealed_importance",
     "begin_lbfgs",
@@ -224,6 +236,7 @@ __all__ = [
     "collapse",
     "count_states",
     "effective_sample_size",
+    "eliminate",
     "enumerate_states",
     "filter",
     "free_energy",
@@ -240,6 +253,7 @@ __all__ = [
     "infer",
     "linear_schedule",
     "log_partition_by_enumeration",
+    "loopy_belief_propagation",
     "measure",
     "minimise",
     "observation_disturbance",

@@ -28,15 +28,27 @@ from ._objectives import (
     ImportanceWeighted,
     negative_conditional_log_likelihood,
     negative_log_likelihood,
+    negative_log_pseudo_likelihood,
     score_matching,
 )
 from ._optimiser import Optimiser, decay_weights
 from ._players import Game, Player
 from ._relative import RelativeNewton
 from ._simulator import Simulator
+from ._structures import (
+    BIC,
+    AbstractScore,
+    AbstractStructure,
+    BDeu,
+    ChowLiu,
+    Families,
+    HillClimbing,
+    graph_score,
+)
 from ._topics import CollapsedGibbs
 
 __all__ = [
+    "BIC",
     "EM",
     "LBFGS",
     "MAP",
@@ -44,23 +56,29 @@ __all__ = [
     "AbstractBatches",
     "AbstractNegativePhase",
     "AbstractObjective",
+    "AbstractScore",
     "AbstractSource",
+    "AbstractStructure",
     "AbstractSums",
     "AbstractSweep",
     "AllRows",
     "Argmin",
+    "BDeu",
     "Batch",
     "Boltzmann",
+    "ChowLiu",
     "ClosedForm",
     "CollapsedGibbs",
     "ConditionalContrastive",
     "Contrastive",
     "ExactEnumeration",
+    "Families",
     "FreeEnergy",
     "FreshNoise",
     "Game",
     "GibbsFromData",
     "Gradient",
+    "HillClimbing",
     "ImportanceWeighted",
     "Incremental",
     "LongChain",
@@ -74,8 +92,10 @@ __all__ = [
     "decay_weights",
     "expect_all",
     "fit",
+    "graph_score",
     "negative_conditional_log_likelihood",
     "negative_log_likelihood",
+    "negative_log_pseudo_likelihood",
     "only",
     "score_matching",
 ]

@@ -68,6 +68,11 @@ def negative_conditional_log_likelihood(model: Any, batch: Batch, key: Array) ->
     return batch.mean(-jax.vmap(model.log_prob_of)(y, x))
 
 
+def negative_log_pseudo_likelihood(model: Any, batch: Batch, key: Array) -> Array:
+    """−Σ_v log p(x_v | all others), for models with `log_conditionals`: none needs Z (Besag 1975)."""
+    return batch.mean(-jax.vmap(lambda x: model.log_conditionals(x).sum())(batch.x))
+
+
 def score_matching(model: Any, batch: Batch, key: Array) -> Array:
     """½‖s‖² + tr ∇s with s(x) = ∇ log p(x), which needs no normaliser (implicit score matching).
 

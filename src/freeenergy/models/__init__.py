@@ -38,6 +38,16 @@ from ._markov import MarkovChain
 from ._mixed_factors import MixedFactors
 from ._mixed_kernels import MixedKernels
 from ._mixture import Mixture, Supervised
+from ._networks import (
+    AbstractNetwork,
+    AbstractNode,
+    BayesianNetwork,
+    GaussianNode,
+    GivenNode,
+    MarkovNetwork,
+    NetworkBeliefs,
+    TableNode,
+)
 from ._series import AbstractSequenceModel, Series, one_series
 from ._smoother import KernelSmoother
 from ._softmax import SoftmaxModel
@@ -82,6 +92,8 @@ __all__ = [
     "AbstractExactPosterior",
     "AbstractExpectationMaximisation",
     "AbstractMarginals",
+    "AbstractNetwork",
+    "AbstractNode",
     "AbstractRecognised",
     "AbstractRegularised",
     "AbstractRescalable",
@@ -95,6 +107,7 @@ __all__ = [
     "AutoRegression",
     "Autoregressive",
     "BayesianMixture",
+    "BayesianNetwork",
     "CauchySource",
     "Clusters",
     "Columns",
@@ -109,7 +122,9 @@ __all__ = [
     "FourierFeatures",
     "GaussianCopula",
     "GaussianEncoder",
+    "GaussianNode",
     "GaussianProcess",
+    "GivenNode",
     "Harmonium",
     "InUnits",
     "InducedProcess",
@@ -130,10 +145,12 @@ __all__ = [
     "LogCoshSource",
     "LogisticTransition",
     "MarkovChain",
+    "MarkovNetwork",
     "MixedFactors",
     "MixedKernels",
     "Mixture",
     "MixtureEmissions",
+    "NetworkBeliefs",
     "RegressionEmissions",
     "Regressors",
     "Seasonal",
@@ -146,6 +163,7 @@ __all__ = [
     "Structural",
     "Supervised",
     "SwitchingLinearSystem",
+    "TableNode",
     "TiedTransition",
     "Transition",
     "Trend",

@@ -8,6 +8,7 @@ the style of the report.
 from ._columns import association, distribution, distributions, missing
 from ._fits import calibration, comparison, learning_curves, reliability
 from ._generalisation import bias_variance, curve, prediction_sets
+from ._networks import network
 from ._parts import atoms, components, loadings, profiles, topics
 from ._predictions import coverage, dependence, importance, residuals
 from ._rows import images, latent, mosaic, pairs, telling_columns
@@ -39,6 +40,7 @@ __all__ = [
     "loadings",
     "missing",
     "mosaic",
+    "network",
     "pairs",
     "paths",
     "prediction_sets",

@@ -12,6 +12,7 @@ from ._kernel import KernelDensity
 from ._kmeans import KMeans
 from ._mixed_factor import MixedFactorAnalysis
 from ._mixture import GaussianMixture, Mixture
+from ._networks import BayesianNetwork, MarkovNetwork
 from ._pca import PCA
 from ._rbm import RBM
 from ._rotation import AbstractRotation, Promax, Rotated, Varimax
@@ -28,6 +29,7 @@ __all__ = [
     "AbstractRotation",
     "AbstractStart",
     "BayesianMixture",
+    "BayesianNetwork",
     "Dequantised",
     "FactorAnalysis",
     "FactorTest",
@@ -37,6 +39,7 @@ __all__ = [
     "Imputer",
     "KMeans",
     "KernelDensity",
+    "MarkovNetwork",
     "MixedFactorAnalysis",
     "Mixture",
     "NormalizingFlow",

@@ -1,0 +1,776 @@
+"""Bayesian and Markov networks: products of small tables and conditional laws over a graph."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from .._core import (
+    LOG_2PI,
+    AbstractSpace,
+    Categories,
+    Reals,
+    log_probability,
+    on_device,
+    parameter,
+    positive,
+    refuse_outside,
+    simplex,
+)
+from ..distributions import Full, Gaussian, Given
+from ..inference import CliqueBeliefs, DirectedGraph, Factor, JunctionTree, UndirectedGraph
+from ..inference._junction import draw_by_key
+from ..inference._table_rows import TableRows
+from ._base import AbstractEnergy, AbstractExactModel
+
+# joint states of labels that a conditional Gaussian network goes through
+_MOST_STATES = 4096
+
+
+class AbstractNode(eqx.Module):
+    """p(x | parents) of one variable of a Bayesian network."""
+
+    @property
+    @abc.abstractmethod
+    def size(self) -> int | None:
+        """How many labels x can be; None for numbers."""
+
+    @abc.abstractmethod
+    def problem(self, sizes: tuple[int | None, ...]) -> str | None:
+        """What is wrong with parents of these sizes, if anything."""
+
+    @abc.abstractmethod
+    def log_prob(self, x: Array, labels: Array, numbers: Array) -> Array:
+        """log p(x | parents), of which some are labels and some numbers."""
+
+    @abc.abstractmethod
+    def sample(self, labels: Array, numbers: Array, *, key: Array) -> Array:
+        """A draw of x."""
+
+    @abc.abstractmethod
+    def mean(self, labels: Array, numbers: Array) -> Array:
+        """E[x | parents], of labels that of their codes."""
+
+
+class TableNode(AbstractNode):
+    """A label given labels:  p(x = k | parents = i, j, …) = table[i, j, …, k].
+
+    Attributes:
+        probabilities: an axis for each parent, and the last for the label itself.
+
+    >>> TableNode(jnp.array([[0.9, 0.1], [0.3, 0.7]])).size
+    2
+    """
+
+    probabilities: Array = parameter(simplex)
+
+    def __check_init__(self) -> None:
+        refuse_outside(self, closed=True)
+
+    @property
+    def size(self) -> int:
+        return self.probabilities.shape[-1]
+
+    def problem(self, sizes: tuple[int | None, ...]) -> str | None:
+        if None in sizes:
+            return "has a table, and so labels alone as parents"
+        if self.probabilities.shape[:-1] == sizes:
+            return None
+        return f"must have a table of the shape {(*sizes, self.size)}: {self.probabilities.shape} is none"
+
+    def _row(self, labels: Array) -> Array:
+        return self.probabilities[tuple(labels)] if len(labels) else self.probabilities
+
+    def log_prob(self, x: Array, labels: Array, numbers: Array) -> Array:
+        chosen = x == jnp.arange(self.size, dtype=x.dtype)
+        return log_probability(jnp.sum(jnp.where(chosen, self._row(labels), 0)))
+
+    def sample(self, labels: Array, numbers: Array, *, key: Array) -> Array:
+        drawn = jax.random.categorical(key, log_probability(self._row(labels)))
+        return drawn.astype(self.probabilities.dtype)
+
+    def mean(self, labels: Array, numbers: Array) -> Array:
+        return jnp.vdot(self._row(labels), jnp.arange(self.size, dtype=self.probabilities.dtype))
+
+
+class GaussianNode(AbstractNode):
+    """A number given labels l and numbers u:  N(x; b_l + w_l · u, v_l) (linear Gaussian).
+
+    Attributes:
+        intercept: b, an axis for each parent that is a label.
+        weights: w, the same axes and one for the parents that are numbers.
+        variance: v, as b.
+
+    >>> line = GaussianNode(jnp.array(1.0), jnp.array([2.0]), jnp.array(1.0))
+    >>> float(line.mean(jnp.zeros(0, int), jnp.array([3.0])))
+    7.0
+    """
+
+    intercept: Array = parameter()
+    weights: Array = parameter()
+    variance: Array = parameter(positive)
+
+    def __check_init__(self) -> None:
+        refuse_outside(self)
+
+    @property
+    def size(self) -> None:
+        return None
+
+    def problem(self, sizes: tuple[int | None, ...]) -> str | None:
+        labels = tuple(size for size in sizes if size is not None)
+        shape = (*labels, sizes.count(None))
+        if self.weights.shape == shape and self.intercept.shape == self.variance.shape == labels:
+            return None
+        return f"must have weights of the shape {shape}: {self.weights.shape} is none"
+
+    def at(self, labels: Array) -> tuple[Array, Array, Array]:
+        """b, w and v for some labels."""
+        if not len(labels):
+            return self.intercept, self.weights, self.variance
+        place = tuple(labels)
+        return self.intercept[place], self.weights[place], self.variance[place]
+
+    def mean(self, labels: Array, numbers: Array) -> Array:
+        b, w, _ = self.at(labels)
+        return b + jnp.vdot(w, numbers)
+
+    def log_prob(self, x: Array, labels: Array, numbers: Array) -> Array:
+        v = self.at(labels)[2]
+        return -0.5 * ((x - self.mean(labels, numbers)) ** 2 / v + jnp.log(v) + LOG_2PI)
+
+    def sample(self, labels: Array, numbers: Array, *, key: Array) -> Array:
+        v = self.at(labels)[2]
+        return self.mean(labels, numbers) + jnp.sqrt(v) * jax.random.normal(key, (), v.dtype)
+
+
+class GivenNode(AbstractNode):
+    """Any conditional family:  p(x | f(parents)), of one column.
+
+    Attributes:
+        given: the family, such as `Given(Poisson(…))`.
+        function: from the vector of parents, labels before numbers, to the output that sets it.
+
+    >>> from freeenergy.distributions import Poisson
+    >>> visits = GivenNode(Given(Poisson(jnp.ones(1))), lambda u: jnp.log(1 + u))
+    >>> round(float(visits.mean(jnp.array([1]), jnp.zeros(0))), 6)
+    2.0
+    """
+
+    given: Given
+    function: Callable[[Array], Array]
+
+    @property
+    def size(self) -> None:
+        return None
+
+    def problem(self, sizes: tuple[int | None, ...]) -> str | None:
+        return (
+            None if self.given.dim == 1 else f"must have a family of one column: {self.given.dim} are not"
+        )
+
+    def _output(self, labels: Array, numbers: Array) -> Array:
+        return self.function(jnp.concatenate([labels.astype(numbers.dtype), numbers]))
+
+    def log_prob(self, x: Array, labels: Array, numbers: Array) -> Array:
+        return self.given.log_prob(self._output(labels, numbers), x[None])
+
+    def sample(self, labels: Array, numbers: Array, *, key: Array) -> Array:
+        return self.given.sample(self._output(labels, numbers), key=key)[0]
+
+    def mean(self, labels: Array, numbers: Array) -> Array:
+        return self.given.mean(self._output(labels, numbers))[0]
+
+
+@functools.lru_cache(maxsize=256)
+def _tree_of(sizes: tuple[int | None, ...], scopes: tuple[tuple[int, ...], ...]) -> JunctionTree:
+    """The junction tree of the labels among some variables, by their numbers."""
+    return JunctionTree.of({v: size for v, size in enumerate(sizes) if size is not None}, scopes)
+
+
+@dataclasses.dataclass(frozen=True)
+class NetworkBeliefs:
+    """What is known of the variables of a network given some of them, by their names.
+
+    Attributes:
+        names: of the variables.
+        states: the labels of each.
+        given: what was observed.
+        beliefs: the junction tree that knows the rest, over the numbers of the variables.
+        factors: the tables, and what was observed, that it was made of.
+        log_evidence: log p of what was observed.
+    """
+
+    names: tuple[str, ...]
+    states: tuple[tuple[str, ...], ...]
+    given: dict[str, str]
+    beliefs: CliqueBeliefs
+    factors: tuple[Factor, ...]
+    log_evidence: float
+
+    def marginal(self, name: str) -> dict[str, float]:
+        """The probability of each state of a variable."""
+        place = _place(self.names, name)
+        found = self.beliefs.marginal(place)
+        return dict(zip(self.states[place], map(float, found), strict=True))
+
+    def marginals(self) -> dict[str, dict[str, float]]:
+        """The probability of each state of each variable."""
+        return {name: self.marginal(name) for name in self.names}
+
+    @functools.cached_property
+    def best(self) -> dict[str, str]:
+        """The most probable joint state of all variables (MAP, MPE)."""
+        codes = self.beliefs.tree.maximise(self.factors)[0]
+        return {self.names[v]: self.states[v][int(code)] for v, code in codes.items()}
+
+    def joint(self, names: Sequence[str]) -> np.ndarray:
+        """P of several variables, an axis each."""
+        return np.asarray(self.beliefs.joint([_place(self.names, name) for name in names]))
+
+
+def _place(names: tuple[str, ...], name: Any) -> int:
+    if name not in names:
+        shown = ", ".join(map(repr, names[:6])) + (", …" if len(names) > 6 else "")
+        raise ValueError(f"A variable of the network must be one of {shown}. Got {name!r} instead.")
+    return names.index(name)
+
+
+def _code(names: tuple[str, ...], states: tuple[tuple[str, ...], ...], name: Any, state: Any) -> int:
+    labels = states[_place(names, name)]
+    if str(state) in labels:
+        return labels.index(str(state))
+    raise ValueError(
+        f"The state of {name!r} must be one of {', '.join(map(repr, labels))}. Got {state!r} instead."
+    )
+
+
+class AbstractNetwork(AbstractExactModel, AbstractEnergy):
+    """What networks share: columns with names and labels, and answers by them."""
+
+    names: eqx.AbstractVar[tuple[str, ...]]
+    states: eqx.AbstractVar[tuple[tuple[str, ...], ...]]
+
+    @property
+    @abc.abstractmethod
+    def sizes(self) -> tuple[int | None, ...]:
+        """How many labels each variable can be; None for numbers."""
+
+    @abc.abstractmethod
+    def rows(self) -> TableRows:
+        """The tables on the host, for many rows of labels."""
+
+    def posterior(self, given: Mapping[str, Any] | None = None) -> NetworkBeliefs:
+        """What is known of all variables given the states of some, exactly, by the junction tree.
+
+        Args:
+            given: the state of some variables by name, or by `names[i]`: `{"rain": "yes"}`.
+        """
+        codes = {n: _code(self.names, self.states, n, s) for n, s in (given or {}).items()}
+        x = np.full(len(self.names), np.nan)
+        for name, code in codes.items():
+            x[_place(self.names, name)] = code
+        rows = self.rows()
+        # without an axis of rows
+        factors = [Factor(f.scope, f.logs[0] if f.rows else f.logs) for f in rows._given(x[None])]
+        found = rows.tree.calibrate(factors)
+        if not found.log_evidence > -np.inf:
+            shown = ", ".join(f"{n}={self.states[_place(self.names, n)][c]}" for n, c in codes.items())
+            raise ValueError(f"What is given must be possible. Got {shown}, whose probability is zero.")
+        return NetworkBeliefs(
+            self.names,
+            self.states,
+            {n: self.states[_place(self.names, n)][c] for n, c in codes.items()},
+            found,
+            tuple(factors),
+            float(found.log_evidence) - rows.log_z,
+        )
+
+    def latent(self, x: Array) -> tuple[AbstractSpace, ...]:
+        """What each entry of `x` that is NaN can be, one after another."""
+        return tuple(
+            Reals(()) if size is None else Categories(size)
+            for size, missing in zip(self.sizes, np.isnan(np.asarray(x)), strict=True)
+            if missing
+        )
+
+    def energy(self, x: Array, z: tuple[Array, ...]) -> Array:
+        """−log p(x, z), where `z` has what stands in the place of each NaN of `x`."""
+        left, whole = list(z), []
+        for value, missing in zip(x, np.isnan(np.asarray(x)), strict=True):
+            whole.append(left.pop(0).astype(x.dtype) if missing else value)
+        return -self.log_prob_complete(jnp.stack(whole))
+
+
+def _seen(x: Array, size: int) -> Array:
+    """log 1 for the labels that an entry may be, and log 0 for the others."""
+    return jnp.where(jnp.isnan(x) | (x == jnp.arange(size, dtype=x.dtype)), 0.0, -jnp.inf)
+
+
+def _joint_states(shape: tuple[int, ...]) -> np.ndarray:
+    """Every joint state of variables with so many labels each, a row each."""
+    return np.indices(shape).reshape(len(shape), int(np.prod(shape))).T
+
+
+def _as_label(x: Array) -> Array:
+    return jnp.where(jnp.isnan(x), 0, x).astype(int)
+
+
+class BayesianNetwork(AbstractNetwork):
+    """A directed graph of variables, each with a law given its parents:  p(x) = Π_v p(x_v | x_pa(v)).
+
+    Labels have tables, numbers are linear Gaussian or of any conditional family.  With NaN it is exact
+
+    - for labels, by the junction tree; and where numbers have labels alone as parents and no children,
+    - for linear Gaussian numbers with any parents, summed over all joint states of the labels.
+
+    Where numbers of other families have children, `sample` and `log_prob_complete` are exact too, and what
+    is missing is had by `inference.infer(lambda z: model.energy(x, z), model.latent(x), …)`.
+
+    Attributes:
+        nodes: the law of each variable.
+        parents: the numbers of the parents of each, in the order of the axes of its table.
+        names: of the variables.
+        states: the labels of each; none for numbers.
+
+    >>> wet = BayesianNetwork.of_tables(
+    ...     {"rain": [0.8, 0.2], "wet": [[0.9, 0.1], [0.2, 0.8]]}, {"wet": ["rain"]}
+    ... )
+    >>> round(wet.posterior({"wet": 1}).marginal("rain")["1"], 4)
+    0.6667
+    """
+
+    nodes: tuple[AbstractNode, ...]
+    parents: tuple[tuple[int, ...], ...] = eqx.field(static=True)
+    names: tuple[str, ...] = eqx.field(static=True)
+    states: tuple[tuple[str, ...], ...] = eqx.field(static=True)
+
+    def __init__(
+        self,
+        nodes: Sequence[AbstractNode],
+        parents: Sequence[Sequence[int]],
+        names: Sequence[str] | None = None,
+        states: Sequence[Sequence[str]] | None = None,
+    ) -> None:
+        self.nodes = tuple(nodes)
+        self.parents = tuple(tuple(int(p) for p in above) for above in parents)
+        self.names = tuple(map(str, range(len(self.nodes)) if names is None else names))
+        sizes = [node.size or 0 for node in self.nodes]
+        own = [map(str, range(size)) for size in sizes] if states is None else states
+        self.states = tuple(tuple(map(str, labels)) for labels in own)
+        for what, found in (("parents", self.parents), ("names", self.names), ("states", self.states)):
+            if len(found) != len(self.nodes):
+                raise ValueError(
+                    f"The '{what}' of BayesianNetwork must have an entry for each of its {len(self.nodes)} "
+                    f"nodes. Got {len(found)} instead."
+                )
+        # refuses cycles and names that are not distinct
+        order = self.graph.order
+        for name in order:
+            v = self.names.index(name)
+            problem = self.nodes[v].problem(tuple(self.nodes[p].size for p in self.parents[v]))
+            if problem is None and len(self.states[v]) != sizes[v]:
+                problem = (
+                    f"must have a label for each of its {sizes[v]} states: {len(self.states[v])} are not"
+                )
+            if problem is not None:
+                raise ValueError(f"The node {name!r} of BayesianNetwork {problem}.")
+
+    @staticmethod
+    def of_tables(
+        tables: Mapping[str, Any],
+        parents: Mapping[str, Sequence[str]],
+        states: Mapping[str, Sequence[str]] | None = None,
+    ) -> BayesianNetwork:
+        """A network of labels.
+
+        Args:
+            tables: for each variable p(x = k | parents = i, j, …) at [i, j, …, k].
+            parents: the names of the parents of each, in the order of these axes; none where not said.
+            states: the labels of each variable; 0, 1, 2, … where not said.
+        """
+        names = tuple(tables)
+        for name, above in parents.items():
+            for other in (name, *above):
+                _place(names, other)
+        nodes = []
+        for name in names:
+            table = np.asarray(tables[name], float)
+            if table.ndim == 0 or (table < 0).any() or (np.abs(table.sum(axis=-1) - 1) > 1e-4).any():
+                raise ValueError(
+                    f"The table of {name!r} must be non-negative with sum one along the last axis. "
+                    f"Got {table.tolist() if table.size < 9 else table.sum(axis=-1).ravel()[:4].tolist()}."
+                )
+            nodes.append(TableNode(on_device(table / table.sum(axis=-1, keepdims=True))))
+        above = [[names.index(p) for p in parents.get(name, ())] for name in names]
+        known = states or {}
+        labels = [known.get(n, range(node.size)) for n, node in zip(names, nodes, strict=True)]
+        return BayesianNetwork(nodes, above, names, [list(map(str, own)) for own in labels])
+
+    def intervene(self, **states: Any) -> BayesianNetwork:
+        """The network in which some variables are set from outside, whatever their parents say.
+
+        Also known as do(x): the arrows to a variable that is set are cut.
+
+        Args:
+            states: the state of each by the name of the variable.
+
+        >>> wet = BayesianNetwork.of_tables(
+        ...     {"rain": [0.8, 0.2], "wet": [[0.9, 0.1], [0.2, 0.8]]}, {"wet": ["rain"]}
+        ... )
+        >>> round(wet.intervene(wet=1).posterior().marginal("rain")["1"], 4)
+        0.2
+        """
+        nodes, parents = list(self.nodes), list(self.parents)
+        for name, state in states.items():
+            v, code = _place(self.names, name), _code(self.names, self.states, name, state)
+            nodes[v], parents[v] = TableNode(on_device(np.eye(len(self.states[v]))[code])), ()
+        return BayesianNetwork(nodes, parents, self.names, self.states)
+
+    @property
+    def graph(self) -> DirectedGraph:
+        """The graph, by names."""
+        edges = [(self.names[p], self.names[v]) for v, above in enumerate(self.parents) for p in above]
+        return DirectedGraph(self.names, edges)
+
+    @property
+    def sizes(self) -> tuple[int | None, ...]:
+        return tuple(node.size for node in self.nodes)
+
+    @property
+    def _order(self) -> list[int]:
+        return [self.names.index(name) for name in self.graph.order]
+
+    @property
+    def _numbers(self) -> list[int]:
+        return [v for v, size in enumerate(self.sizes) if size is None]
+
+    def _split(self, v: int) -> tuple[list[int], list[int]]:
+        """The parents that are labels, and those that are numbers."""
+        sizes, above = self.sizes, self.parents[v]
+        return [p for p in above if sizes[p] is not None], [p for p in above if sizes[p] is None]
+
+    def _parents_of(self, v: int, x: Array) -> tuple[Array, Array]:
+        labels, numbers = self._split(v)
+        return _as_label(x[np.array(labels, int)]), x[np.array(numbers, int)]
+
+    def log_prob_complete(self, x: Array) -> Array:
+        terms = [node.log_prob(x[v], *self._parents_of(v, x)) for v, node in enumerate(self.nodes)]
+        return jnp.sum(jnp.stack(terms))
+
+    def sample(self, *, key: Array) -> Array:
+        """A draw, parents before children (ancestral sampling)."""
+        return self._ancestral(jnp.full(len(self.nodes), jnp.nan), key)
+
+    def _ancestral(self, x: Array, key: Array) -> Array:
+        """`x` with each NaN drawn given its parents."""
+        for v in self._order:
+            drawn = self.nodes[v].sample(*self._parents_of(v, x), key=jax.random.fold_in(key, v))
+            x = x.at[v].set(jnp.where(jnp.isnan(x[v]), drawn.astype(x.dtype), x[v]))
+        return x
+
+    # exactly with NaN: by the junction tree of the labels, or over all their joint states
+
+    @property
+    def _scopes(self) -> tuple[tuple[int, ...], ...]:
+        """The labels that each node is about: with their parents, and those of numbers without children."""
+        return tuple(
+            tuple(self._split(v)[0]) if size is None else (*self.parents[v], v)
+            for v, size in enumerate(self.sizes)
+        )
+
+    @property
+    def _by_tree(self) -> bool:
+        """Whether numbers hang on labels alone."""
+        return not any(size is None for above in self.parents for size in (self.sizes[p] for p in above))
+
+    def _check_exact(self) -> None:
+        if not self._by_tree and not all(isinstance(self.nodes[v], GaussianNode) for v in self._numbers):
+            raise ValueError(
+                "What is missing is known exactly in a BayesianNetwork of labels, of linear Gaussian "
+                "numbers, or where numbers have no children. Use inference.infer with its 'energy' and "
+                "'latent' for this one."
+            )
+
+    def _factors(self, x: Array) -> list[Factor]:
+        """The tables, what numbers say of labels, and what is observed of these."""
+        found, seen = [], []
+        for v, (node, scope) in enumerate(zip(self.nodes, self._scopes, strict=True)):
+            if isinstance(node, TableNode):
+                found.append(Factor(scope, log_probability(node.probabilities)))
+                seen.append(Factor((v,), _seen(x[v], node.size)))
+                continue
+            shape = tuple(self.nodes[p].size or 1 for p in scope)
+            states = _joint_states(shape)
+            value = jnp.where(jnp.isnan(x[v]), 0, x[v])
+            logs = jax.vmap(lambda s, n=node, y=value: n.log_prob(y, s, jnp.zeros(0, x.dtype)))(
+                jnp.asarray(states)
+            )
+            found.append(Factor(scope, jnp.where(jnp.isnan(x[v]), 0, logs).reshape(shape)))
+        return [*found, *seen]
+
+    @property
+    def tree(self) -> JunctionTree:
+        """The junction tree of the labels, over the numbers of the variables."""
+        return _tree_of(self.sizes, self._scopes)
+
+    def _gaussians(self) -> tuple[np.ndarray, Array, Array, Array]:
+        """All joint states of the labels, log p of each, mean and covariance of the numbers given it."""
+        labels = [v for v, size in enumerate(self.sizes) if size is not None]
+        shape = tuple(self.nodes[v].size or 1 for v in labels)
+        if np.prod(np.array(shape, float)) > _MOST_STATES:
+            raise ValueError(
+                f"A BayesianNetwork of linear Gaussian numbers is summed over at most {_MOST_STATES} joint "
+                f"states of its labels. Got {np.prod(np.array(shape, float)):.3g}."
+            )
+        states = _joint_states(shape)
+        numbers = self._numbers
+        place = {v: i for i, v in enumerate(numbers)}
+
+        def one(state: Array) -> tuple[Array, Array, Array]:
+            whole = jnp.zeros(len(self.nodes), int).at[np.array(labels, int)].set(state)
+            terms = [
+                self.nodes[v].log_prob(whole[v].astype(float), *self._parents_of(v, whole.astype(float)))
+                for v in labels
+            ]
+            # x = b + W x + noise, so that x = (I − W)⁻¹ (b + noise)
+            n = len(numbers)
+            b, w, spread = jnp.zeros(n), jnp.zeros((n, n)), jnp.zeros(n)
+            for v in numbers:
+                node: Any = self.nodes[v]
+                above, beside = self._split(v)
+                own, slopes, variance = node.at(whole[np.array(above, int)])
+                b = b.at[place[v]].set(own)
+                w = w.at[place[v], np.array([place[p] for p in beside], int)].set(slopes)
+                spread = spread.at[place[v]].set(variance)
+            mix = jnp.linalg.inv(jnp.eye(n) - w)
+            return jnp.sum(jnp.stack([jnp.zeros(()), *terms])), mix @ b, (mix * spread[None]) @ mix.T
+
+        return (states, *jax.vmap(one)(jnp.asarray(states)))
+
+    def _weighted(self, x: Array) -> tuple[np.ndarray, Array, Array, Array]:
+        """Joint states of labels, log p(state, what is observed), and mean and covariance of each."""
+        states, log_weights, means, covariances = self._gaussians()
+        labels = np.array([v for v, size in enumerate(self.sizes) if size is not None], int)
+        numbers = np.array(self._numbers, int)
+        fits = jnp.isnan(x[labels])[None] | (x[labels][None] == jnp.asarray(states, x.dtype))
+        nats = jax.vmap(lambda m, c: Gaussian(m, Full(c)).log_prob(x[numbers]))(means, covariances)
+        total = jnp.where(jnp.all(fits, axis=1), log_weights + nats, -jnp.inf)
+        return states, total, means, covariances
+
+    def log_prob(self, x: Array) -> Array:
+        self._check_exact()
+        if self._by_tree:
+            return self.tree.log_partition(self._factors(x))
+        return jax.nn.logsumexp(self._weighted(x)[1])
+
+    def complete_sample(self, x: Array, *, key: Array) -> Array:
+        self._check_exact()
+        first, second = jax.random.split(key)
+        if self._by_tree:
+            drawn = self.tree.sample(self._factors(x), (), draw_by_key(first))
+            for v, state in drawn.items():
+                x = x.at[v].set(jnp.where(jnp.isnan(x[v]), state.astype(x.dtype), x[v]))
+            return self._ancestral(x, second)
+        states, total, means, covariances = self._weighted(x)
+        numbers = np.array(self._numbers, int)
+        which = jax.random.categorical(first, total)
+        labels = np.array([v for v, size in enumerate(self.sizes) if size is not None], int)
+        chosen = jnp.asarray(states, x.dtype)[which]
+        x = x.at[labels].set(jnp.where(jnp.isnan(x[labels]), chosen, x[labels]))
+        member = Gaussian(means[which], Full(covariances[which]))
+        return x.at[numbers].set(member.complete_sample(x[numbers], key=second))
+
+    def complete_mean(self, x: Array) -> Array:
+        """`x` with each NaN replaced by its mean given what is observed; of labels that of their codes."""
+        self._check_exact()
+        if not self._by_tree:
+            states, total, means, covariances = self._weighted(x)
+            numbers = np.array(self._numbers, int)
+            share = jax.nn.softmax(total)
+            labels = np.array([v for v, size in enumerate(self.sizes) if size is not None], int)
+            means = jax.vmap(lambda m, c: Gaussian(m, Full(c)).complete_mean(x[numbers]))(
+                means, covariances
+            )
+            filled = x.at[labels].set(share @ jnp.asarray(states, x.dtype)).at[numbers].set(share @ means)
+            return jnp.where(jnp.isnan(x), filled, x)
+        beliefs, means = self.tree.calibrate(self._factors(x)), []
+        for v, (node, scope) in enumerate(zip(self.nodes, self._scopes, strict=True)):
+            if node.size is not None:
+                means.append(jnp.vdot(beliefs.marginal(v), jnp.arange(node.size, dtype=x.dtype)))
+                continue
+            shape = tuple(self.nodes[p].size or 1 for p in scope)
+            states = jnp.asarray(_joint_states(shape))
+            each = jax.vmap(lambda s, n=node: n.mean(s, jnp.zeros(0, x.dtype)))(states)
+            means.append(jnp.vdot(beliefs.joint(scope).ravel(), each) if scope else each[0])
+        return jnp.where(jnp.isnan(x), jnp.stack(means), x)
+
+    def rows(self) -> TableRows:
+        if self._numbers:
+            name = self.names[self._numbers[0]]
+            raise ValueError(
+                f"Answers by names are for networks of labels. Got the numbers {name!r}: use 'log_prob', "
+                "'complete_mean' and 'complete_sample'."
+            )
+        factors = []
+        for node, scope in zip(self.nodes, self._scopes, strict=True):
+            assert isinstance(node, TableNode)
+            with np.errstate(divide="ignore"):
+                factors.append(Factor(scope, np.log(np.asarray(node.probabilities, float))))
+        return TableRows(self.tree, tuple(factors))
+
+
+class MarkovNetwork(AbstractNetwork):
+    """Labels whose probability is a product of factors:  p(x) = Π_C φ_C(x_C) / Z, φ = exp(logs).
+
+    Also known as a Markov random field.  Z is a sum over all joint states, by elimination.  It is also what
+    one more variable that is observed has to say: in the network with that variable log p of it is log Z.
+
+    Attributes:
+        logs: log φ of each factor, an axis for each of its variables.
+        scopes: the numbers of these variables.
+        n_states: how many labels each variable has.
+        names: of the variables.
+        states: the labels of each.
+
+    >>> pair = MarkovNetwork.of_potentials({("a", "b"): [[3.0, 1.0], [1.0, 3.0]]})
+    >>> [round(float(jnp.exp(pair.log_prob(jnp.array([0.0, b])))), 6) for b in (0.0, 1.0)]
+    [0.375, 0.125]
+    """
+
+    logs: tuple[Array, ...] = parameter()
+    scopes: tuple[tuple[int, ...], ...] = eqx.field(static=True)
+    n_states: tuple[int, ...] = eqx.field(static=True)
+    names: tuple[str, ...] = eqx.field(static=True)
+    states: tuple[tuple[str, ...], ...] = eqx.field(static=True)
+
+    def __init__(
+        self,
+        logs: Sequence[Any],
+        scopes: Sequence[Sequence[int]],
+        n_states: Sequence[int],
+        names: Sequence[str] | None = None,
+        states: Sequence[Sequence[str]] | None = None,
+    ) -> None:
+        self.logs = tuple(logs)
+        self.scopes = tuple(tuple(int(v) for v in scope) for scope in scopes)
+        self.n_states = tuple(int(n) for n in n_states)
+        self.names = tuple(map(str, range(len(self.n_states)) if names is None else names))
+        own = [range(n) for n in self.n_states] if states is None else states
+        self.states = tuple(tuple(map(str, labels)) for labels in own)
+        for logs_, scope in zip(self.logs, self.scopes, strict=True):
+            shape = tuple(self.n_states[v] for v in scope)
+            if logs_.shape != shape:
+                raise ValueError(
+                    f"The factor of {', '.join(self.names[v] for v in scope)} in MarkovNetwork must have "
+                    f"the shape {shape}. Got {logs_.shape} instead."
+                )
+
+    @staticmethod
+    def of_potentials(
+        potentials: Mapping[tuple[str, ...], Any], states: Mapping[str, Sequence[str]] | None = None
+    ) -> MarkovNetwork:
+        """A network of non-negative tables φ, by the names of their variables.
+
+        Args:
+            potentials: for each tuple of names a table with an axis for each of them.
+            states: the labels of each variable; 0, 1, 2, … where not said.
+        """
+        factors = [Factor.of_potential(scope, values) for scope, values in potentials.items()]
+        sizes: dict[Any, int] = {}
+        for factor in factors:
+            sizes |= factor.sizes()
+        names, known = tuple(sizes), states or {}
+        scopes = [[names.index(v) for v in factor.scope] for factor in factors]
+        labels = [known.get(name, [str(k) for k in range(size)]) for name, size in sizes.items()]
+        logs = [on_device(factor.logs) for factor in factors]
+        return MarkovNetwork(logs, scopes, list(sizes.values()), names, labels)
+
+    @property
+    def graph(self) -> UndirectedGraph:
+        """The graph, by names: variables that share a factor are neighbours."""
+        named = [[self.names[v] for v in scope] for scope in self.scopes]
+        return UndirectedGraph.of_scopes(self.names, named)
+
+    @property
+    def sizes(self) -> tuple[int | None, ...]:
+        return self.n_states
+
+    @property
+    def tree(self) -> JunctionTree:
+        """The junction tree, over the numbers of the variables."""
+        return _tree_of(self.n_states, self.scopes)
+
+    def _factors(self, x: Array | None = None) -> list[Factor]:
+        found = [Factor(scope, logs) for scope, logs in zip(self.scopes, self.logs, strict=True)]
+        seen = [] if x is None else [Factor((v,), _seen(x[v], n)) for v, n in enumerate(self.n_states)]
+        return [*found, *seen]
+
+    def log_partition(self) -> Array:
+        """log Z = log Σ Π φ over all joint states."""
+        return self.tree.log_partition(self._factors())
+
+    def log_potential(self, x: Array) -> Array:
+        """log Π φ at one complete state; −∞ for a label that there is not."""
+        known = jnp.stack(
+            [jnp.any(x[v] == jnp.arange(n, dtype=x.dtype)) for v, n in enumerate(self.n_states)]
+        )
+        codes = jnp.where(known, x, 0).astype(int)
+        terms = [
+            logs[tuple(codes[v] for v in scope)] for scope, logs in zip(self.scopes, self.logs, strict=True)
+        ]
+        return jnp.where(jnp.all(known), jnp.sum(jnp.stack(terms)), -jnp.inf)
+
+    def log_prob_complete(self, x: Array) -> Array:
+        return self.log_potential(x) - self.log_partition()
+
+    def log_prob(self, x: Array) -> Array:
+        return self.tree.log_partition(self._factors(x)) - self.log_partition()
+
+    def log_conditionals(self, x: Array) -> Array:
+        """log p(x_v | all others) of each variable of a complete state: none of them needs Z.
+
+        Their sum is the logarithm of the pseudo-likelihood (Besag 1975).
+        """
+        codes, found = x.astype(int), []
+        for v, n in enumerate(self.n_states):
+            logits = jnp.zeros(n)
+            for scope, logs in zip(self.scopes, self.logs, strict=True):
+                if v in scope:
+                    logits = logits + logs[tuple(slice(None) if u == v else codes[u] for u in scope)]
+            found.append(jax.nn.log_softmax(logits)[codes[v]])
+        return jnp.stack(found)
+
+    def sample(self, *, key: Array) -> Array:
+        """An exact draw, clique by clique."""
+        drawn = self.tree.sample(self._factors(), (), draw_by_key(key))
+        return jnp.stack([drawn[v] for v in range(len(self.n_states))]).astype(float)
+
+    def complete_sample(self, x: Array, *, key: Array) -> Array:
+        drawn = self.tree.sample(self._factors(x), (), draw_by_key(key))
+        states = jnp.stack([drawn[v] for v in range(len(self.n_states))]).astype(x.dtype)
+        return jnp.where(jnp.isnan(x), states, x)
+
+    def complete_mean(self, x: Array) -> Array:
+        """`x` with each NaN replaced by the mean of its codes given what is observed."""
+        beliefs = self.tree.calibrate(self._factors(x))
+        means = [
+            jnp.vdot(beliefs.marginal(v), jnp.arange(n, dtype=x.dtype)) for v, n in enumerate(self.n_states)
+        ]
+        return jnp.where(jnp.isnan(x), jnp.stack(means), x)
+
+    def rows(self) -> TableRows:
+        factors = tuple(
+            Factor(scope, np.asarray(logs, float))
+            for scope, logs in zip(self.scopes, self.logs, strict=True)
+        )
+        return TableRows(self.tree, factors, float(self.tree.log_partition(factors)))

@@ -196,6 +196,8 @@ PAGES = [
     "docs/families/kernels.md",
     "docs/families/linear.md",
     "docs/families/mixture_density.md",
+    "docs/families/conditional_flow.md",
+    "docs/families/conditional_vae.md",
     "docs/families/ensembles.md",
     "docs/families/kernel.md",
     "docs/families/mixed.md",

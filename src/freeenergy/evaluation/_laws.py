@@ -264,6 +264,24 @@ class NormalLaws(AbstractLaws):
         return NormalLaws(self.means[rows], self.covariances[rows])
 
 
+def quantile_by_halving(laws: AbstractLaws, p: Any, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """The least value of each answer, between `low` and `high`, whose distribution function reaches `p`."""
+    with np.errstate(divide="ignore"):
+        wanted = np.log(p)
+    if laws.discrete:
+        # sums of probabilities have rounding
+        low, wanted = low - 1, wanted - _ROUNDING * (wanted < 0)
+    for _ in range(_HALVINGS):
+        middle = 0.5 * (low + high)
+        if laws.discrete:
+            middle = np.floor(middle)
+        if not ((low < middle) & (middle < high)).any():
+            break
+        enough = laws.log_cdf(middle) >= wanted
+        low, high = np.where(enough, low, middle), np.where(enough, middle, high)
+    return high
+
+
 @dataclasses.dataclass(frozen=True)
 class MixedLaws(AbstractLaws):
     """A mixture of laws for each row: of components, or of what a missing input may have been.
@@ -323,20 +341,7 @@ class MixedLaws(AbstractLaws):
         alone = np.stack([part.quantile(p) for part in self.parts])
         low = np.min(alone, axis=0, where=there, initial=np.inf)
         high = np.max(alone, axis=0, where=there, initial=-np.inf)
-        with np.errstate(divide="ignore"):
-            wanted = np.log(p)
-        if self.discrete:
-            # sums of probabilities have rounding
-            low, wanted = low - 1, wanted - _ROUNDING * (wanted < 0)
-        for _ in range(_HALVINGS):
-            middle = 0.5 * (low + high)
-            if self.discrete:
-                middle = np.floor(middle)
-            if not ((low < middle) & (middle < high)).any():
-                break
-            enough = self.log_cdf(middle) >= wanted
-            low, high = np.where(enough, low, middle), np.where(enough, middle, high)
-        return high
+        return quantile_by_halving(self, p, low, high)
 
     def knots(self, levels: np.ndarray) -> np.ndarray:
         every = np.sort(np.concatenate([part.knots(levels) for part in self.parts]), axis=0)

@@ -400,9 +400,9 @@ def test_errors_of_zero_inflated_counts_are_those_of_fifty_digits():
     rng = np.random.default_rng(3)
     mean = np.exp(0.5 * x[:, 0] + 1)
     y = np.where(rng.random(120) < 0.3, 0, rng.negative_binomial(2, 2 / (2 + mean))).astype(float)
-    # second differences of −log p with steps of 1e-12, in 50 digits by mpmath.  The Hessian that statsmodels
-    # 0.15 writes down for zero-inflated Poisson counts is off by up to 2.7 % here; that of negative
-    # binomial ones, by differences, agrees
+    # second differences of −log p with steps of 1e-12, in 50 digits by mpmath.  The Hessian that
+    # statsmodels 0.15 writes down for zero-inflated Poisson counts is off by up to 2.7 % here; that of
+    # negative binomial ones, by differences, agrees
     found = {
         d.Poisson: [0.0808803466069, 0.0769248982433, 0.070080300456, 0.206999894475],
         d.NegativeBinomial: [

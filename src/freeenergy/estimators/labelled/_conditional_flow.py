@@ -117,7 +117,8 @@ class FlowLaws(AbstractLaws):
     def _tails(self, y: Any) -> np.ndarray:
         """log P(answer ≤ y) and log P(answer > y)."""
         z = self.scaling.apply(self._wide(y))
-        return np.moveaxis(self._map(_log_tails, (self.rows, z), self._noise), 1, 0)
+        # a mean of ones may come out a rounding above one
+        return np.minimum(np.moveaxis(self._map(_log_tails, (self.rows, z), self._noise), 1, 0), 0.0)
 
     def log_cdf(self, y: Any) -> np.ndarray:
         return self._shaped(self._tails(y)[0])

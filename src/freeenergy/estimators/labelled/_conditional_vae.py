@@ -122,10 +122,14 @@ class LatentLaws(AbstractLaws):
         return np.where(none, 0.0, nats), np.where(none, 0.0, stderr)
 
     def log_cdf(self, y: Any) -> np.ndarray:
-        return _log_mean(self._each(self._parts.log_cdf(self._repeated(y))))
+        return self._log_share(self._parts.log_cdf(self._repeated(y)))
 
     def log_sf(self, y: Any) -> np.ndarray:
-        return _log_mean(self._each(self._parts.log_sf(self._repeated(y))))
+        return self._log_share(self._parts.log_sf(self._repeated(y)))
+
+    def _log_share(self, logs: np.ndarray) -> np.ndarray:
+        # a mean of ones may come out a rounding above one
+        return np.minimum(_log_mean(self._each(logs)), 0.0)
 
     def mean(self) -> np.ndarray:
         return self._each(self._parts.mean()).mean(axis=0)

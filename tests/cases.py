@@ -158,6 +158,8 @@ CASES = {
     "Boosting": Case(fe.Boosting(n_estimators=5), density=False, answers=real),
     "Conformal": Case(fe.Conformal(), density=False, answers=real),
     "ConformalClassifier": Case(fe.ConformalClassifier(), density=False),
+    "ConditionalFlow": Case(fe.ConditionalFlow(**_NETWORK), density=False, answers=real),
+    "ConditionalVAE": Case(fe.ConditionalVAE(**_NETWORK), density=False, answers=real),
     "MixtureDensity": Case(fe.MixtureDensity(2, **_NETWORK), density=False, answers=real),
     "Ridge": Case(fe.Ridge(), density=False, answers=real),
     "SparseRegression": Case(fe.SparseRegression(), density=False, answers=real),

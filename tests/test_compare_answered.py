@@ -196,9 +196,21 @@ def test_regressors_without_a_law_are_normal_about_their_predictions():
         ),
         (
             [fe.LinearRegression()],
-            np.column_stack([Y, Y]),
+            np.empty((120, 2, 2)),
             {},
-            r"one number for each row. Got the shape \(120, 2\)",
+            r"a number, or a row of them, for each row. Got the shape \(120, 2, 2\)",
+        ),
+        (
+            [fe.LinearRegression()],
+            np.column_stack([Y, np.ones(120)]),
+            {},
+            "The answers in column 1 of y are all 1: there is nothing to predict",
+        ),
+        (
+            [fe.LinearRegression()],
+            np.column_stack([Y, Y]),
+            {"support": fe.Support(["continuous"])},
+            "must be None where y has several columns",
         ),
         (
             [fe.LinearRegression()],
@@ -292,3 +304,31 @@ def test_rows_kept_apart_groups_and_one_split():
         len(set(np.repeat(np.arange(30), 4)[r.rows]) & set(np.repeat(np.arange(30), 4)[board.final.rows]))
         for r in board.results
     } == {0}
+
+
+def test_several_answers_of_a_row_have_one_joint_density(tmp_path):
+    pair = np.column_stack([Y, 100 * (Y + RNG.normal(0, 1.0, 120))])
+    models = {"none": fe.BaseRate(), "line": fe.LinearRegression()}
+    board = fe.compare(models, X, pair, cv=3, random_state=0)
+    assert [line.model for line in board.table()] == ["line", "none"]
+    assert board.dimension == 2
+    parts = [(b, fe.LinearRegression().fit(X[a], pair[a])) for a, b in _folds()]
+    nats = np.concatenate([model.evidence(X[b], pair[b]).nats for b, model in parts])
+    line = board.table()[0]
+    np.testing.assert_allclose(line.bits, -nats.mean() / LN2, rtol=1e-9)
+    np.testing.assert_allclose(line.bits_per_dimension, line.bits / 2)
+    # errors are in standard deviations of each
+    gap = np.concatenate([pair[b] - model.predict(X[b]) for b, model in parts]) / pair.std(axis=0)
+    found = board.predictions()[0]
+    assert found.rows == 120
+    np.testing.assert_allclose(found.measures["RMSE"].value, np.sqrt(np.mean(gap**2)))
+    inside = []
+    for b, model in parts:
+        low, high = model.predict_interval(X[b], 0.9)
+        inside.append((low <= pair[b]) & (pair[b] <= high))
+    np.testing.assert_allclose(found.measures["in 90%"].value, np.concatenate(inside).mean())
+    assert "joint density of the 2 answers" in board.notes[0]
+    again = decode(encode(board.results[0]))
+    np.testing.assert_array_equal(again.predicted, board.results[0].predicted)
+    board.to_html(tmp_path / "report.html")
+    assert "<svg" in (tmp_path / "report.html").read_text("utf-8")

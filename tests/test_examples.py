@@ -202,6 +202,8 @@ PAGES = [
     "docs/families/kernels.md",
     "docs/families/linear.md",
     "docs/families/mixture_density.md",
+    "docs/families/conditional_flow.md",
+    "docs/families/conditional_vae.md",
     "docs/families/ensembles.md",
     "docs/families/kernel.md",
     "docs/families/networks.md",

@@ -55,6 +55,17 @@ LONGLEY_ERRORS = [890420.383607373, 84.9149257747669, 0.334910077722432e-1, 0.48
 LONGLEY_ERRORS += [0.214274163161675, 0.226073200069370, 455.478499142212]
 WAMPLER_ERRORS = [2152.32624678170, 2363.55173469681, 779.343524331583, 101.475507550350]
 WAMPLER_ERRORS += [5.64566512170752, 0.112324854679312]
+# NIST StRD, Norris.dat: readings of a monitor of ozone beside those of a standard
+NORRIS_Y = """
+0.1 338.8 118.1 888.0 9.2 228.1 668.5 998.5 449.1 778.9 559.2 0.3 0.1 778.1 668.8 339.3 448.9 10.8
+557.7 228.3 998.0 888.8 119.6 0.3 0.6 557.6 339.3 888.0 998.5 778.9 10.2 117.6 228.9 668.4 449.2 0.2
+"""
+NORRIS_X = """
+0.2 337.4 118.2 884.6 10.1 226.5 666.3 996.3 448.6 777.0 558.2 0.4 0.6 775.5 666.9 338.0 447.5 11.6
+556.0 228.1 995.8 887.6 120.2 0.3 0.3 556.8 339.1 887.2 999.0 779.0 11.1 118.3 229.2 669.1 448.9 0.5
+"""
+NORRIS = [-0.262323073774029, 1.00211681802045]
+NORRIS_ERRORS = [0.232818234301152, 0.429796848199937e-3]
 # what NIST added to a polynomial of integers, whose fit it does not change
 WAMPLER_NOISE = [759, -2048, 2048, -2048, 2523, -2048, 2048, -2048, 1838, -2048, 2048]
 WAMPLER_NOISE += [-2048, 1838, -2048, 2048, -2048, 2523, -2048, 2048, -2048, 759]
@@ -83,6 +94,17 @@ def errors(model):
 
 def digits(found, certified):
     return -np.log10(np.max(np.abs(np.array(found) / certified - 1)) + 1e-16)
+
+
+def test_norris():
+    x, y = NORRIS_X.split(), NORRIS_Y.split()
+    exact = exact_polynomial([Fraction(v) for v in x], [Fraction(v) for v in y], 1)
+    assert digits([float(v) for v in exact], NORRIS) > 13
+    model = fe.LinearRegression().fit(np.array(x, float)[:, None], np.array(y, float))
+    assert digits(coefficients(model), NORRIS) > 12
+    assert digits(errors(model), NORRIS_ERRORS) > 12
+    assert digits([model.noise_], [0.884796396144373]) > 12
+    assert digits([model.r_squared_], [0.999993745883712]) > 12
 
 
 def test_filippelli():

@@ -1,5 +1,6 @@
 """Pictures of predictions, and the sections of the report about them."""
 
+import itertools
 import re
 
 import numpy as np
@@ -10,6 +11,7 @@ from scipy import stats
 
 import freeenergy as fe
 from freeenergy import plots
+from freeenergy.evaluation import reliability
 
 RNG = np.random.default_rng(0)
 TOWN = np.array(["Bern", "Basel", "Chur"])[RNG.integers(3, size=120)]
@@ -63,7 +65,12 @@ def test_the_report_of_labels_has_the_measures(tmp_path):
     sections = _sections(_text(board, tmp_path))
     assert "log loss" in sections["table"]
     assert "AUC" in sections["table"]
-    assert "predictions" not in sections
+    assert sections["predictions"].count("<svg") == 1
+    assert "How reliable probabilities are" in sections["predictions"]
+    both = [np.concatenate([r.predicted[i] for r in board.results]) for i in (0, 2)]
+    assert both[0].shape == (60,)
+    error = reliability(both[1], both[0]).error
+    assert f"{error:.3f}" in sections["predictions"]
     assert "effects" not in sections
 
 
@@ -105,3 +112,23 @@ def test_importance_and_dependence():
     )
     assert [label.get_text() for label in axes.get_xticklabels()] == ["Bern", "Chur"]
     np.testing.assert_allclose(axes.containers[0].lines[0].get_ydata(), [1.0, 3.0])
+
+
+def test_ticks_of_a_crowded_scale_do_not_overlap():
+    near = dict.fromkeys(["a", "b", "c"], fe.LinearRegression()) | {
+        "far": fe.BaseRate(),
+        "line": fe.Ridge(1e-6),
+    }
+    crowded = fe.compare(near, FRAME, PRICE, cv=3, random_state=0)
+    axes = plots.comparison(crowded)
+    assert axes.get_xscale() == "symlog"
+    figure = axes.get_figure()
+    figure.canvas.draw()
+    low, high = axes.get_xlim()
+    boxes = [
+        label.get_window_extent()
+        for label, place in zip(axes.get_xticklabels(), axes.get_xticks(), strict=True)
+        if low <= place <= high
+    ]
+    assert 2 <= len(boxes) <= 4
+    assert all(left.x1 < right.x0 for left, right in itertools.pairwise(boxes))

@@ -147,6 +147,12 @@ from .estimators import (
     Chunks as Chunks,
 )
 from .estimators import (
+    ConditionalFlow as ConditionalFlow,
+)
+from .estimators import (
+    ConditionalVAE as ConditionalVAE,
+)
+from .estimators import (
     Conformal as Conformal,
 )
 from .estimators import (

@@ -27,6 +27,8 @@ SMALL = {
     "BaggingClassifier": {"n_estimators": 5},
     "Boosting": {"n_estimators": 10},
     "MixtureDensity": {"width": 8, "max_iter": 20},
+    "ConditionalVAE": {"width": 8, "max_iter": 40, "learning_rate": 0.02},
+    "ConditionalFlow": {"width": 8, "max_iter": 20},
     "SwitchingLinearSystem": {"max_iter": 5},
     "SparseCoding": {"max_iter": 20},
     "LatentDirichletAllocation": {"n_topics": 3, "max_iter": 20},

@@ -6,7 +6,7 @@ from ._compose import Chain, Inverse, Repeated
 from ._elementwise import Exp, Identity, Sigmoid, Softplus, Tanh
 from ._flows import Coupling, Elementwise, MaskedAutoregressive
 from ._masked import MaskedMLP
-from ._transformers import AbstractTransformer, Shift, ShiftScale, Spline
+from ._transformers import AbstractTransformer, InTurn, Shift, ShiftScale, Spline
 
 __all__ = [
     "AbstractBijection",
@@ -18,6 +18,7 @@ __all__ = [
     "Exp",
     "GeneralAffine",
     "Identity",
+    "InTurn",
     "Inverse",
     "MaskedAutoregressive",
     "MaskedMLP",

@@ -76,6 +76,39 @@ class ShiftScale(AbstractTransformer):
         return (y - parameters[0]) * jnp.exp(-s), -s
 
 
+class InTurn(AbstractTransformer):
+    """y = second(first(x)): two maps one after the other, with the parameters of both.
+
+    `InTurn(Spline(), ShiftScale())` bends a number and then moves and stretches it.
+
+    Attributes:
+        first: the map of x.
+        second: the map of what `first` gives.
+
+    >>> both = InTurn(Shift(), ShiftScale())
+    >>> y, log_slope = both.forward(jnp.array(1.0), jnp.array([2.0, 0.0, 1.0]))
+    >>> round(both.inverse(y, jnp.array([2.0, 0.0, 1.0]))[0].item(), 12), round(log_slope.item(), 4)
+    (1.0, 0.9645)
+    """
+
+    first: AbstractTransformer
+    second: AbstractTransformer
+
+    @property
+    def size(self) -> int:
+        return self.first.size + self.second.size
+
+    def forward(self, x: Array, parameters: Array) -> tuple[Array, Array]:
+        between, log_slope = self.first.forward(x, parameters[: self.first.size])
+        y, rest = self.second.forward(between, parameters[self.first.size :])
+        return y, log_slope + rest
+
+    def inverse(self, y: Array, parameters: Array) -> tuple[Array, Array]:
+        between, log_slope = self.second.inverse(y, parameters[self.first.size :])
+        x, rest = self.first.inverse(between, parameters[: self.first.size])
+        return x, log_slope + rest
+
+
 class Spline(AbstractTransformer):
     """Monotone rational-quadratic spline on [−bound, bound], the identity outside (Durkan et al. 2019).
 

@@ -196,7 +196,8 @@ class Comparison:
             if line.error is None and parts:
                 both = np.concatenate(parts, axis=1)
                 measures = problem.measures(both, level)
-                found.append(PredictionStanding(line.model, measures, level, both.shape[1]))
+                rows = both.shape[1] // problem.outputs
+                found.append(PredictionStanding(line.model, measures, level, rows))
         return found
 
     @property

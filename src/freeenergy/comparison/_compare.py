@@ -78,7 +78,8 @@ def compare(
         X: a row per sample; NaN is not observed and marginalised.  Of tables with columns of other kinds
             than numbers (`Schema`) models of continuous columns take codes, as `Dequantised` does.
         y: labels, of which classifiers give the probability given the row, or numbers, of which regressors
-            give the law; densities ignore them.  How good predictions are stands in `predictions`.
+            give the law, one or several for each row; densities ignore them.  How good predictions are
+            stands in `predictions`.
         cv: how many folds, or a splitter of scikit-learn.
         test_size: one split instead of folds; the share (or number) of rows to hold out.
         final_size: the share (or number) of rows to keep apart; only the winner is scored on them, once,

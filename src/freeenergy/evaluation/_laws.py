@@ -197,6 +197,27 @@ class Laws(AbstractLaws):
         return Laws(self.law.dist(*pick, **named))
 
 
+def distances(y: Any, means: np.ndarray, matrices: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Of each row: how many outputs are known, gapᵀ Σ⁻¹ gap and ½ log |Σ| of these, for matrices Σ.
+
+    >>> [part.tolist() for part in distances([[3.0, np.nan]], np.zeros((1, 2)), np.eye(2)[None])]
+    [[1.0], [9.0], [0.0]]
+    """
+    y = np.broadcast_to(np.asarray(y, float), means.shape)
+    number, square, log_root = np.zeros((3, len(y)))
+    patterns, which = np.unique(~np.isnan(y), axis=0, return_inverse=True)
+    for place, known in enumerate(patterns):
+        rows = np.flatnonzero(which.ravel() == place)
+        if not known.any():
+            continue
+        root = np.linalg.cholesky(matrices[np.ix_(rows, known, known)])
+        gap = (y[rows] - means[rows])[:, known]
+        number[rows] = known.sum()
+        square[rows] = (np.linalg.solve(root, gap[:, :, None])[:, :, 0] ** 2).sum(axis=1)
+        log_root[rows] = np.log(np.diagonal(root, axis1=1, axis2=2)).sum(axis=1)
+    return number, square, log_root
+
+
 @dataclasses.dataclass(frozen=True)
 class NormalLaws(AbstractLaws):
     """Several normal outputs of each row, which depend on each other.
@@ -227,19 +248,8 @@ class NormalLaws(AbstractLaws):
         return Laws(stats.norm(self.means, self.std()))
 
     def log_prob(self, y: Any) -> np.ndarray:
-        y = np.broadcast_to(np.asarray(y, float), self.shape)
-        found = np.zeros(len(y))
-        patterns, which = np.unique(~np.isnan(y), axis=0, return_inverse=True)
-        for number, known in enumerate(patterns):
-            rows = np.flatnonzero(which.ravel() == number)
-            if not known.any():
-                continue
-            root = np.linalg.cholesky(self.covariances[np.ix_(rows, known, known)])
-            gap = (y[rows] - self.means[rows])[:, known]
-            scaled = np.linalg.solve(root, gap[:, :, None])[:, :, 0]
-            log_det = np.log(np.diagonal(root, axis1=1, axis2=2)).sum(axis=1)
-            found[rows] = -0.5 * (scaled**2).sum(axis=1) - log_det - 0.5 * known.sum() * np.log(2 * np.pi)
-        return found
+        known, square, log_root = distances(y, self.means, self.covariances)
+        return -0.5 * square - log_root - 0.5 * known * np.log(2 * np.pi)
 
     def log_cdf(self, y: Any) -> np.ndarray:
         return self._alone.log_cdf(y)
@@ -262,6 +272,24 @@ class NormalLaws(AbstractLaws):
 
     def take(self, rows: np.ndarray) -> NormalLaws:
         return NormalLaws(self.means[rows], self.covariances[rows])
+
+
+def quantile_by_halving(laws: AbstractLaws, p: Any, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """The least value of each answer, between `low` and `high`, whose distribution function reaches `p`."""
+    with np.errstate(divide="ignore"):
+        wanted = np.log(p)
+    if laws.discrete:
+        # sums of probabilities have rounding
+        low, wanted = low - 1, wanted - _ROUNDING * (wanted < 0)
+    for _ in range(_HALVINGS):
+        middle = 0.5 * (low + high)
+        if laws.discrete:
+            middle = np.floor(middle)
+        if not ((low < middle) & (middle < high)).any():
+            break
+        enough = laws.log_cdf(middle) >= wanted
+        low, high = np.where(enough, low, middle), np.where(enough, middle, high)
+    return high
 
 
 @dataclasses.dataclass(frozen=True)
@@ -323,20 +351,7 @@ class MixedLaws(AbstractLaws):
         alone = np.stack([part.quantile(p) for part in self.parts])
         low = np.min(alone, axis=0, where=there, initial=np.inf)
         high = np.max(alone, axis=0, where=there, initial=-np.inf)
-        with np.errstate(divide="ignore"):
-            wanted = np.log(p)
-        if self.discrete:
-            # sums of probabilities have rounding
-            low, wanted = low - 1, wanted - _ROUNDING * (wanted < 0)
-        for _ in range(_HALVINGS):
-            middle = 0.5 * (low + high)
-            if self.discrete:
-                middle = np.floor(middle)
-            if not ((low < middle) & (middle < high)).any():
-                break
-            enough = self.log_cdf(middle) >= wanted
-            low, high = np.where(enough, low, middle), np.where(enough, middle, high)
-        return high
+        return quantile_by_halving(self, p, low, high)
 
     def knots(self, levels: np.ndarray) -> np.ndarray:
         every = np.sort(np.concatenate([part.knots(levels) for part in self.parts]), axis=0)

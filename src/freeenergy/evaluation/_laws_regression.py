@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy import special, stats
 
-from ._laws import AbstractLaws, Laws
+from ._laws import AbstractLaws, Laws, distances
 
 _ROUNDING = 1e-9
 
@@ -45,25 +45,12 @@ class StudentLaws(AbstractLaws):
         return Laws(stats.t(self.dof, self.means, np.sqrt(np.diagonal(self.scales, axis1=1, axis2=2))))
 
     def log_prob(self, y: Any) -> np.ndarray:
-        y = np.broadcast_to(np.asarray(y, float), self.shape)
-        found = np.zeros(len(y))
-        patterns, which = np.unique(~np.isnan(y), axis=0, return_inverse=True)
-        for number, known in enumerate(patterns):
-            rows, k = np.flatnonzero(which.ravel() == number), int(known.sum())
-            if not k:
-                continue
-            root = np.linalg.cholesky(self.scales[np.ix_(rows, known, known)])
-            gap = (y[rows] - self.means[rows])[:, known]
-            scaled = np.linalg.solve(root, gap[:, :, None])[:, :, 0]
-            log_det = np.log(np.diagonal(root, axis1=1, axis2=2)).sum(axis=1)
-            log_normaliser = (
-                special.gammaln((self.dof + k) / 2)
-                - special.gammaln(self.dof / 2)
-                - k / 2 * np.log(self.dof * np.pi)
-            )
-            distance = (scaled**2).sum(axis=1) / self.dof
-            found[rows] = log_normaliser - log_det - (self.dof + k) / 2 * np.log1p(distance)
-        return found
+        known, square, log_root = distances(y, self.means, self.scales)
+        half = (self.dof + known) / 2
+        log_normaliser = (
+            special.gammaln(half) - special.gammaln(self.dof / 2) - known / 2 * np.log(self.dof * np.pi)
+        )
+        return log_normaliser - log_root - half * np.log1p(square / self.dof)
 
     def log_cdf(self, y: Any) -> np.ndarray:
         return self._alone.log_cdf(y)

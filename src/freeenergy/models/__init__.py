@@ -19,6 +19,8 @@ from ._base import (
 from ._bayesian_mixture import BayesianMixture
 from ._clusters import Clusters
 from ._conditional import Affine, Components, Conditional, Constant
+from ._conditional_flow import ConditionalFlow, conditional_flow
+from ._conditional_vae import ConditionalVAE, mlp_conditional_vae
 from ._copula import GaussianCopula
 from ._density import Density
 from ._emissions import AbstractEmissions, FamilyEmissions, MixtureEmissions, RegressionEmissions
@@ -113,6 +115,8 @@ __all__ = [
     "Columns",
     "Components",
     "Conditional",
+    "ConditionalFlow",
+    "ConditionalVAE",
     "Constant",
     "CountMarginals",
     "Cycle",
@@ -171,9 +175,11 @@ __all__ = [
     "UndampedCycle",
     "Units",
     "autoregressive_flow",
+    "conditional_flow",
     "coupling_flow",
     "in_units",
     "independent_components",
+    "mlp_conditional_vae",
     "mlp_vae",
     "one_series",
     "ppca_closed_form",

@@ -9,7 +9,7 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import MaxNLocator, NullLocator
 from scipy import stats
 
 from ..evaluation import wilson_interval
@@ -38,6 +38,9 @@ def comparison(board: Any, ax: Axes | None = None) -> Axes:
     crowded = 0 < near < reach / 8
     if crowded:
         ax.set_xscale("symlog", linthresh=near, linscale=1.5)
+        ax.set_xticks(_few_ticks(near, reach), minor=False)
+        ax.xaxis.set_major_formatter(lambda value, _: f"{value:g}".replace("-", "−"))
+        ax.xaxis.set_minor_locator(NullLocator())
     ax.axvline(0, color=mpl.rcParams["axes.edgecolor"], linewidth=0.7, linestyle=":")
     for place, line, difference, half in zip(places, lines, differences, halves):
         colour = PALETTE[1] if place == 0 else PALETTE[0]
@@ -63,6 +66,21 @@ def comparison(board: Any, ax: Axes | None = None) -> Axes:
     ax.spines["left"].set_visible(False)
     ax.tick_params(axis="y", length=0)
     return ax
+
+
+def _few_ticks(near: float, reach: float) -> list[float]:
+    """Zero and at most three round numbers from `near` to `reach`, as far apart on a logarithmic scale.
+
+    >>> _few_ticks(0.3, 2000.0), _few_ticks(1.05, 9.9)
+    ([0.0, 1.0, 100.0, 1000.0], [0.0, 2.0, 5.0])
+    """
+    tens = 10.0 ** np.arange(math.floor(math.log10(near)), math.floor(math.log10(reach)) + 1)
+    found = tens[(near <= tens) & (tens <= reach)]
+    if len(found) < 2:
+        finer = np.outer(tens, [1.0, 2.0, 5.0]).ravel()
+        found = finer[(near <= finer) & (finer <= reach)]
+    kept = np.unique(np.linspace(0, len(found) - 1, min(len(found), 3)).round().astype(int))
+    return [0.0, *found[kept].tolist()]
 
 
 def learning_curves(histories: Sequence[Mapping[str, Any]], ax: Axes | None = None) -> Axes:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from .. import plots
-from ..evaluation import uniformity
+from ..evaluation import reliability, uniformity
 from ._html import NOTHING, Cell, card, escape, table_of, value_cell, with_error
 from ._view import View
 
@@ -44,8 +44,11 @@ _UNITS = {
 
 def _numbers(view: View) -> dict[str, np.ndarray]:
     """What was predicted of numbers by each model, on all held-out rows; empty where labels were."""
-    if not view.numbers:
-        return {}
+    return _predicted(view) if view.numbers else {}
+
+
+def _predicted(view: View) -> dict[str, np.ndarray]:
+    """What came and what was predicted by each model, on all held-out rows."""
     found = {}
     for line in view.good:
         parts = [fold.predicted for fold in view.folds(line.model) if fold.predicted is not None]
@@ -55,7 +58,9 @@ def _numbers(view: View) -> dict[str, np.ndarray]:
 
 
 def predictions(view: View) -> str:
-    """Residuals, ranks and coverage of each model."""
+    """Residuals, ranks and coverage of each model; of labels, how reliable their probabilities are."""
+    if not view.numbers:
+        return _reliability(view)
     found = _numbers(view)
     if not found:
         return ""
@@ -104,6 +109,43 @@ def predictions(view: View) -> str:
     )
     grid = f'<div class="cards">{"".join(cards)}</div>'
     return note + grid + table_of("Residuals, ranks and intervals", heads, rows)
+
+
+def _reliability(view: View) -> str:
+    """How often labels come that are said with some probability."""
+    cards, rows = [], []
+    for model, (truth, *shares) in _predicted(view).items():
+        table = np.stack(shares, axis=1)
+        two = table.shape[1] == 2
+        curve = reliability(table[:, 1] if two else table, truth)
+        what = "of the second label" if two else "of the likeliest label"
+        alt = f"How often labels came over the probability that {model} gave them, on {len(truth)} rows."
+        cards.append(card(plots.reliability(curve), f"<b>{view.name(model)}</b>: probability {what}", alt))
+        sure, right = table.max(axis=1), table.argmax(axis=1) == truth
+        rows.append(
+            [
+                Cell(view.name(model)),
+                value_cell(len(truth), digits=0),
+                value_cell(curve.error, digits=3),
+                Cell(f"{100 * sure.mean():.1f} %", float(sure.mean())),
+                Cell(f"{100 * right.mean():.1f} %", float(right.mean())),
+            ]
+        )
+    if not cards:
+        return ""
+    heads = [
+        ("model", ""),
+        ("labels", "held-out rows"),
+        ("calibration error", "mean distance from the diagonal"),
+        ("said", "probability of the likeliest label, mean"),
+        ("right", "share of likeliest labels that came"),
+    ]
+    note = (
+        "<p>On the diagonal a model means what it says: of labels said with 70 % seven in ten come. Below "
+        "it, it is too sure. Intervals are of 95 %.</p>"
+    )
+    grid = f'<div class="cards">{"".join(cards)}</div>'
+    return note + grid + table_of("How reliable probabilities are", heads, rows)
 
 
 def effects(view: View) -> str:

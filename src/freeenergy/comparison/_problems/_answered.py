@@ -27,14 +27,17 @@ _SHUFFLES = 3
 
 
 class Answered(AbstractGiven):
-    """Rows with a number each, of which models give the law given the row.
+    """Rows with a number each, or several, of which models give the law given the row.
 
     Where the numbers are whole, or rounded to a grid, each has a probability: that of a density is what it
     gives to the cell about the number, so that models of counts and of real numbers have one scale.
+    Several numbers of a row are scored by their joint density; what is predicted of each is in its standard
+    deviations, so that errors of different units are one number.
 
     Attributes:
         grid: what the numbers are rounded to; None if they are continuous.
         name: of the answer, in words.
+        outputs: how many numbers a row has.
     """
 
     def __init__(
@@ -43,6 +46,12 @@ class Answered(AbstractGiven):
         self._describe(X, _numbers(y), groups, models)
         name = getattr(y, "name", None)
         self.name = f"{name!r}" if isinstance(name, str) and name else "y"
+        self.outputs = 1 if self.y.ndim == 1 else self.y.shape[1]
+        self.dimension, self.entries = self.outputs, np.full(self.n_rows, float(self.outputs))
+        self._units = np.ones(()) if self.y.ndim == 1 else self.y.std(axis=0)
+        if self.outputs > 1:
+            self._describe_outputs(support)
+            return
         kind, self.grid = _kind_of(self.y, support)
         if kind is Column.CONSTANT:
             raise ValueError(f"The answers {self.name} are all {self.y[0]:g}: there is nothing to predict.")
@@ -57,6 +66,25 @@ class Answered(AbstractGiven):
                 f"of a density is that of the cell {width} about each."
             )
         self.notes = [told]
+
+    def _describe_outputs(self, support: Any) -> None:
+        if support is not None:
+            raise ValueError(
+                "The 'support' parameter of compare must be None where y has several columns. "
+                f"Got {support!r} instead."
+            )
+        alike = np.ptp(self.y, axis=0) == 0
+        if alike.any():
+            column = int(np.argmax(alike))
+            raise ValueError(
+                f"The answers in column {column} of y are all {self.y[0, column]:g}: there is nothing to "
+                "predict."
+            )
+        self.grid = None
+        self.notes = [
+            f"Bits are of the joint density of the {self.outputs} answers of a row, in their units, given "
+            "the row; errors are in standard deviations of each answer, with a mean over them."
+        ]
 
     def admit(self, estimator: Any) -> Any:
         name = type(estimator).__name__
@@ -74,6 +102,11 @@ class Answered(AbstractGiven):
 
     def _laws(self, estimator: Any, test: np.ndarray) -> AbstractLaws:
         laws = estimator.predict_density(self._rows(estimator, test))
+        if laws.discrete and self.outputs > 1:
+            raise ValueError(
+                f"{type(estimator).__name__} gives a probability to whole numbers: with several answers a "
+                "row there is no common unit with densities. Compare them one by one."
+            )
         if laws.discrete and self.grid != WHOLE:
             raise ValueError(
                 f"{type(estimator).__name__} gives a probability to whole numbers, and {self.name} has "
@@ -97,13 +130,17 @@ class Answered(AbstractGiven):
         return dataclasses.replace(found, nats=mass)
 
     def predicted(self, estimator: Any, test: np.ndarray, level: float, seed: int) -> np.ndarray:
-        """The answer, its mean, median, both ends of its interval, and its rank among what was expected."""
+        """The answer, its mean, median, both ends of its interval, and its rank among what was expected.
+
+        Of several answers a row has as many columns, one after the other.
+        """
         y, laws = self.y[test], self._laws(estimator, test)
         low, high = estimator.predict_interval(self._rows(estimator, test), level)
         below, above = map(laws.cdf, self._cells(y))
         # within its cell the rank of an answer is left to chance
-        rank = below + np.random.default_rng(seed).random(len(y)) * (above - below)
-        return np.stack([y, laws.mean(), laws.quantile(0.5), low, high, rank])
+        rank = below + np.random.default_rng(seed).random(y.shape) * (above - below)
+        found = np.stack([y, laws.mean(), laws.quantile(0.5), low, high]) / self._units
+        return np.concatenate([found, rank[None]]).reshape(6, -1)
 
     def measures(self, predicted: np.ndarray, level: float) -> dict[str, Measure]:
         truth, mean, median, low, high, _ = predicted
@@ -113,13 +150,17 @@ class Answered(AbstractGiven):
             first, second = pinball(truth, low, (1 - level) / 2), pinball(truth, high, (1 + level) / 2)
             # of both ends, of which an answer can be beyond one
             loss = Measure((first.value + second.value) / 2, math.hypot(first.stderr, second.stderr) / 2)
-        return {
+        # an interval without an end holds all beyond
+        most = np.finfo(float).max
+        found = {
             "RMSE": rmse(truth, mean) if np.isfinite(mean).all() else nothing,
             "MAE": mae(truth, median),
             "pinball": loss,
-            # an interval without an end holds all beyond
-            f"in {level:.0%}": coverage(truth, np.nan_to_num(low), np.nan_to_num(high)),
+            f"in {level:.0%}": coverage(truth, np.clip(low, -most, most), np.clip(high, -most, most)),
         }
+        # answers of a row may go together as far as to be one
+        spread = math.sqrt(self.outputs)
+        return {name: Measure(of.value, spread * of.stderr) for name, of in found.items()}
 
     def pictures(self, estimator: Any, test: np.ndarray, seed: int, evidence: Evidence) -> dict[str, Any]:
         """How much the prediction depends on each column."""
@@ -166,7 +207,10 @@ class Answered(AbstractGiven):
         for value in values:
             other = rows.copy()
             other[:, column] = value
-            means = estimator.predict(self._asked(other))
+            # of several answers their mean, in standard deviations of each
+            means = (
+                (estimator.predict(self._asked(other)) / self._units).reshape(len(rows), -1).mean(axis=1)
+            )
             found.append([means.mean(), *np.quantile(means, [0.1, 0.9])])
         return np.array(found)
 
@@ -185,7 +229,7 @@ def _values(column: np.ndarray) -> np.ndarray:
 
 
 def _numbers(y: Any) -> np.ndarray:
-    """Answers as numbers, one for each row."""
+    """Answers as numbers, one or several for each row."""
     try:
         found = np.asarray(y, float)
     except (TypeError, ValueError):
@@ -195,14 +239,16 @@ def _numbers(y: Any) -> np.ndarray:
             "The 'y' of compare must hold numbers for these models. For labels use classifiers."
         )
     found = found[:, 0] if found.ndim == 2 and found.shape[1] == 1 else found
-    if found.ndim != 1:
+    if found.ndim not in (1, 2) or not found.size:
         raise ValueError(
-            f"The 'y' of compare must have one number for each row. Got the shape {found.shape} instead."
+            "The 'y' of compare must have a number, or a row of them, for each row. "
+            f"Got the shape {found.shape} instead."
         )
     if not np.isfinite(found).all():
-        row = int(np.argmin(np.isfinite(found)))
+        place = np.argwhere(~np.isfinite(found))[0]
         raise ValueError(
-            f"The 'y' of compare must be finite. Got {found[row]} in row {row}; leave out such rows."
+            f"The 'y' of compare must be finite. Got {found[tuple(place)]} in row {place[0]}; leave out "
+            "such rows."
         )
     return found
 

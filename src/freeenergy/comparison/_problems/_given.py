@@ -32,12 +32,14 @@ class AbstractGiven(AbstractProblem):
         x: the same as numbers, if they are such; of columns of several kinds those that stand for labels.
         coded: `x` with what it stands for, where columns are of several kinds.
         y: what is to be told.
+        outputs: how many numbers, or labels, there are for each row.
     """
 
     X: Any
     x: np.ndarray | None
     coded: CodedRows | None
     y: np.ndarray
+    outputs: int = 1
 
     def _describe(self, X: Any, y: np.ndarray, groups: np.ndarray | None, models: Any) -> None:
         found = schema_of(X, None, models)
@@ -70,7 +72,7 @@ class AbstractGiven(AbstractProblem):
 
     @abc.abstractmethod
     def predicted(self, estimator: Any, test: np.ndarray, level: float, seed: int) -> np.ndarray:
-        """What came and what was predicted, a column for each of the units `test`."""
+        """What came and what was predicted, a column for each output of each of the units `test`."""
 
     @abc.abstractmethod
     def measures(self, predicted: np.ndarray, level: float) -> dict[str, Measure]:

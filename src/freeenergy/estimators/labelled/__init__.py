@@ -6,6 +6,8 @@ from ._boosting import Boosting
 from ._calibrated import Calibrated
 from ._calibrations import AbstractCalibration, Isotonic, Sigmoid, Temperature
 from ._classifiers import DiscriminantAnalysis, NaiveBayes
+from ._conditional_flow import ConditionalFlow
+from ._conditional_vae import ConditionalVAE
 from ._conformal import Conformal, ConformalClassifier
 from ._gaussian_process import GaussianProcess
 from ._gaussian_process_classifier import GaussianProcessClassifier
@@ -19,6 +21,7 @@ from ._mixture_density import MixtureDensity
 from ._multilabel import MultiLabel
 from ._nadaraya_watson import NadarayaWatson
 from ._perceptron import Perceptron
+from ._priors import AbstractSeparablePrior, ElasticNetPrior, LogarithmicPrior, SpikePrior, StudentPrior
 from ._quantiles import QuantileRegression
 from ._regressor import AbstractRegressor
 from ._responses import AbstractResponse, InverseGaussian, ModelledShape, ZeroInflated
@@ -32,14 +35,18 @@ __all__ = [
     "AbstractRegressor",
     "AbstractResponse",
     "AbstractScoreLoss",
+    "AbstractSeparablePrior",
     "Bagging",
     "BaggingClassifier",
     "BaseRate",
     "Boosting",
     "Calibrated",
+    "ConditionalFlow",
+    "ConditionalVAE",
     "Conformal",
     "ConformalClassifier",
     "DiscriminantAnalysis",
+    "ElasticNetPrior",
     "GaussianProcess",
     "GaussianProcessClassifier",
     "GeneralisedLinearModel",
@@ -47,6 +54,7 @@ __all__ = [
     "Isotonic",
     "KernelRidge",
     "LinearRegression",
+    "LogarithmicPrior",
     "MixtureDensity",
     "ModelledShape",
     "MultiLabel",
@@ -62,6 +70,8 @@ __all__ = [
     "Sigmoid",
     "SoftmaxRegression",
     "SparseRegression",
+    "SpikePrior",
+    "StudentPrior",
     "SupportVectorMachine",
     "Temperature",
     "ZeroInflated",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import equinox as eqx
@@ -11,27 +10,17 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ..._core import AbstractAlgorithm, Fit, key_of, map_rows, on_device, split_key
-from ...distributions import (
-    AbstractPartial,
-    AbstractShaped,
-    Diagonal,
-    Free,
-    Gaussian,
-    Given,
-    Reals,
-    with_mean,
-)
+from ..._core import AbstractAlgorithm, key_of, map_rows, on_device
+from ...distributions import Free, Given, with_mean
 from ...evaluation import AbstractLaws, MixedLaws
-from ...learning import Gradient, negative_conditional_log_likelihood
+from ...learning import negative_conditional_log_likelihood
 from ...models import Components, Conditional
 from ...nn import mlp
-from ...shell import AbstractDensity, Rows, Scaling, adam, cast, check_int, split_rows
+from ...shell import AbstractDensity, Rows, cast, check_int
 from ...shell._networks import check_networks
-from ._members import knows_law, laws_of
-from ._regressor import AbstractRegressor
+from ._members import laws_of
+from ._trained import ROWS_AT_ONCE, AbstractFamilyNetwork
 
-_ROWS_AT_ONCE = 1024
 # how much of what the row says is there at the start
 _FIRST = 0.1
 
@@ -65,7 +54,7 @@ def _start(
     return Conditional(network, answer)
 
 
-class MixtureDensity(AbstractRegressor):
+class MixtureDensity(AbstractFamilyNetwork):
     """p(y | x) = Σ_k π_k(x) p(y; θ_k(x)): a mixture whose weights and parameters a network makes of x.
 
     Also known as mixture-density network (Bishop 1994) and, with `depth=0`, as mixture of linear experts
@@ -105,9 +94,6 @@ class MixtureDensity(AbstractRegressor):
     [2]
     """
 
-    keeps_order = False
-    _least_depth = 0
-
     def __init__(
         self,
         n_components: int = 3,
@@ -141,107 +127,34 @@ class MixtureDensity(AbstractRegressor):
         self.verbose = verbose
         self.checkpoint = checkpoint
 
-    @property
-    def _must_converge(self) -> bool:
-        return False
-
-    def _family(self) -> Any:
-        """The class of the components."""
-        if self.family is None:
-            return Gaussian
-        found = self.family.member if isinstance(self.family, Given) else self.family
-        return found if isinstance(found, type) else type(found)
-
     def _check_parameters(self) -> None:
         super()._check_parameters()
         check_int(self, "n_components")
-        shaped = isinstance(self.family, type) and issubclass(self.family, AbstractShaped | AbstractPartial)
-        known = self.family is None or shaped or isinstance(self.family, AbstractPartial | Given)
-        if not (known and knows_law(self._family())):
-            raise ValueError(
-                "The 'family' parameter of MixtureDensity must be a family of freeenergy.distributions "
-                "with a distribution function, such as StudentT or Poisson, a member of one, a Given, or "
-                "None. "
-                f"Got {self.family!r} instead."
-            )
-
-    def _answer_scaling(self, y: np.ndarray, weight: np.ndarray | None) -> Scaling:
-        # other families have no other unit, or no other origin
-        if self._family().support == Reals():
-            return Scaling.standardise(y, weight)
-        return Scaling.identity(y.shape[1])
-
-    def _member(self, y: np.ndarray) -> Any:
-        """The member that components are steps from."""
-        outputs = y.shape[1]
-        if self.family is None:
-            return Gaussian(on_device(np.zeros(outputs)), Diagonal(on_device(np.full(outputs, 0.5))))
-        if isinstance(self.family, type):
-            if issubclass(self.family, AbstractShaped):
-                return self.family.prototype(y)
-            fields = [field.name for field in dataclasses.fields(self.family)]
-            return self.family(
-                **{
-                    name: on_device(np.full(outputs, 0.0 if name == "loc" else _STARTS[name]))
-                    for name in fields
-                }
-            )
-        found = self.family.member if isinstance(self.family, Given) else self.family
-        if found.dim != outputs:
-            raise ValueError(
-                f"The 'family' parameter of MixtureDensity must describe the {outputs} outputs of y. "
-                f"Got one of {found.dim} instead."
-            )
-        return found
-
-    def _check_answers(self, y: np.ndarray) -> None:
-        support = self._family().support
-        inside = support.contains(y)
-        if not inside.all():
-            row = int(np.argwhere(~inside)[0][0])
-            raise ValueError(
-                f"The 'y' of MixtureDensity with the family {self._family().__name__} must be in "
-                f"{type(support).__name__}. Got {y[row].ravel()[0]:g} instead."
-            )
 
     def _check_size(self, rows: int, columns: int) -> None:
         outputs = self.n_components * 4
         check_networks(
             lambda: mlp(columns, outputs, width=self.width, depth=self.depth, key=key_of(0)),
-            min(rows, _ROWS_AT_ONCE) * outputs,
+            min(rows, ROWS_AT_ONCE) * outputs,
             f"MixtureDensity of {columns:,} columns with {self.depth:,} layers of width {self.width:,}",
             "Use a smaller 'width', or PCA first.",
         )
 
-    def _learn(self, rows: Rows, key: Array) -> Fit:
+    def _start(self, rows: Rows, key: Array) -> Conditional:
         assert rows.known is not None
-        self._check_answers(rows.known)
-        rows, _ = self._completed(rows, self.answer_scaling_.invert(rows.known))
-        assert rows.known is not None
-        start_key, fit_key = split_key(key)
         member = self._member(rows.known)
-        link = self.family.link if isinstance(self.family, Given) else Free()
-        answer = cast(Given(member, Components(self.n_components, link)), np.float32)
-        centres = _centres(rows.known, rows.weight, self.n_components) if _has_mean(member) else None
-        sizes = rows.x.shape[1], self.width, self.depth
-        start = _start(
-            answer, *sizes, None if centres is None else on_device(centres, np.float32), start_key
-        )
-        events = Rows(self.scaling_.apply(rows.x), rows.weight, rows.known)
-        train, validation = split_rows(events, self.validation_fraction, np.float32)
-        learner = self.learner or Gradient(
-            adam(self.learning_rate),
-            negative_conditional_log_likelihood,
-            batch_size=self.batch_size,
-            patience=self.patience,
-        )
-        result = self._run(start, learner, train, events, fit_key, validation=validation)
-        # evaluation is in double precision, so that rows give the same number in any company
-        return dataclasses.replace(result, model=cast(result.model, np.float64))
+        answer = cast(Given(member, Components(self.n_components, self._link())), np.float32)
+        centres = None
+        if _has_mean(member):
+            centres = on_device(_centres(rows.known, rows.weight, self.n_components), np.float32)
+        return _start(answer, rows.x.shape[1], self.width, self.depth, centres, key)
+
+    def _objective(self) -> Any:
+        return negative_conditional_log_likelihood
 
     def _laws(self, x: np.ndarray) -> AbstractLaws:
         z = self.scaling_.apply(x)
-        log_weights, stack = map_rows(_parameters, z, self.model_, block=_ROWS_AT_ONCE)
+        log_weights, stack = map_rows(_parameters, z, self.model_, block=ROWS_AT_ONCE)
         parts = [
             laws_of(
                 jax.tree.map(lambda a, k=k: a[:, k], stack),
@@ -251,10 +164,6 @@ class MixtureDensity(AbstractRegressor):
             for k in range(self.n_components)
         ]
         return MixedLaws(np.asarray(log_weights).T, tuple(parts))
-
-
-# of standardised answers, where a family has no member of its own to start from
-_STARTS = {"scale": 0.7, "df": 5.0, "shape": 1.0, "rate": 1.0}
 
 
 def _has_mean(member: Any) -> bool:

@@ -71,6 +71,8 @@ class AbstractRegressor(
 
     # whether `_laws_of_incomplete` is the law itself, and no average over draws
     _exact_if_incomplete = False
+    # in which sense the evidence of complete rows is log p(y | x)
+    _kind_if_complete = Kind.EXACT
 
     def _answer_scaling(self, y: np.ndarray, weight: np.ndarray | None) -> Scaling:
         """The units in which answers are learned."""
@@ -124,15 +126,19 @@ class AbstractRegressor(
         holes = np.isnan(x).any(axis=1)
         nats, stderr = np.empty(len(x)), np.zeros(len(x))
         if (~holes).any():
-            nats[~holes] = self._laws(x[~holes]).log_prob(answers[~holes])
+            nats[~holes], stderr[~holes] = self._scores(self._laws(x[~holes]), answers[~holes])
         if holes.any():
             laws, own = self._laws_of_incomplete(x[holes]), answers[holes]
             nats[holes] = laws.log_prob(own)
             if not self._exact_if_incomplete and isinstance(laws, MixedLaws):
                 stderr[holes] = _error_of_mean([part.log_prob(own) for part in laws.parts])
         check_numbers(self, "evidence", nats, logarithms=True)
-        exact = self._exact_if_incomplete or not holes.any()
-        return Evidence(nats, stderr, Kind.EXACT if exact else Kind.ESTIMATE)
+        known = self._exact_if_incomplete or not holes.any()
+        return Evidence(nats, stderr, self._kind_if_complete if known else Kind.ESTIMATE)
+
+    def _scores(self, laws: AbstractLaws, y: np.ndarray) -> tuple[np.ndarray, np.ndarray | float]:
+        """log p(y | x) of complete rows, and its standard error."""
+        return laws.log_prob(y), 0.0
 
     def _likelihood(self, X: Any, given: dict[str, Any]) -> Any:
         if X is None or "y" not in given:

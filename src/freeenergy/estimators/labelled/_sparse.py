@@ -1,4 +1,4 @@
-"""Least squares with few coefficients: the lasso and the elastic net."""
+"""Least squares with few coefficients: the lasso, the elastic net and other separable priors."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import numpy as np
 from scipy.linalg import lapack
 
 from ..._core import Fit, Status, has_nan
-from ...shell import AbstractDensity, Coefficients, Scaling, check_int, check_real
+from ...shell import AbstractDensity, Coefficients, Scaling, check_instance, check_int, check_real
 from ...shell._rows import unit_free_hashes
 from ._linear_mean import AbstractLinearMean, Data, rows_of
+from ._priors import AbstractSeparablePrior, ElasticNetPrior, gap_of_prior, proximal, stationarity
 from ._triangle import Triangle, joined_blocks, sum_of_squares
 
 # its functions are not known to type checkers
@@ -33,8 +34,9 @@ class SparsePath(NamedTuple):
     Attributes:
         alphas: the strengths, descending.
         coef: the coefficients for each, in the units of the data.
-        dual_gap: by how much each objective is above its least value at most, for answers of variance one.
-        n_iter: how many linear systems were solved for each.
+        dual_gap: by how much each objective is above its least value at most, for answers of variance one;
+            NaN where the prior is not convex.
+        n_iter: how many linear systems were solved, or passes over coefficients made, for each.
     """
 
     alphas: np.ndarray
@@ -44,17 +46,24 @@ class SparsePath(NamedTuple):
 
 
 class SparseRegression(AbstractLinearMean):
-    """y = w x + b + e with few coefficients that are not zero: the lasso and the elastic net.
+    """y = w x + b + e with few coefficients that are not zero: the lasso, the elastic net, other priors.
 
     ½ mean (y − w x − b)² + α ρ Σ |w| + ½ α (1 − ρ) Σ w² is least, for columns and answers of standard
     deviation one: the largest posterior under Laplace's prior (ρ = 1).  At α ρ = 1 and beyond no
     coefficient is left.  Found by active sets: those that are not zero solve a linear system exactly.
 
+    With another `prior`, ½ mean (y − w x − b)² + α Σ energy(w) is lowered by its proximal operator, one
+    coefficient after the other: to the least value where it is convex, else to a point from which no
+    coefficient alone gets lower.
+
     Args:
         alpha: α; None for the one with the least squared residuals of rows left out, in five folds.
-        l1_ratio: ρ, from 0 (excluded) to 1.
+        l1_ratio: ρ, from 0 (excluded) to 1; of the elastic net alone.
+        prior: None for the elastic net; else `LogarithmicPrior`, `StudentPrior`, `SpikePrior` or
+            `ElasticNetPrior` of `freeenergy.estimators`, or an `AbstractSeparablePrior` of one's own.
         fit_intercept: whether there is a b.
-        max_iter: how many linear systems are solved for one α at most.
+        max_iter: how many linear systems are solved, or passes over the coefficients made, for one α at
+            most.
         inputs: the density of rows and answers from which missing entries of rows are drawn; None for one
             Gaussian, whose marginals are exact.
 
@@ -63,7 +72,9 @@ class SparseRegression(AbstractLinearMean):
 
     Attributes:
         alpha_: the strength that was taken.
-        dual_gap_: by how much the objective is above its least value at most.
+        dual_gap_: by how much the objective is above its least value at most; NaN where the prior is not
+            convex.
+        stationarity_: how far the best place of any one coefficient is from where it is, given the others.
         covariance_, standard_errors_, residual_dof_: zero, NaN and infinite: the law takes its coefficients
             for known.
         design_root_, noise_covariance_, between_, determined_: as of `LinearRegression`.
@@ -78,24 +89,27 @@ class SparseRegression(AbstractLinearMean):
 
     alpha_: float
     dual_gap_: float
+    stationarity_: float
 
     def __init__(
         self,
         alpha: float | None = None,
         *,
         l1_ratio: float = 1.0,
+        prior: AbstractSeparablePrior | None = None,
         fit_intercept: bool = True,
         max_iter: int = 1000,
         inputs: AbstractDensity | None = None,
     ) -> None:
         self.alpha, self.l1_ratio, self.fit_intercept = alpha, l1_ratio, fit_intercept
-        self.max_iter, self.inputs = max_iter, inputs
+        self.prior, self.max_iter, self.inputs = prior, max_iter, inputs
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
         check_real(self, "alpha", closed=False, optional=True)
         check_int(self, "max_iter")
         check_real(self, "l1_ratio", 0.0, math.nextafter(1.0, 2.0), closed=False)
+        check_instance(self, "prior", AbstractSeparablePrior, optional=True)
 
     def _from_triangle(self, triangle: Triangle, rows: float, data: Data | None = None) -> Fit:
         p, core = triangle.columns, triangle.core
@@ -107,6 +121,9 @@ class SparseRegression(AbstractLinearMean):
         )
         slopes, gap, steps = self._solved(gram, along, total, self.alpha_)
         self.dual_gap_ = gap
+        prior = ElasticNetPrior(self.l1_ratio) if self.prior is None else self.prior
+        outputs = zip(along.T, slopes.T, strict=True)
+        self.stationarity_ = max(stationarity(gram, c, prior, self.alpha_, w) for c, w in outputs)
         squares = total - 2 * (slopes * along).sum(axis=0) + (slopes * (gram @ slopes)).sum(axis=0)
         left = rows - (slopes != 0).sum(axis=0) - self.fit_intercept
         good = left > 0
@@ -133,10 +150,17 @@ class SparseRegression(AbstractLinearMean):
         slopes, gaps, steps = np.zeros_like(along), [0.0], 0
         for output in range(along.shape[1]):
             first = np.zeros(len(gram)) if start is None else start[:, output]
-            slopes[:, output], own = elastic_net(gram, along[:, output], l1, l2, first, self.max_iter)
-            gaps.append(duality_gap(gram, along[:, output], total[output], l1, l2, slopes[:, output]))
+            c, square = along[:, output], float(total[output])
+            if self.prior is None:
+                w, own = elastic_net(gram, c, l1, l2, first, self.max_iter)
+                gap = duality_gap(gram, c, square, l1, l2, w)
+            else:
+                w, own = proximal(gram, c, self.prior, alpha, first, self.max_iter)
+                gap = gap_of_prior(gram, c, square, self.prior, alpha, w)
+            slopes[:, output] = w
+            gaps.append(gap)
             steps = max(steps, own)
-        return slopes, max(gaps), steps
+        return slopes, float(np.max(gaps)), steps
 
     def _strengths(self, along: np.ndarray) -> np.ndarray:
         """Those of a path, from that at which the first coefficient appears."""
@@ -199,7 +223,10 @@ class SparseRegression(AbstractLinearMean):
         """
         self._check_parameters()
         fresh: Any = type(self)(
-            l1_ratio=self.l1_ratio, fit_intercept=self.fit_intercept, max_iter=self.max_iter
+            l1_ratio=self.l1_ratio,
+            prior=self.prior,
+            fit_intercept=self.fit_intercept,
+            max_iter=self.max_iter,
         )
         data = rows_of(fresh.intake.fitting(fresh, X, y=y, sample_weight=sample_weight).events)
         if has_nan(data[0]):
@@ -226,7 +253,10 @@ class SparseRegression(AbstractLinearMean):
 
     def _facts(self) -> dict[str, float]:
         count = float((self.coef_ != 0).sum())
-        return {"alpha": self.alpha_, "coefficients": count, "dual gap": self.dual_gap_} | super()._facts()
+        certificate = {"dual gap": self.dual_gap_}
+        if math.isnan(self.dual_gap_):
+            certificate = {"stationarity": self.stationarity_}
+        return {"alpha": self.alpha_, "coefficients": count} | certificate | super()._facts()
 
     def _coefficient_table(self, X: Any, robust: bool, given: dict[str, Any]) -> Coefficients | None:
         table = super()._coefficient_table(X, robust, given)

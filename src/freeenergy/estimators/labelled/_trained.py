@@ -1,0 +1,131 @@
+"""What regressions by networks share: their training, and the family of their answers."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+from jax import Array
+
+from ..._core import AbstractAlgorithm, Fit, on_device, split_key
+from ...distributions import AbstractPartial, AbstractShaped, Diagonal, Free, Gaussian, Given, Reals
+from ...learning import Gradient
+from ...shell import Rows, Scaling, adam, cast, split_rows
+from ._members import knows_law
+from ._regressor import AbstractRegressor
+
+ROWS_AT_ONCE = 1024
+# of standardised answers, where a family has no member of its own to start from
+_STARTS = {"scale": 0.7, "df": 5.0, "shape": 1.0, "rate": 1.0}
+
+
+class AbstractNetworkRegressor(AbstractRegressor):
+    """Numbers given rows by networks: trained in single precision, with early stopping on held-out rows."""
+
+    keeps_order = False
+    _least_depth = 0
+    width: int
+    depth: int
+    learning_rate: float
+    batch_size: int
+    max_iter: int
+    validation_fraction: float
+    patience: int
+    learner: AbstractAlgorithm | None
+
+    @property
+    def _must_converge(self) -> bool:
+        return False
+
+    def _start(self, rows: Rows, key: Array) -> Any:
+        """The model before it has learned, of rescaled rows and answers, in single precision."""
+        raise NotImplementedError
+
+    def _objective(self) -> Any:
+        """What is lowered, a function of the model and of pairs of rows and answers."""
+        raise NotImplementedError
+
+    def _learn(self, rows: Rows, key: Array) -> Fit:
+        assert rows.known is not None
+        self._check_answers(rows.known)
+        rows, _ = self._completed(rows, self.answer_scaling_.invert(rows.known))
+        start_key, fit_key = split_key(key)
+        start = self._start(rows, start_key)
+        events = Rows(self.scaling_.apply(rows.x), rows.weight, rows.known)
+        train, validation = split_rows(events, self.validation_fraction, np.float32)
+        learner = self.learner or Gradient(
+            adam(self.learning_rate), self._objective(), batch_size=self.batch_size, patience=self.patience
+        )
+        result = self._run(start, learner, train, events, fit_key, validation=validation)
+        # evaluation is in double precision, so that rows give the same number in any company
+        return dataclasses.replace(result, model=cast(result.model, np.float64))
+
+    def _check_answers(self, y: np.ndarray) -> None:
+        """Refuses answers that cannot occur."""
+
+
+class AbstractFamilyNetwork(AbstractNetworkRegressor):
+    """A regression by networks in which the answers have a family of `freeenergy.distributions`."""
+
+    family: Any
+
+    def _family(self) -> Any:
+        """The class of the family."""
+        if self.family is None:
+            return Gaussian
+        found = self.family.member if isinstance(self.family, Given) else self.family
+        return found if isinstance(found, type) else type(found)
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        shaped = isinstance(self.family, type) and issubclass(self.family, AbstractShaped | AbstractPartial)
+        known = self.family is None or shaped or isinstance(self.family, AbstractPartial | Given)
+        if not (known and knows_law(self._family())):
+            raise ValueError(
+                f"The 'family' parameter of {type(self).__name__} must be a family of "
+                "freeenergy.distributions with a distribution function, such as StudentT or Poisson, a "
+                f"member of one, a Given, or None. Got {self.family!r} instead."
+            )
+
+    def _answer_scaling(self, y: np.ndarray, weight: np.ndarray | None) -> Scaling:
+        # other families have no other unit, or no other origin
+        if self._family().support == Reals():
+            return Scaling.standardise(y, weight)
+        return Scaling.identity(y.shape[1])
+
+    def _member(self, y: np.ndarray) -> Any:
+        """The member that others are steps from."""
+        outputs = y.shape[1]
+        if self.family is None:
+            return Gaussian(on_device(np.zeros(outputs)), Diagonal(on_device(np.full(outputs, 0.5))))
+        if isinstance(self.family, type):
+            if issubclass(self.family, AbstractShaped):
+                return self.family.prototype(y)
+            fields = [field.name for field in dataclasses.fields(self.family)]
+            return self.family(
+                **{
+                    name: on_device(np.full(outputs, 0.0 if name == "loc" else _STARTS[name]))
+                    for name in fields
+                }
+            )
+        found = self.family.member if isinstance(self.family, Given) else self.family
+        if found.dim != outputs:
+            raise ValueError(
+                f"The 'family' parameter of {type(self).__name__} must describe the {outputs} outputs of "
+                f"y. Got one of {found.dim} instead."
+            )
+        return found
+
+    def _link(self) -> Any:
+        return self.family.link if isinstance(self.family, Given) else Free()
+
+    def _check_answers(self, y: np.ndarray) -> None:
+        support = self._family().support
+        inside = support.contains(y)
+        if not inside.all():
+            row = int(np.argwhere(~inside)[0][0])
+            raise ValueError(
+                f"The 'y' of {type(self).__name__} with the family {self._family().__name__} must be in "
+                f"{type(support).__name__}. Got {y[row].ravel()[0]:g} instead."
+            )

@@ -38,6 +38,7 @@ from ._markov import MarkovChain
 from ._mixed_factors import MixedFactors
 from ._mixed_kernels import MixedKernels
 from ._mixture import Mixture, Supervised
+from ._ordered import OrderedModel
 from ._series import AbstractSequenceModel, Series, one_series
 from ._smoother import KernelSmoother
 from ._softmax import SoftmaxModel
@@ -134,6 +135,7 @@ __all__ = [
     "MixedKernels",
     "Mixture",
     "MixtureEmissions",
+    "OrderedModel",
     "RegressionEmissions",
     "Regressors",
     "Seasonal",

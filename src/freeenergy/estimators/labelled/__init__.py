@@ -18,6 +18,7 @@ from ._losses import AbstractScoreLoss, QuantileLoss
 from ._mixture_density import MixtureDensity
 from ._multilabel import MultiLabel
 from ._nadaraya_watson import NadarayaWatson
+from ._ordered import OrderedRegression
 from ._perceptron import Perceptron
 from ._quantiles import QuantileRegression
 from ._regressor import AbstractRegressor
@@ -53,6 +54,7 @@ __all__ = [
     "NadarayaWatson",
     "NaiveBayes",
     "Nystroem",
+    "OrderedRegression",
     "Perceptron",
     "QuantileLoss",
     "QuantileRegression",

@@ -105,6 +105,7 @@ CASES = {
     "GaussianMixture-shared": Case(
         fe.GaussianMixture(2, d.Shared(shape=True, orientation=True)), slow=True
     ),
+    "GaussianMixture-aligned": Case(fe.GaussianMixture(2, d.Shared(shape=True, aligned=True)), slow=True),
     "GaussianMixture-low-rank": Case(fe.GaussianMixture(2, d.LowRank(rank=1)), slow=True),
     "Mixture": Case(fe.Mixture(2), slow=True),
     "Mixture-bernoulli": Case(fe.Mixture(2, family=d.Bernoulli), points=_BINARY),
@@ -188,6 +189,7 @@ CASES = {
     "Calibrated": Case(fe.Calibrated(), density=False),
     "MultiLabel": Case(fe.MultiLabel(), density=False),
     "SoftmaxRegression": Case(fe.SoftmaxRegression(), density=False),
+    "OrderedRegression": Case(fe.OrderedRegression(), density=False),
     "SupportVectorMachine": Case(fe.SupportVectorMachine(), density=False),
     "Nystroem": Case(fe.Nystroem(n_components=20), density=False),
     "RandomFourierFeatures": Case(fe.RandomFourierFeatures(n_components=20), density=False),

@@ -967,9 +967,19 @@ def test_inputs_of_series_are_columns_and_those_to_come_are_a_file(shops, tmp_pa
     assert run(["score", *asked, "--json"]) == 0
     nats = json.loads(capsys.readouterr().out)["nats"]
     np.testing.assert_allclose(nats, truth.score_samples(data), rtol=1e-6)
+    # the file of the model knows what they are called
+    assert run(["score", model, path, "--time", "month", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["nats"] == nats
+    bare = str(tmp_path / "bare.safetensors")
+    values = whole[["sales", "price"]].to_numpy(float)
+    fe.AutoRegression(1).fit(values[:, :1], inputs=values[:, 1:]).save(bare)
     for command, sentence in (
+        (["score", bare, path, "--time", "month"], "was fitted with 1 inputs. Name their columns, in"),
         (["forecast", *asked], "was fitted with inputs. Name a file that has those of the steps to come"),
-        (["score", model, path, "--time", "month"], "was fitted with 1 inputs. Name their columns, in"),
+        (
+            ["score", model, path, "--time", "month", "--inputs", "visits"],
+            "must have the column 'price', which was fitted. Got 'visits' instead.",
+        ),
         (["forecast", *asked, "--future", path], "has no row after the end of the series."),
         (
             ["forecast", *asked, "--future", future, "-n", "3"],

@@ -37,6 +37,19 @@ class Labels:
         return np.log(self.probabilities[np.asarray(x, int)])
 
 
+class Tailed(Labels):
+    """Labels, and a geometric law of scipy after them."""
+
+    def __init__(self, first, rest, ratio):
+        super().__init__([*first, *(rest * st.geom(1 - ratio, loc=-1).pmf(np.arange(200)))])
+
+    def mean(self):
+        return self.probabilities @ np.arange(len(self.probabilities))
+
+    def entropy(self):
+        return st.entropy(self.probabilities)
+
+
 @dataclasses.dataclass(frozen=True)
 class Case:
     member: fd.AbstractDistribution
@@ -70,6 +83,12 @@ FAMILIES = {
         (Labels([0.2, 0.3, 0.5]), Labels([0.6, 0.3, 0.1])),
         discrete=True,
         support=(0.0, 1.0, 2.0),
+    ),
+    "count table": Case(
+        fd.CountTable(array([0.2, 0.3, 0.5], [0.6, 0.3, 0.1]), array(0.5, 0.25)),
+        (Tailed([0.2, 0.3], 0.5, 0.5), Tailed([0.6, 0.3], 0.1, 0.25)),
+        discrete=True,
+        support=tuple(range(60)),
     ),
     "multinomial": Case(
         fd.Multinomial(array(0.2, 0.3, 0.5), trials=4),
@@ -576,7 +595,9 @@ def test_stacked_floors_hold_for_each_member(name):
     assert smallest[1] > 50 - 1e-9
 
 
-@pytest.mark.parametrize("name", ["categorical", "multinomial", "gamma", "dirichlet", "product"])
+@pytest.mark.parametrize(
+    "name", ["categorical", "count table", "multinomial", "gamma", "dirichlet", "product"]
+)
 def test_stacks_of_other_families_equal_their_members(name):
     member = FAMILIES[name].member
     w = jnp.stack([weights(), weights()[::-1]], axis=1)
@@ -748,6 +769,7 @@ KL_PAIRS = {
     "bernoulli": fd.Bernoulli(array(0.6, 0.5)),
     "binomial": fd.Binomial(array(0.6, 0.5), trials=(4, 7)),
     "categorical": fd.Categorical(array([0.4, 0.4, 0.2], [0.2, 0.3, 0.5])),
+    "count table": fd.CountTable(array([0.4, 0.4, 0.2], [0.2, 0.3, 0.5]), array(0.3, 0.5)),
     "multinomial": fd.Multinomial(array(0.4, 0.4, 0.2), trials=4),
     "poisson": fd.Poisson(array(1.0, 3.0)),
     "exponential": fd.Exponential(array(1.0, 2.0)),
@@ -985,7 +1007,7 @@ def test_a_stack_in_other_units_is_a_stack_of_members_in_other_units():
 @pytest.mark.parametrize("name", ALL)
 def test_the_mean_alone_is_set(name):
     member = ALL[name].member
-    if name in ("categorical", "multinomial", "beta", "dirichlet", "product"):
+    if name in ("categorical", "count table", "multinomial", "beta", "dirichlet", "product"):
         return
     unknown = jnp.full(member.dim, jnp.nan)
     mean = member.complete_mean(unknown) * 0.9

@@ -240,3 +240,52 @@ def test_what_cannot_go_on_says_so():
     model = fe.Mixture(1, family="by column", random_state=0).partial_fit(frame)
     with pytest.raises(ValueError, match="A category must be among those that were fitted"):
         model.partial_fit(pl.DataFrame({"a": ["z"], "b": [1.0]}))
+
+
+SYMBOLS = [
+    np.random.default_rng(seed).integers(0, 3, (n, 2)).astype(float) for seed, n in enumerate((9, 5, 12))
+]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"transition_prior": d.DirichletPrior(d.Categorical(np.ones((1, 3)) / 3), np.full(3, 1.5))}],
+)
+def test_chains_of_symbols_are_those_of_all_series(options, tmp_path):
+    whole = fe.MarkovChain(**options).fit(SYMBOLS)
+    parts = fe.MarkovChain(**options)
+    for series in SYMBOLS[:2]:
+        assert parts.partial_fit(series) is parts
+    parts.save(tmp_path / "chain.safetensors")
+    parts = fe.load(tmp_path / "chain.safetensors").partial_fit(SYMBOLS[2])
+    np.testing.assert_allclose(parts.transition_, whole.transition_, rtol=1e-12)
+    np.testing.assert_allclose(parts.initial_, whole.initial_, rtol=1e-12)
+    np.testing.assert_allclose(parts.score_samples(SYMBOLS), whole.score_samples(SYMBOLS), rtol=1e-12)
+    assert parts.fitted_size_ == whole.fitted_size_ == 26
+    # by counting
+    pairs = np.zeros((3, 3))
+    for series in SYMBOLS:
+        np.add.at(pairs, (series[:-1, 0].astype(int), series[1:, 0].astype(int)), 1)
+    np.testing.assert_allclose(parts.kept_.pairs[0], pairs, atol=1e-12)
+    found, expected = parts.summary(SYMBOLS), whole.summary(SYMBOLS)
+    assert found.log_likelihood == pytest.approx(expected.log_likelihood)
+
+
+def test_chains_go_on_with_new_symbols_weights_and_holes():
+    late = np.array([[0.0], [4.0], [4.0], [1.0]])
+    first = SYMBOLS[0][:, :1]
+    parts = fe.MarkovChain().partial_fit(first, series_weight=[2.0]).partial_fit(late)
+    whole = fe.MarkovChain().fit([first, late], series_weight=[2.0, 1.0])
+    np.testing.assert_allclose(parts.transition_, whole.transition_, rtol=1e-12)
+    assert parts.transition_.shape == (1, 5, 5)
+    # what is missing in the last part is inferred with the counts of those before
+    holes = late.copy()
+    holes[2] = np.nan
+    parts = fe.MarkovChain(tol=1e-12).partial_fit(first).partial_fit(holes)
+    whole = fe.MarkovChain(tol=1e-12).fit([first, holes])
+    np.testing.assert_allclose(parts.transition_, whole.transition_, atol=1e-5)
+    with pytest.warns(UserWarning, match="keeps no series to go on from: partial_fit begins anew"):
+        again = fe.MarkovChain().fit(late).partial_fit(first)
+    np.testing.assert_allclose(again.transition_, fe.MarkovChain().fit(first).transition_)
+    with pytest.raises(ValueError, match="X has 2 features, but MarkovChain is expecting 1"):
+        parts.partial_fit(SYMBOLS[0])

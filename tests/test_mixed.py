@@ -134,9 +134,10 @@ def test_one_component_is_the_product_of_closed_forms():
     )
     np.testing.assert_allclose(plain.score_samples(size), expected, rtol=1e-6)
     # with one imagined row, shared by the labels; and with the mean of the counts
-    weak = fitted(1).model_.components.parts
+    frame = FRAME.with_columns(visits=pl.Series(np.random.default_rng(1).poisson(3.0, N)))
+    weak = fitted(1, frame).model_.components.parts
     np.testing.assert_allclose(weak[3].probabilities[0, 0], (np.array(counts) + 1 / 3) / (N + 1))
-    assert float(weak[1].rate[0, 0]) == pytest.approx(FRAME["visits"].mean())
+    assert float(weak[1].rate[0, 0]) == pytest.approx(frame["visits"].mean())
     np.testing.assert_allclose(weak[2].probability[0, 0], (FRAME["smokes"].sum() + 0.5) / (N + 1))
     # the variance of the column itself, of which a hundredth of a row more moves nothing
     assert float(weak[0].covariance.variance[0, 0]) == pytest.approx(1)

@@ -20,7 +20,7 @@ FRAME = pl.DataFrame(
     {
         "colour": np.array(["red", "green", "blue"])[np.where(GROUP, 2, RNG.integers(0, 2, N))],
         "size": RNG.normal(4.0 * GROUP, 1.0),
-        "visits": RNG.poisson(1 + 7 * GROUP),
+        "visits": RNG.poisson(2 + 2 * GROUP),
         "smokes": RNG.random(N) < 0.2 + 0.6 * GROUP,
     }
 )

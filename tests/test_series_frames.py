@@ -334,6 +334,33 @@ def test_a_cell_is_named_by_the_row_of_the_frame():
         fe.HMM(2, fe.distributions.Poisson).fit(counts)
 
 
+def test_inputs_have_their_names_in_files_and_are_found_by_them(tmp_path):
+    dates = pd.date_range("2024-01-31", periods=60)
+    frame = pd.DataFrame(RNG.normal(size=(60, 3)), dates, ["y", "u", "v"])
+    frame["y"] += 2 * frame["u"] - frame["v"]
+    options = {"max_iter": 20, "tol": 1e-2}
+    fitted = fe.AutoRegression(1, **options).fit(fe.series(frame, inputs=["u", "v"]))
+    assert fitted.input_names_in_.tolist() == ["u", "v"]
+    fitted.save(tmp_path / "model.safetensors")
+    again = fe.load(tmp_path / "model.safetensors")
+    assert again.input_names_in_.tolist() == ["u", "v"]
+    known, y = frame[["u", "v"]], frame[["y"]]
+    ahead = pd.DataFrame([[1.0, -1.0, 9.0]], dates[-1:] + pd.Timedelta(days=1), ["u", "v", "w"])
+    expected = fitted.forecast(y, 1, inputs=known, future_inputs=ahead[["u", "v"]]).mean
+    # in any order, and among others; arrays have no names
+    found = again.forecast(y, 1, inputs=known[["v", "u"]], future_inputs=ahead[["w", "v", "u"]]).mean
+    pd.testing.assert_frame_equal(found, expected)
+    arrays = again.forecast(y, 1, inputs=known.to_numpy(), future_inputs=ahead[["u", "v"]].to_numpy())
+    np.testing.assert_array_equal(arrays.mean, expected)
+    wrong = r"of AutoRegression must have the column 'v', which was fitted. Got 'u', 'w'"
+    with pytest.raises(ValueError, match=wrong):
+        again.forecast(y, 1, inputs=known, future_inputs=ahead[["u", "w"]])
+    plain = fitted.fit(y.to_numpy(), inputs=known.to_numpy())
+    assert "input_names_in_" not in vars(plain)
+    renamed, values = known.rename(columns={"u": "a"}), y.to_numpy()
+    assert plain.score(values, inputs=renamed) == plain.score(values, inputs=known.to_numpy())
+
+
 def test_inputs_to_come_belong_to_the_series_of_their_name():
     rng = np.random.default_rng(3)
     rows = pl.DataFrame(

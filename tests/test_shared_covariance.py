@@ -224,3 +224,66 @@ def test_classes_may_share_a_shape():
     model.set_params(component_prior=prior)
     with pytest.raises(ValueError, match="must be None where the classes share"):
         model.fit(MIXED, y)
+
+
+ALIGNED = {
+    "VEI": {"shape": True},
+    "EVI": {"volume": True},
+    "VVI": {},
+    "EEI": {"volume": True, "shape": True},
+}
+
+
+def aligned_variances(free, name, members, dim):
+    """Variances of each member and column from numbers without constraint."""
+    sizes = {"VEI": members, "EVI": 1, "VVI": members, "EEI": 1}[name]
+    shapes = free[sizes:].reshape(-1, dim - 1)
+    shapes = np.column_stack([shapes, -shapes.sum(axis=1)])
+    return np.exp(np.broadcast_to(free[:sizes, None], (members, 1)) + shapes)
+
+
+@pytest.mark.parametrize("name", ALIGNED)
+def test_aligned_axes_are_as_good_as_any_minimum_of_bfgs(name):
+    S, n = scatters(3, 3, seed=4)
+    found = fitted(Shared(**ALIGNED[name], aligned=True), *moments(S, n))
+    assert found.axes is None
+    own = matrices(found, 3)
+    np.testing.assert_array_equal(own[:, ~np.eye(3, dtype=bool)], 0)
+    sizes = 1 if "volume" in ALIGNED[name] else 3
+    numbers = sizes + 2 * (1 if "shape" in ALIGNED[name] else 3)
+
+    def target(free):
+        return loss(np.stack([np.diag(v) for v in aligned_variances(free, name, 3, 3)]), S, n)
+
+    best = optimize.minimize(target, np.zeros(numbers), tol=1e-12).fun
+    assert loss(own, S, n) == pytest.approx(best, abs=1e-9)
+    stack = Gaussian(np.zeros((3, 3)), found)
+    assert parameter_count(stack) == 9 + numbers
+    # goes on from there, and one member alone has its own variances
+    again = fitted(found, *moments(S, n))
+    np.testing.assert_allclose(matrices(again, 3), own, rtol=1e-6)
+    alone = fitted(Shared(**ALIGNED[name], aligned=True), n[:1].repeat(3), np.zeros(3), moments(S, n)[2][0])
+    np.testing.assert_allclose(alone.matrix(), np.diag(np.diag(S[0])), rtol=1e-6)
+    np.testing.assert_allclose(alone.scale(jnp.array(2.0)).matrix(), 4 * alone.matrix(), rtol=1e-12)
+
+
+def test_mixtures_with_aligned_axes_are_fitted_with_and_without_holes(tmp_path):
+    rng = np.random.default_rng(2)
+    X = np.concatenate([rng.normal(0, [1.0, 3.0], (60, 2)), rng.normal(8, [2.0, 6.0], (60, 2))])
+    model = fe.GaussianMixture(2, Shared(shape=True, aligned=True), random_state=0).fit(X)
+    ratio = model.covariances_[:, 1, 1] / model.covariances_[:, 0, 0]
+    np.testing.assert_allclose(ratio[0], ratio[1], rtol=1e-9)
+    assert (model.covariances_[:, 0, 1] == 0).all()
+    wide = fe.GaussianMixture(2, fe.distributions.Diagonal(), random_state=0).fit(X)
+    tied = fe.GaussianMixture(2, Tied(fe.distributions.Diagonal()), random_state=0).fit(X)
+    assert tied.score(X) < model.score(X) < wide.score(X) + 1e-9
+    holes = X.copy()
+    holes[::6, 0] = np.nan
+    again = fe.GaussianMixture(2, Shared(shape=True, aligned=True), random_state=0).fit(holes)
+    assert (np.diff(again.history_["objective"]) < 1e-9).all()
+    again.save(tmp_path / "m.safetensors")
+    np.testing.assert_array_equal(
+        fe.load(tmp_path / "m.safetensors").score_samples(X), again.score_samples(X)
+    )
+    with pytest.raises(ValueError, match="'orientation' of Shared must be False if its axes are aligned"):
+        Shared(orientation=True, aligned=True)

@@ -237,6 +237,9 @@ from .estimators import (
     Nystroem as Nystroem,
 )
 from .estimators import (
+    OrderedRegression as OrderedRegression,
+)
+from .estimators import (
     Perceptron as Perceptron,
 )
 from .estimators import (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 from collections.abc import Mapping
 from pathlib import Path
@@ -58,6 +59,9 @@ def _asked(
     if timing.option is not None and not serial:
         name = type(estimator).__name__
         raise ValueError(f"{timing.option} is for models of series, which {name} in '{model}' is not.")
+    fitted = getattr(estimator, "input_names_in_", None)
+    if fitted is not None and not timing.inputs:
+        timing = dataclasses.replace(timing, inputs=[str(name) for name in fitted])
     found = read(data, reading, target=target, timing=timing, model=estimator)
     found = _files.for_model(found, estimator, reading.encode or ())
     named = getattr(estimator, "feature_names_in_", None) is not None

@@ -61,6 +61,7 @@ from ._continuous import (
     Logistic,
     StudentT,
 )
+from ._count_table import CountTable
 from ._covariance import (
     AbstractCovariance,
     AbstractSharing,
@@ -109,6 +110,7 @@ __all__ = [
     "Categorical",
     "Categories",
     "Cauchy",
+    "CountTable",
     "Counts",
     "Diagonal",
     "Dirichlet",

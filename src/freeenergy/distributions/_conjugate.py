@@ -26,6 +26,7 @@ from .._core import (
 from ._base import AbstractExponentialFamily, AbstractRate
 from ._composite import Product
 from ._continuous import StudentT
+from ._count_table import CountTable
 from ._covariance import Diagonal, Full, from_triangle
 from ._discrete import (
     Bernoulli,
@@ -87,10 +88,11 @@ class AbstractConjugatePrior(eqx.Module, Generic[Member]):
         return self.update(*self.split(total)).mode()
 
 
-def _refuse_predictive(prior: Any, family: type) -> None:
-    if not isinstance(prior.family, family):
+def _refuse_predictive(prior: Any, *families: type) -> None:
+    if not isinstance(prior.family, families):
+        names = " and ".join(family.__name__ for family in families)
         raise TypeError(
-            f"The law of a new event under {type(prior).__name__} is known for {family.__name__} alone. "
+            f"The law of a new event under {type(prior).__name__} is known for {names} alone. "
             f"Got one over {type(prior.family).__name__}."
         )
 
@@ -157,8 +159,8 @@ class BetaPrior(AbstractConjugatePrior[Bernoulli | Binomial]):
         return total[-dim:], total[:-dim]
 
 
-class DirichletPrior(AbstractConjugatePrior[Categorical | Multinomial]):
-    """p ~ Dirichlet(α), the probabilities of a Multinomial or of each coordinate of a Categorical.
+class DirichletPrior(AbstractConjugatePrior[Categorical | CountTable | Multinomial]):
+    """p ~ Dirichlet(α), the probabilities of a Multinomial or of each coordinate of labels and tables.
 
     Attributes:
         family: any member of the family that the prior is over.
@@ -169,7 +171,7 @@ class DirichletPrior(AbstractConjugatePrior[Categorical | Multinomial]):
     [[0.5, 0.125, 0.375]]
     """
 
-    family: Categorical | Multinomial
+    family: Categorical | CountTable | Multinomial
     concentration: Array = parameter(positive)
 
     def update(self, weight: Array, total: Array) -> DirichletPrior:
@@ -177,24 +179,24 @@ class DirichletPrior(AbstractConjugatePrior[Categorical | Multinomial]):
         counts = jnp.concatenate([total, last[..., None]], axis=-1)
         return DirichletPrior(self.family, self.concentration + counts)
 
-    def _member(self, probabilities: Array) -> Categorical | Multinomial:
+    def _member(self, probabilities: Array) -> Categorical | CountTable | Multinomial:
         return dataclasses.replace(self.family, probabilities=inside_simplex(probabilities))
 
-    def mode(self) -> Categorical | Multinomial:
+    def mode(self) -> Categorical | CountTable | Multinomial:
         return self._member(_share(self.concentration - 1))
 
-    def log_density(self, member: Categorical | Multinomial) -> Array:
+    def log_density(self, member: Categorical | CountTable | Multinomial) -> Array:
         terms = xlogy(self.concentration - 1, member.probabilities)
         return jnp.sum(terms - gammaln(self.concentration)) + jnp.sum(
             gammaln(jnp.sum(self.concentration, axis=-1))
         )
 
-    def sample(self, *, key: Array) -> Categorical | Multinomial:
+    def sample(self, *, key: Array) -> Categorical | CountTable | Multinomial:
         return self._member(jax.random.dirichlet(key, self.concentration))
 
-    def predictive(self) -> Categorical | Multinomial:
-        """The law of a new event under a Categorical: one with the mean of the probabilities."""
-        _refuse_predictive(self, Categorical)
+    def predictive(self) -> Categorical | CountTable | Multinomial:
+        """The law of a new event under labels or a table: one with the mean of the probabilities."""
+        _refuse_predictive(self, Categorical, CountTable)
         return self._member(self.concentration / jnp.sum(self.concentration, axis=-1, keepdims=True))
 
     def log_normaliser(self) -> Array:

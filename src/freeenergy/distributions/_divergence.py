@@ -20,6 +20,7 @@ from ._base import (
 )
 from ._composite import Product
 from ._continuous import Beta, Dirichlet, Exponential, Gamma
+from ._count_table import CountTable
 from ._discrete import Bernoulli, Binomial, Categorical, Multinomial, Poisson
 from ._gaussian import Gaussian, GaussianLocation
 
@@ -87,6 +88,18 @@ def _(p: Categorical | Multinomial, q: Categorical | Multinomial) -> Array:
 
 
 @kl_divergence.register
+def _(p: CountTable, q: CountTable) -> Array:
+    _check_same_kind(p, q)
+    tail = p.probabilities[:, -1] * _geometric_kl(p.ratio, q.ratio)
+    return jnp.sum(rel_entr(p.probabilities, q.probabilities)) + jnp.sum(tail)
+
+
+def _geometric_kl(r: Array, s: Array) -> Array:
+    """Between geometric laws with these ratios."""
+    return (rel_entr(r, s) + rel_entr(1 - r, 1 - s)) / (1 - r)
+
+
+@kl_divergence.register
 def _(p: Poisson, q: Poisson) -> Array:
     _check_same_kind(p, q)
     return jnp.sum(rel_entr(p.rate, q.rate) - p.rate + q.rate)
@@ -128,6 +141,13 @@ def _(p: Bernoulli) -> Array:
 @entropy.register
 def _(p: Categorical) -> Array:
     return jnp.sum(categorical_entropy(p.probabilities))
+
+
+@entropy.register
+def _(p: CountTable) -> Array:
+    coin = categorical_entropy(jnp.stack([p.ratio, 1 - p.ratio], axis=-1))
+    tail = p.probabilities[:, -1] * coin / (1 - p.ratio)
+    return jnp.sum(categorical_entropy(p.probabilities)) + jnp.sum(tail)
 
 
 @entropy.register(Exponential)

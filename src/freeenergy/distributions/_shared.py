@@ -49,7 +49,9 @@ class Shared(AbstractSharing):
     shared, every component has for itself.  Nothing shared is `Full()`, everything `Tied(Full())`.  In the
     names of mclust, for volume, shape and orientation, E is shared and V is not: `Shared(shape=True,
     orientation=True)` is VEE, `Shared(volume=True, shape=True)` EEV.  Shapes and orientations mean
-    something in one unit for all columns, which is that of the data.
+    something in one unit for all columns, which is that of the data.  With `aligned` the axes are those of
+    the columns, D = I: `Shared(shape=True, aligned=True)` is VEI and `Shared(volume=True, aligned=True)`
+    EVI, of which nothing shared is `Diagonal()`, and everything `Tied(Diagonal())`.
 
     `from_moments` lowers Σ_k w_k (log |Σ_k| + tr Σ_k⁻¹ S_k) in one part after another, each time to its
     least value, from the present values on until nothing changes, so that the likelihood never falls.
@@ -57,10 +59,11 @@ class Shared(AbstractSharing):
 
     Attributes:
         volume, shape, orientation: whether the components share it.
+        aligned: whether columns are independent within each component: its axes are theirs.
         floor: the least eigenvalue of S_k that is told from zero.
         size: λ.
         ratios: A divided by its trace: parts of one.
-        axes: D.
+        axes: D; None if `aligned`.
 
     References: Banfield and Raftery, *Model-based Gaussian and non-Gaussian clustering* (1993); Celeux and
     Govaert, *Gaussian parsimonious clustering models* (1995); Browne and McNicholas (2014), for the bound.
@@ -75,12 +78,20 @@ class Shared(AbstractSharing):
     volume: bool = eqx.field(static=True, default=False, kw_only=True)
     shape: bool = eqx.field(static=True, default=False, kw_only=True)
     orientation: bool = eqx.field(static=True, default=False, kw_only=True)
+    aligned: bool = eqx.field(static=True, default=False, kw_only=True)
     floor: float | Array = buffer(default=1e-6, kw_only=True)
     size: Array | None = parameter(positive, default=None, kw_only=True)
     ratios: Array | None = parameter(simplex, default=None, kw_only=True)
     axes: Array | None = parameter(rotations, default=None, kw_only=True)
 
-    def _with(self, size: Array, ratios: Array, axes: Array) -> Shared:
+    def __check_init__(self) -> None:
+        if self.aligned and self.orientation:
+            raise ValueError(
+                "The 'orientation' of Shared must be False if its axes are aligned with the columns. "
+                "Got True instead."
+            )
+
+    def _with(self, size: Array, ratios: Array, axes: Array | None) -> Shared:
         return dataclasses.replace(self, size=size, ratios=ratios, axes=axes)
 
     def component_axes(self) -> Any:
@@ -93,8 +104,9 @@ class Shared(AbstractSharing):
 
     def _values(self) -> tuple[Array, Array]:
         """The eigenvalues of Σ, and its eigenvectors along columns."""
-        size, axes = filled(self, self.size), filled(self, self.axes)
-        return size * _product_one(filled(self, self.ratios)), axes
+        size, ratios = filled(self, self.size), filled(self, self.ratios)
+        axes = jnp.eye(ratios.shape[-1], dtype=ratios.dtype) if self.aligned else filled(self, self.axes)
+        return size * _product_one(ratios), axes
 
     def matrix(self) -> Array:
         values, axes = self._values()
@@ -117,7 +129,7 @@ class Shared(AbstractSharing):
 
     @property
     def noise_size(self) -> int:
-        return filled(self, self.axes).shape[-1]
+        return filled(self, self.ratios).shape[-1]
 
     def solve(self, v: Array) -> Array:
         values, axes = self._values()
@@ -145,14 +157,23 @@ class Shared(AbstractSharing):
         S, n = (scatter[None], weight[:1]) if alone else (scatter, weight[:, 0])
         found = self._fitted(S, n, self._start(S, n))
         values = (found.size, found.ratios / jnp.sum(found.ratios, axis=-1, keepdims=True))
-        axes = jax.vmap(as_rotation)(found.axes)
+        axes = None if self.aligned else jax.vmap(as_rotation)(found.axes)
         shared = (self.volume, self.shape, self.orientation)
-        return self._with(*(a[0] if alone or one else a for a, one in zip((*values, axes), shared)))
+        size, ratios, axes = (
+            a[0] if a is not None and (alone or one) else a for a, one in zip((*values, axes), shared)
+        )
+        return dataclasses.replace(self, size=size, ratios=ratios, axes=axes)
 
     def _start(self, S: Array, n: Array) -> _Parts:
         """The present values of each member; of a structure without any, those of S alone."""
         members, dim = S.shape[:2]
-        if self.size is None or self.ratios is None or self.axes is None:
+        eye = jnp.broadcast_to(jnp.eye(dim, dtype=S.dtype), S.shape)
+        if self.aligned and (self.size is None or self.ratios is None):
+            own = jnp.diagonal(S, axis1=1, axis2=2)
+            whole = n @ own / jnp.sum(n)
+            ratios = jnp.broadcast_to(whole, own.shape) if self.shape else own
+            return _Parts(jnp.full(members, jnp.mean(whole)), _product_one(ratios), eye)
+        if self.size is None or self.ratios is None or (self.axes is None and not self.aligned):
             whole = jnp.einsum("k,kij->ij", n / jnp.sum(n), S)
             about = jnp.broadcast_to(whole, S.shape) if self.orientation else S
             values, axes = jnp.linalg.eigh(about)
@@ -163,7 +184,7 @@ class Shared(AbstractSharing):
         return _Parts(
             jnp.broadcast_to(self.size, (members,)),
             jnp.broadcast_to(_product_one(self.ratios), (members, dim)),
-            jnp.broadcast_to(self.axes, S.shape),
+            eye if self.axes is None else jnp.broadcast_to(self.axes, S.shape),
         )
 
     def _fitted(self, S: Array, n: Array, start: _Parts) -> _Parts:
@@ -199,7 +220,7 @@ class Shared(AbstractSharing):
             )
         elif self.orientation:
             axes = _turned(S, pull, ratios, axes)
-        else:
+        elif not self.aligned:
             # the longest axis goes with the largest ratio
             ratios, axes = jnp.sort(ratios, axis=1), jnp.linalg.eigh(S)[1]
         spread = jnp.einsum("kij,kil,klj->kj", axes, S, axes)
@@ -215,7 +236,7 @@ class Shared(AbstractSharing):
     def scale(self, factor: Array) -> Full | Shared:
         size = filled(self, self.size)
         if jnp.ndim(factor) == 0:
-            return self._with(size * factor**2, filled(self, self.ratios), filled(self, self.axes))
+            return self._with(size * factor**2, filled(self, self.ratios), self.axes)
         return Full(self.matrix() * jnp.outer(factor, factor), self.floor)
 
     @property

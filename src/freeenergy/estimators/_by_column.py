@@ -58,12 +58,27 @@ def takes_by_family(family: Any, field: Field) -> bool:
     return bool(space.has_labels(1).all() or (field.kind is Column.BINARY and space.has_mass(1).all()))
 
 
-def member_by_column(family: ByColumn, owner: Any) -> Product:
-    """A member for the columns that were fitted."""
+def member_by_column(
+    family: ByColumn,
+    owner: Any,
+    rows: Rows | None = None,
+    groups: np.ndarray | int = 1,
+    like: Any = None,
+) -> Product:
+    """A member for the columns that were fitted.
+
+    Args:
+        family: of the columns.
+        owner: the estimator, which knows their kinds.
+        rows: what is fitted, for counts that are no Poisson.
+        groups: how many members there are, or the number of the member of each row.
+        like: a member that the fit goes on from, of whose shape it has to be.
+    """
     schema = kinds_of(owner)
     assert schema is not None
     kinds = [field.kind.value for field in schema.modelled]
-    return family.member(kinds, [len(field.categories) for field in schema.modelled])
+    tables = None if rows is None else family.tables(kinds, rows.x, rows.weight, groups, like)
+    return family.member(kinds, [len(field.categories) for field in schema.modelled], tables)
 
 
 def scaling_by_column(member: Product, X: np.ndarray, weight: np.ndarray | None) -> Scaling:
@@ -74,9 +89,10 @@ def scaling_by_column(member: Product, X: np.ndarray, weight: np.ndarray | None)
 
 
 def prior_by_column(
-    family: ByColumn, member: Product, rows: Rows, members: int
+    family: ByColumn, member: Product, rows: Rows, members: int, groups: int | None = None
 ) -> AbstractConjugatePrior | None:
-    """The weak prior of each of several `members`."""
+    """The weak prior of each of several `members`; of known ones there are as many as `groups`."""
     seen = ~np.isnan(rows.x)
     total = rows.weight @ np.where(seen, rows.x, 0.0)
-    return family.prior(member, total / (rows.weight @ seen), members)
+    tables = family.imagined(member, rows.x, rows.weight, members if groups is None else groups)
+    return family.prior(member, total / (rows.weight @ seen), members, tables)

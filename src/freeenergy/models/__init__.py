@@ -50,6 +50,7 @@ from ._networks import (
     NetworkBeliefs,
     TableNode,
 )
+from ._ordered import OrderedModel
 from ._series import AbstractSequenceModel, Series, one_series
 from ._smoother import KernelSmoother
 from ._softmax import SoftmaxModel
@@ -155,6 +156,7 @@ __all__ = [
     "Mixture",
     "MixtureEmissions",
     "NetworkBeliefs",
+    "OrderedModel",
     "RegressionEmissions",
     "Regressors",
     "Seasonal",

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.scipy.special import xlogy
 from jaxtyping import Float
 
 from .._core import buffer, parameter, simplex
@@ -38,6 +39,7 @@ class MarkovChain(
         transition: A[d, i, j] = p(next = j | now = i) in column d.
         concentration: α of a Dirichlet prior of each row of A, as for `Transition`.
         initial_concentration: α of a Dirichlet prior of π.
+        before: counts of series that were seen before, which learning adds to those it sees.
 
     >>> from freeenergy.models import one_series
     >>> chain = MarkovChain(jnp.array([[1.0, 0.0]]), jnp.array([[[0.9, 0.1], [0.3, 0.7]]]))
@@ -49,6 +51,7 @@ class MarkovChain(
     transition: Float[Array, "dim symbols symbols"] = parameter(simplex)
     concentration: Float[Array, "*shape"] | None = buffer(default=None)
     initial_concentration: Float[Array, "*shape"] | None = buffer(default=None)
+    before: MarkovStatistics | None = buffer(default=None)
 
     rows_at_once: ClassVar[int] = 64
 
@@ -166,14 +169,21 @@ class MarkovChain(
         return jax.tree.map(lambda a: jnp.sum(a, axis=0), statistics), jnp.sum(free)
 
     def maximise(self, statistics: MarkovStatistics) -> MarkovChain:
+        if self.before is not None:
+            statistics = jax.tree.map(jnp.add, statistics, self.before)
         return MarkovChain(
             dirichlet_mode(statistics.starts, self.initial_concentration, self.initial > 0),
             dirichlet_mode(statistics.pairs, self.concentration, self.transition > 0),
             self.concentration,
             self.initial_concentration,
+            self.before,
         )
 
     def log_prior(self) -> Float[Array, ""]:
-        return dirichlet_log_density(self.transition, self.concentration) + dirichlet_log_density(
+        prior = dirichlet_log_density(self.transition, self.concentration) + dirichlet_log_density(
             self.initial, self.initial_concentration
         )
+        if self.before is None:
+            return prior
+        pairs = xlogy(self.before.pairs, self.transition)
+        return prior + jnp.sum(pairs) + jnp.sum(xlogy(self.before.starts, self.initial))

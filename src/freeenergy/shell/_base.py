@@ -59,6 +59,7 @@ class Shell(Shows, BaseEstimator, metaclass=abc.ABCMeta):
         schema_: what the columns of a frame are.
         frequency_: how far apart the steps of series in a frame with times are.
         n_inputs_in_, input_scaling_: how many inputs series have, and how they are scaled inside.
+        input_names_in_: the names of inputs that came in a frame.
         length_: how many steps the longest series of the fit has.
         classes_: the labels that were fitted.
     """

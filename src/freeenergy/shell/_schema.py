@@ -758,6 +758,18 @@ class CodedRows:
         return CodedRows(self.x[rows], self.schema)
 
 
+class CodedSeries:
+    """Series of numbers with the schema that says what they stand for, to be fitted.
+
+    Attributes:
+        series: an array (time, modelled columns) each.
+        schema: the schema.
+    """
+
+    def __init__(self, series: list[np.ndarray], schema: Schema) -> None:
+        self.series, self.schema = series, schema
+
+
 def recognised(
     X: Any, kinds: Mapping[Any, Any] | Sequence[Any] | None = None, library: AbstractLibrary | None = None
 ) -> tuple[Schema, np.ndarray]:

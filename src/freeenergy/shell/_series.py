@@ -31,7 +31,7 @@ from ..models import Series
 from ._frames import library_of
 from ._intake import AbstractIntake, remember, with_history
 from ._rows import Rows, Scaling, unit_free_hashes
-from ._schema import Schema, kinds_of, like, of_steps
+from ._schema import CodedSeries, Schema, kinds_of, like, of_steps
 from ._series_frame import AbstractContainer, Framed, Plain, SeriesFrame, frame_of, only
 from ._time import AbstractFrequency, in_words
 from ._validation import check_observed, check_rows, feature_names, moderate
@@ -136,6 +136,9 @@ def check_series(owner: Any, X: Any, *, reset: bool) -> tuple[list[np.ndarray], 
     time, or what `fe.series` declares.  The steps of a frame with times are regular: NaN is where it has
     no row.
     """
+    if isinstance(X, CodedSeries):
+        remember(owner, X.schema, np.concatenate(X.series))
+        return X.series, Plain(X.series, list)
     source = frame_of(X)
     if source is not None:
         table = source.table
@@ -216,12 +219,14 @@ def check_inputs(
 
     They come in the containers that series come in.  `name` is what the argument is called, and `beside`
     the series that they belong to: those in a frame with times are found by their time, at the steps of
-    the series or, if so many are `ahead`, after their end.
+    the series or, if so many are `ahead`, after their end.  Columns of a frame are found by the names that
+    they had in the fit, in any order and among others.
     """
     subject = f"The '{name}' of {type(owner).__name__}"
     source = frame_of(inputs)
     if source is not None:
-        parts = _inputs_in_frame(subject, source, beside, ahead)
+        fitted = None if width is None else input_names(owner)
+        parts = _inputs_in_frame(subject, source, beside, ahead, fitted)
     else:
         several = _several(subject, inputs)
         parts = [np.asarray(part, float) for part in ([inputs] if several is None else several[0])]
@@ -238,11 +243,38 @@ def check_inputs(
     return parts
 
 
+def input_names(owner: Any) -> list[str] | None:
+    """The names of the inputs that an estimator was fitted with, if they had any."""
+    names = vars(owner).get("input_names_in_")
+    return None if names is None else names.tolist()
+
+
+def _remember_inputs(owner: Any, inputs: Any) -> None:
+    """Remembers the names of inputs that are a frame whose columns have names."""
+    vars(owner).pop("input_names_in_", None)
+    source = frame_of(inputs)
+    names = [] if source is None else source.inputs or source.table.columns
+    if names and all(isinstance(name, str) for name in names):
+        owner.input_names_in_ = np.array(names, object)
+
+
 def _inputs_in_frame(
-    subject: str, source: SeriesFrame, beside: AbstractContainer | None, ahead: int
+    subject: str,
+    source: SeriesFrame,
+    beside: AbstractContainer | None,
+    ahead: int,
+    fitted: list[str] | None = None,
 ) -> list[np.ndarray]:
     """Rows of inputs for each series: by time where there is such, else one after another."""
     columns = source.inputs or source.table.columns
+    if fitted is not None and any(isinstance(name, str) for name in columns):
+        lacking = [name for name in fitted if name not in columns]
+        if lacking:
+            raise ValueError(
+                f"{subject} must have the column {lacking[0]!r}, which was fitted. "
+                f"Got {', '.join(repr(name) for name in columns)} instead."
+            )
+        columns = fitted
     values = np.asarray(source.table.selected(columns), float)
     framed = beside if isinstance(beside, Framed) else None
     labels, rows, times = source.members
@@ -544,6 +576,7 @@ class SeriesIntake(AbstractIntake):
         beside = None
         if inputs is not None:
             beside = check_inputs(owner, inputs, [len(x) for x in series], None, beside=container)
+        _remember_inputs(owner, inputs)
         used = np.flatnonzero(weight > 0)
         kept, kept_inputs = [series[i] for i in used], beside and [beside[i] for i in used]
         rows, counts = np.concatenate(kept), np.repeat(weight[used], [len(x) for x in kept])

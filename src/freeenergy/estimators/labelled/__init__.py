@@ -20,6 +20,7 @@ from ._losses import AbstractScoreLoss, QuantileLoss
 from ._mixture_density import MixtureDensity
 from ._multilabel import MultiLabel
 from ._nadaraya_watson import NadarayaWatson
+from ._ordered import OrderedRegression
 from ._perceptron import Perceptron
 from ._priors import AbstractSeparablePrior, ElasticNetPrior, LogarithmicPrior, SpikePrior, StudentPrior
 from ._quantiles import QuantileRegression
@@ -61,6 +62,7 @@ __all__ = [
     "NadarayaWatson",
     "NaiveBayes",
     "Nystroem",
+    "OrderedRegression",
     "Perceptron",
     "QuantileLoss",
     "QuantileRegression",

@@ -14,7 +14,7 @@ import numpy as np
 from jax import Array
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_consistent_length, validate_data
+from sklearn.utils.validation import _check_y, check_consistent_length
 
 from ..._core import CellError, Data, Evidence, Fit, Kind, on_device, sum_over_blocks
 from ...distributions import (
@@ -149,7 +149,8 @@ class AbstractGenerativeClassifier(
                 "its objective needs all rows."
             )
         x = self._take_part(X)
-        y = np.asarray(validate_data(self, X="no_validation", y=y))
+        # (validate_data would forget the names of the columns)
+        y = _check_y(y, estimator=self)
         check_consistent_length(x, y)
         check_classification_targets(y)
         strange = [] if classes is None else y[~np.isin(y, classes)].tolist()
@@ -174,7 +175,7 @@ class AbstractGenerativeClassifier(
     def _learn(self, rows: Rows, key: Array) -> Fit:
         assert rows.known is not None
         data = Data.of((rows.x, rows.known[:, 0].astype(np.int32)), rows.weight)
-        prototype = self._prototype(rows.x)
+        prototype = self._prototype_of_classes(rows)
         weights, members = _start(prototype, data, len(self.classes_))
         prior = self._prior_of_classes(prototype, rows)
         start = Labelled(MixtureModel(weights, members, self.weight_prior, prior))
@@ -186,6 +187,9 @@ class AbstractGenerativeClassifier(
             learner = LBFGS(_answers_given_rows, _SLOPE)
             result = self._run(result.model, learner, data, rows, key, part="quasi")
         return dataclasses.replace(result, model=result.model.mixture)
+
+    def _prototype_of_classes(self, rows: Rows) -> AbstractExponentialFamily:
+        return self._prototype(rows.x)
 
     def _prior_of_classes(self, prototype: Any, rows: Rows) -> AbstractConjugatePrior | None:
         return self.component_prior
@@ -291,11 +295,18 @@ class NaiveBayes(AbstractGenerativeClassifier):
     def takes(self, field: Field) -> bool:
         return takes_by_family(self.family, field)
 
+    def _prototype_of_classes(self, rows: Rows) -> AbstractExponentialFamily:
+        family = by_column(self.family)
+        if family is None:
+            return self._prototype(rows.x)
+        assert rows.known is not None
+        return member_by_column(family, self, rows, rows.known[:, 0])
+
     def _prior_of_classes(self, prototype: Any, rows: Rows) -> AbstractConjugatePrior | None:
         family = by_column(self.family)
         if family is None or self.component_prior is not None:
             return self.component_prior
-        return prior_by_column(family, prototype, rows, 1)
+        return prior_by_column(family, prototype, rows, 1, len(self.classes_))
 
     def _prototype(self, X: np.ndarray) -> AbstractExponentialFamily:
         family = by_column(self.family)

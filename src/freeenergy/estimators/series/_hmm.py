@@ -56,6 +56,7 @@ from ...shell import (
     PredictsProbabilities,
     Rows,
     Scaling,
+    Schema,
     Sequences,
     SeriesIntake,
     best_of,
@@ -342,6 +343,11 @@ class HMM(Predicts, PredictsProbabilities, ForecastsSeries):
         schema = kinds_of(self)
         return ColumnRoles.continuous(n_features) if schema is None else roles_by_column(schema)
 
+    def roles_for(self, schema: Schema) -> ColumnRoles:
+        if by_column(self.family) is None:
+            return self.column_roles(len(schema.modelled))
+        return roles_by_column(schema)
+
     def _likeliest(self, container: SeriesIntake, columns: np.ndarray) -> list[np.ndarray]:
         # columns of labels are never rescaled, those beside them may be
         rows = self.scaling_.apply(np.concatenate(container.series))
@@ -439,7 +445,7 @@ class HMM(Predicts, PredictsProbabilities, ForecastsSeries):
         near = Scaling.standardise(rows.x, rows.weight)
         kinds, prior = by_column(self.family), self.emission_prior
         if kinds is not None:
-            prototype = member_by_column(kinds, self)
+            prototype = member_by_column(kinds, self, rows, self.n_states)
             prior = prior_by_column(kinds, prototype, rows, self.n_states) if prior is None else prior
         else:
             prototype = self.family.prototype(rows.x) if isinstance(self.family, type) else self.family

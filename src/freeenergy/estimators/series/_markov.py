@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+import dataclasses
+import warnings
+from typing import Any, ClassVar, Self
 
+import jax
 import numpy as np
 from jax import Array
 
 from ... import models
-from ..._core import Fit, check_size, on_device
+from ..._core import Fit, check_size, on_device, programs
 from ...distributions import Categorical, DirichletPrior
 from ...learning import EM
+from ...learning._em import expect_all
 from ...models import Series
+from ...models._markov import MarkovStatistics
 from ...shell import (
     AbstractPredictive,
     ColumnRoles,
@@ -38,6 +43,16 @@ def _forecast_symbols(series: Series, model: models.MarkovChain, incomplete: boo
     return model.forecast(series, steps)
 
 
+def _grown(counts: MarkovStatistics, symbols: int) -> MarkovStatistics:
+    """Counts among more symbols, of which the new ones have not been seen."""
+    more = symbols - counts.starts.shape[1]
+    grown: Any = (
+        np.pad(counts.starts, ((0, 0), (0, more))),
+        np.pad(counts.pairs, ((0, 0), (0, more), (0, more))),
+    )
+    return MarkovStatistics(*grown)
+
+
 class MarkovChain(ForecastsSeries):
     """A Markov chain of symbols 0, 1, 2, … in each column, independent of the other columns.
 
@@ -55,6 +70,7 @@ class MarkovChain(ForecastsSeries):
         initial_: the probabilities of the first symbol, for each column.
         transition_: p(next = j | now = i) at [column, i, j].
         model_: the fitted `freeenergy.models.MarkovChain`.
+        kept_: after `partial_fit`, how often each symbol came first, and each after each, in all parts.
         n_inputs_in_, length_, history_, n_iter_, converged_, …: as everywhere.
 
     >>> import numpy as np
@@ -86,6 +102,51 @@ class MarkovChain(ForecastsSeries):
         self.tol = tol
         self.random_state = random_state
         self.verbose = verbose
+
+    def partial_fit(self, X: Any, y: Any = None, *, series_weight: Any = None) -> Self:
+        """Goes on with more series, of which only the counts are kept.
+
+        What is fitted is that of a `fit` to all series together, whatever the parts; where symbols are
+        missing, those of earlier parts stay as they were inferred.  A part begins with new series, and may
+        have symbols that those before have not.  After `fit` it begins anew.
+
+        Args:
+            X: series, as in `fit`, with the columns of the first part.
+            y: ignored.
+            series_weight: a non-negative number per series; a weight of two counts as two series.
+
+        >>> import numpy as np
+        >>> first, second = np.array([[0], [1], [0]]), np.array([[1], [1], [0]])
+        >>> chain = MarkovChain().partial_fit(first).partial_fit(second)
+        >>> chain.transition_.tolist() == MarkovChain().fit([first, second]).transition_.tolist()
+        True
+        """
+        programs.check_process()
+        self._check_parameters()
+        before = vars(self).get("kept_")
+        if before is not None:
+            # the columns are those of the parts before
+            self._read(X)
+        elif "model_" in vars(self):
+            warnings.warn(
+                "MarkovChain.fit keeps no series to go on from: partial_fit begins anew.",
+                UserWarning,
+                stacklevel=2,
+            )
+        steps, length = (self.fitted_size_ or 0.0, self.length_) if before is not None else (0.0, 0)
+        taken = self._learn_from(self.intake.fitting(self, X, series_weight=series_weight))
+        self.fitted_size_, self.length_ = steps + (self.fitted_size_ or 0.0), max(length, self.length_)
+        found, _ = expect_all(self.model_, taken.events.packed, on_device(1.0))
+        counts = jax.tree.map(np.asarray, found)
+        if before is not None:
+            earlier = _grown(before, counts.starts.shape[1])
+            counts = MarkovStatistics(*(old + new for old, new in zip(earlier, counts, strict=True)))
+        self.kept_ = counts
+        return self
+
+    def _fitted_likelihood(self) -> float | None:
+        # the objective of a part has the counts of those before in its prior
+        return None if "kept_" in vars(self) else super()._fitted_likelihood()
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -128,14 +189,20 @@ class MarkovChain(ForecastsSeries):
                     f"Got {self.n_symbols} and the symbol {np.nanmax(rows):g}."
                 )
             symbols = self.n_symbols
+        kept = vars(self).get("kept_")
+        if kept is not None:
+            symbols = max(symbols, kept.starts.shape[1])
+        priors = concentration(self.transition_prior), concentration(self.initial_prior)
         start = models.MarkovChain(
             on_device(np.full((columns, symbols), 1 / symbols)),
             on_device(np.full((columns, symbols, symbols), 1 / symbols)),
-            concentration(self.transition_prior),
-            concentration(self.initial_prior),
+            *priors,
+            None if kept is None else MarkovStatistics(*map(on_device, _grown(kept, symbols))),
         )
         learner = EM(tol=sequences.per_row(self.tol))
-        return self._run(start, learner, sequences.packed, sequences, key)
+        result = self._run(start, learner, sequences.packed, sequences, key)
+        found = models.MarkovChain(result.model.initial, result.model.transition, *priors)
+        return dataclasses.replace(result, model=found)
 
     def _predictive(
         self, container: SeriesIntake, steps: int, future: np.ndarray | None

@@ -189,7 +189,7 @@ class BayesianMixture(AbstractMixture):
     def _prototype(self, rows: Rows) -> AbstractExponentialFamily:
         mixed = by_column(self.family)
         if mixed is not None:
-            return member_by_column(mixed, self)
+            return member_by_column(mixed, self, rows, self.n_components)
         dim = rows.x.shape[1]
         separable = self._structure().separable
         covariance = Diagonal(on_device(np.ones(dim))) if separable else Full(on_device(np.eye(dim)))

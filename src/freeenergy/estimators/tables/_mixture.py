@@ -593,7 +593,8 @@ class Mixture(AbstractIncrementalMixture):
     def _prototype(self, rows: Rows) -> AbstractExponentialFamily:
         family = by_column(self.family)
         if family is not None:
-            return member_by_column(family, self)
+            like = self._begun[0].component(0) if self._begun else None
+            return member_by_column(family, self, rows, self.n_components, like)
         return self.family.prototype(rows.x) if isinstance(self.family, type) else self.family
 
     def standard_errors(

@@ -53,6 +53,7 @@ from ._chain_gaussian import (
 )
 from ._chain_root import SquareRootBeliefs
 from ._diagnostics import chain_effective_size, chain_mean, potential_scale_reduction
+from ._energies import Energy
 from ._enumerate import (
     binary_state,
     binary_states,
@@ -157,6 +158,7 @@ __all__ = [
     "DiffuseBeliefs",
     "DistributionPosterior",
     "DrawsPosterior",
+    "Energy",
     "Enumerate",
     "Enumeration",
     "Exact",

@@ -81,6 +81,10 @@ def infer(
     posterior = _run(method, energy, space, key)
     begun = posterior.diagnostics.get("start_energy")
     if begun is not None and not isinstance(begun, Tracer) and not np.isfinite(begun):
+        if isinstance(posterior, FinitePosterior) and begun == np.inf:
+            raise ValueError(
+                "What is observed has probability zero: the energy is infinite in every state of the unknown."
+            )
         raise ValueError(
             f"The energy must be finite where inference by {type(method).__name__} begins. "
             f"Got {float(begun):g} instead; give it another start, or look at the energy there."

@@ -52,7 +52,18 @@ from ._chain_gaussian import (
     state_disturbance,
 )
 from ._chain_root import SquareRootBeliefs
-from ._diagnostics import chain_effective_size, chain_mean, potential_scale_reduction
+from ._densities import highest_density_of, smooth_cells
+from ._diagnostics import (
+    bulk_effective_size,
+    chain_diagnostics,
+    chain_effective_size,
+    chain_mean,
+    diagnostic_warnings,
+    energy_fraction,
+    potential_scale_reduction,
+    rank_scale_reduction,
+    tail_effective_size,
+)
 from ._energies import Energy
 from ._enumerate import (
     binary_state,
@@ -117,6 +128,8 @@ from ._posterior import (
     LogEvidence,
     Nature,
     PointPosterior,
+    PosteriorSummary,
+    entries_of,
 )
 from ._recognition import (
     AbstractRecognition,
@@ -193,6 +206,7 @@ __all__ = [
     "Point",
     "PointMass",
     "PointPosterior",
+    "PosteriorSummary",
     "ProximalGradient",
     "Pushforward",
     "Quadratic",
@@ -220,12 +234,17 @@ __all__ = [
     "blocked_evidence",
     "blocked_filter",
     "blocked_smooth",
+    "bulk_effective_size",
+    "chain_diagnostics",
     "chain_effective_size",
     "chain_mean",
     "classify_states",
     "collapse",
     "count_states",
+    "diagnostic_warnings",
     "effective_sample_size",
+    "energy_fraction",
+    "entries_of",
     "enumerate_states",
     "filter",
     "free_energy",
@@ -234,6 +253,7 @@ __all__ = [
     "from_free",
     "geometric_path",
     "gibbs_sweep",
+    "highest_density_of",
     "importance_draws",
     "importance_estimate",
     "importance_log_weights",
@@ -251,6 +271,7 @@ __all__ = [
     "posterior_by_enumeration",
     "potential_scale_reduction",
     "random_walk",
+    "rank_scale_reduction",
     "reverse_annealed_importance",
     "root_semidefinite",
     "run_chain",
@@ -259,11 +280,13 @@ __all__ = [
     "self_normalised_mean",
     "sigmoid_schedule",
     "smooth",
+    "smooth_cells",
     "solve_semidefinite",
     "start",
     "state_at",
     "state_disturbance",
     "stationary",
+    "tail_effective_size",
     "to_free",
     "weighted_draws",
 ]

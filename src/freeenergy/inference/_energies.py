@@ -53,12 +53,16 @@ class Energy(eqx.Module):
 
     def __check_init__(self) -> None:
         if not callable(self.fn):
-            raise TypeError(f"The 'fn' of Energy must be a function of the unknown. Got {self.fn!r} instead.")
+            raise TypeError(
+                f"The 'fn' of Energy must be a function of the unknown. Got {self.fn!r} instead."
+            )
         leaves = jax.tree.leaves(self.space)
         other = [leaf for leaf in leaves if not isinstance(leaf, AbstractSpace)]
         if other or not leaves:
             found = repr(other[0]) if other else "an empty tree"
-            raise TypeError(f"The 'space' of Energy must be a space or a tree of spaces. Got {found} instead.")
+            raise TypeError(
+                f"The 'space' of Energy must be a space or a tree of spaces. Got {found} instead."
+            )
 
     def __call__(self, z: PyTree) -> Float[Array, ""]:
         return self.fn(z)
@@ -163,7 +167,9 @@ def _check_inside(space: AbstractSpace, value: Any) -> None:
         return
     numbers = np.asarray(value, float)
     if np.isnan(numbers).any() or not np.all(space.contains(np.atleast_1d(numbers))):
-        raise ValueError(f"A value in {type(space).__name__} must have {space.phrase}. Got {value} instead.")
+        raise ValueError(
+            f"A value in {type(space).__name__} must have {space.phrase}. Got {value} instead."
+        )
 
 
 class _Sum(eqx.Module):

@@ -7,6 +7,7 @@ unknowns work on `FreeTarget(energy, space)`, an energy over a vector of reals.
 from __future__ import annotations
 
 import abc
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -29,7 +30,7 @@ from .._core import (
 )
 from ..distributions import AbstractDistribution, Diagonal, Gaussian
 from ._annealed import annealed_importance, geometric_path, linear_schedule
-from ._diagnostics import chain_effective_size, potential_scale_reduction
+from ._diagnostics import chain_diagnostics, chain_effective_size, potential_scale_reduction
 from ._gibbs import Kernel, run_chain
 from ._importance import importance_estimate
 from ._minimise import AbstractSearch, Energy, Exhaustive, QuasiNewton, minimise
@@ -89,7 +90,17 @@ def infer(
             f"The energy must be finite where inference by {type(method).__name__} begins. "
             f"Got {float(begun):g} instead; give it another start, or look at the energy there."
         )
-    return posterior
+    return judged(posterior)
+
+
+def judged(posterior: AbstractPosterior) -> AbstractPosterior:
+    """A posterior of Markov chains with what its draws are worth by their ranks, on the host."""
+    if posterior.nature is not Nature.SAMPLES or any(
+        isinstance(leaf, Tracer) for leaf in jax.tree.leaves(posterior)
+    ):
+        return posterior
+    told = posterior.diagnostics | chain_diagnostics(posterior.chains()[1])
+    return dataclasses.replace(posterior, diagnostics=told)
 
 
 @eqx.filter_jit

@@ -9,6 +9,7 @@ from ._columns import association, distribution, distributions, missing
 from ._fits import calibration, comparison, learning_curves, reliability
 from ._generalisation import bias_variance, curve, prediction_sets
 from ._parts import atoms, components, loadings, profiles, topics
+from ._posteriors import marginal, posterior, ranks, trace
 from ._predictions import coverage, dependence, importance, residuals
 from ._rows import images, latent, mosaic, pairs, telling_columns
 from ._series import decoded, decomposition, forecast, paths, smoothed
@@ -37,12 +38,15 @@ __all__ = [
     "latent",
     "learning_curves",
     "loadings",
+    "marginal",
     "missing",
     "mosaic",
     "pairs",
     "paths",
+    "posterior",
     "prediction_sets",
     "profiles",
+    "ranks",
     "reliability",
     "residuals",
     "short_names",
@@ -50,4 +54,5 @@ __all__ = [
     "telling_columns",
     "theme",
     "topics",
+    "trace",
 ]

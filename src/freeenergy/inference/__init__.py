@@ -87,6 +87,7 @@ from ._filters import (
     Unscented,
 )
 from ._gibbs import block_gibbs, run_chain
+from ._hmc import NUTS, AbstractHamiltonian, HamiltonianMonteCarlo
 from ._importance import (
     ImportanceEstimate,
     effective_sample_size,
@@ -97,6 +98,7 @@ from ._lbfgs import LBFGSState, begin_lbfgs
 from ._measurements import LinearStep, collapse, measure
 from ._methods import (
     AbstractMethod,
+    AbstractSteps,
     Anneal,
     ArgMin,
     Enumerate,
@@ -150,9 +152,11 @@ from ._semidefinite import root_semidefinite, solve_semidefinite
 from ._walks import FreeTarget, Pushforward, gibbs_sweep, random_walk
 
 __all__ = [
+    "NUTS",
     "AbstractBeliefs",
     "AbstractBlockBeliefs",
     "AbstractExpectation",
+    "AbstractHamiltonian",
     "AbstractLinearisation",
     "AbstractMethod",
     "AbstractParallelBeliefs",
@@ -160,6 +164,7 @@ __all__ = [
     "AbstractRecognition",
     "AbstractResampler",
     "AbstractSearch",
+    "AbstractSteps",
     "Amortised",
     "Anneal",
     "Annealed",
@@ -186,6 +191,7 @@ __all__ = [
     "FreeTarget",
     "FreeVector",
     "GaussianBelief",
+    "HamiltonianMonteCarlo",
     "Importance",
     "ImportanceEstimate",
     "LBFGSState",

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float
 from scipy import special, stats
 
-# chains of which the rank-normalised R̂ is larger have not yet forgotten where they began (Vehtari et al. 2021)
+# chains whose R̂ by ranks is larger have not yet forgotten where they began (Vehtari et al. 2021)
 _WORST_REDUCTION = 1.01
 # effective draws for each chain below which quantiles and R̂ itself are not to be relied on
 _FEWEST_A_CHAIN = 100
@@ -108,8 +108,8 @@ def _normal_ranks(chains: np.ndarray) -> np.ndarray:
 def rank_scale_reduction(chains: Any) -> np.ndarray:
     """R̂ of the ranks of the draws, of their place and of their spread, whichever is larger.
 
-    Chains are cut in halves and their draws replaced by the normal quantiles of their ranks, and the same is
-    done with their distances from the median; it sees chains that differ in spread or have no mean
+    Chains are cut in halves and their draws replaced by the normal quantiles of their ranks, and the same
+    is done with their distances from the median; it sees chains that differ in spread or have no mean
     (Vehtari, Gelman, Simpson, Carpenter and Bürkner 2021).
 
     Args:
@@ -156,7 +156,7 @@ def tail_effective_size(chains: Any) -> np.ndarray:
     return np.minimum(*sizes)
 
 
-def energy_fraction(energies: Any) -> np.ndarray:
+def energy_fraction(energies: Any) -> Any:
     """Σ (E_t − E_{t−1})² / Σ (E_t − Ē)² of each chain: how well momenta explore the energy.
 
     Also known as the estimated Bayesian fraction of missing information (E-BFMI); below 0.3 the tails are
@@ -168,10 +168,10 @@ def energy_fraction(energies: Any) -> np.ndarray:
     >>> bool(energy_fraction(np.random.default_rng(0).normal(size=(1, 2000)))[0] > 1.8)
     True
     """
-    energies = np.asarray(energies, float)
-    spread = np.sum((energies - energies.mean(axis=1, keepdims=True)) ** 2, axis=1)
-    steps = np.sum(np.diff(energies, axis=1) ** 2, axis=1)
-    return np.divide(steps, spread, out=np.full_like(spread, np.inf), where=spread > 0)
+    xp = _namespace(energies)
+    spread = xp.sum((energies - xp.mean(energies, axis=1, keepdims=True)) ** 2, axis=1)
+    steps = xp.sum(xp.diff(energies, axis=1) ** 2, axis=1)
+    return xp.where(spread > 0, steps / xp.where(spread > 0, spread, 1), xp.inf)
 
 
 def chain_diagnostics(chains: np.ndarray) -> dict[str, np.ndarray]:

@@ -52,6 +52,7 @@ from ._chain_gaussian import (
     state_disturbance,
 )
 from ._chain_root import SquareRootBeliefs
+from ._choice import Choice, Collapsed, choose_method
 from ._densities import highest_density_of, smooth_cells
 from ._diagnostics import (
     bulk_effective_size,
@@ -171,6 +172,8 @@ __all__ = [
     "ArgMin",
     "BestBeliefs",
     "BestPaths",
+    "Choice",
+    "Collapsed",
     "Damped",
     "Descent",
     "DiffuseBeliefs",
@@ -244,6 +247,7 @@ __all__ = [
     "chain_diagnostics",
     "chain_effective_size",
     "chain_mean",
+    "choose_method",
     "classify_states",
     "collapse",
     "count_states",

@@ -152,7 +152,12 @@ def tail_effective_size(chains: Any) -> np.ndarray:
     """
     halves = np.asarray(_halves(np.asarray(chains, float)))
     ends = np.quantile(halves, [0.05, 0.95], axis=(0, 1))
-    sizes = [chain_effective_size((halves <= end).astype(float)) for end in ends]
+    below = [(halves <= end).astype(float) for end in ends]
+    # (where a value has more probability than the tail, nothing is beyond it, and nothing is to be known)
+    sizes = [
+        np.where(np.ptp(b, axis=(0, 1)) > 0, chain_effective_size(b), b.shape[0] * b.shape[1])
+        for b in below
+    ]
     return np.minimum(*sizes)
 
 

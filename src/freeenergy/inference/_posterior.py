@@ -107,11 +107,13 @@ class AbstractPosterior(eqx.Module):
         spaces: what the leaves of z can be.
         log_evidence: log Z; None where the method gives none.
         diagnostics: numbers that say how far to trust it, such as an effective sample size.
+        note: how it was inferred and why so, where that was chosen.
     """
 
     spaces: eqx.AbstractVar[tuple[AbstractSpace, ...]]
     log_evidence: eqx.AbstractVar[LogEvidence | None]
     diagnostics: eqx.AbstractVar[dict[str, Array]]
+    note: eqx.AbstractVar[str]
 
     @property
     @abc.abstractmethod
@@ -155,8 +157,8 @@ class AbstractPosterior(eqx.Module):
         unknown is smoothed by as much as they allow (`smooth_cells`).
 
         >>> from freeenergy.distributions import Binary
-        >>> kinds = dict(spaces=(Binary((2,)),))
-        >>> FinitePosterior(jnp.array([[0.0, 1.0], [1.0, 1.0]]), jnp.array([0.25, 0.75]), **kinds).highest_density(0.7)
+        >>> states, chances = jnp.array([[0.0, 1.0], [1.0, 1.0]]), jnp.array([0.25, 0.75])
+        >>> FinitePosterior(states, chances, spaces=(Binary((2,)),)).highest_density(0.7)
         {'[0]': [(1.0, 1.0)], '[1]': [(1.0, 1.0)]}
         """
         refuse_labels(self.spaces, "highest-density region")
@@ -270,7 +272,7 @@ class AbstractPosterior(eqx.Module):
 
     def _chains_by_name(self) -> dict[str, np.ndarray]:
         """The leaves of z by name, (chains, steps, …)."""
-        names, draws = self.chains()
+        draws = self.chains()[1]
         tree = self.weighted_values()[0]
         found, at = {}, 0
         for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]:
@@ -291,6 +293,7 @@ class AbstractPosterior(eqx.Module):
             found = self.log_evidence
             error = f" ± {float(found.stderr):.2g}" if float(found.stderr) > 0 else ""
             words.append(f"log Z {float(found.nats):.6g}{error} ({found.kind.value})")
+        words += [f"by {self.note}"] if self.note else []
         words += [f"! {sentence}" for sentence in self.warnings]
         return f"{name}({'; '.join(words)})"
 
@@ -381,6 +384,7 @@ class FinitePosterior(AbstractPosterior):
     spaces: tuple[AbstractSpace, ...] = eqx.field(static=True, kw_only=True)
     log_evidence: LogEvidence | None = eqx.field(default=None, kw_only=True)
     diagnostics: dict[str, Array] = eqx.field(default_factory=dict, kw_only=True)
+    note: str = eqx.field(static=True, default="", kw_only=True)
 
     @property
     def nature(self) -> Nature:
@@ -417,6 +421,7 @@ class DistributionPosterior(AbstractPosterior):
     spaces: tuple[AbstractSpace, ...] = eqx.field(static=True, kw_only=True)
     log_evidence: LogEvidence | None = eqx.field(default=None, kw_only=True)
     diagnostics: dict[str, Array] = eqx.field(default_factory=dict, kw_only=True)
+    note: str = eqx.field(static=True, default="", kw_only=True)
 
     @property
     def nature(self) -> Nature:
@@ -457,6 +462,7 @@ class DrawsPosterior(AbstractPosterior):
     spaces: tuple[AbstractSpace, ...] = eqx.field(static=True, kw_only=True)
     log_evidence: LogEvidence | None = eqx.field(default=None, kw_only=True)
     diagnostics: dict[str, Array] = eqx.field(default_factory=dict, kw_only=True)
+    note: str = eqx.field(static=True, default="", kw_only=True)
 
     @property
     def nature(self) -> Nature:
@@ -509,6 +515,7 @@ class PointPosterior(AbstractPosterior):
     energy: Float[Array, ""]
     spaces: tuple[AbstractSpace, ...] = eqx.field(static=True, kw_only=True)
     diagnostics: dict[str, Array] = eqx.field(default_factory=dict, kw_only=True)
+    note: str = eqx.field(static=True, default="", kw_only=True)
     log_evidence: LogEvidence | None = eqx.field(default=None, kw_only=True)
 
     @property

@@ -293,9 +293,11 @@ from .estimators import (
 from .estimators import (
     Varimax as Varimax,
 )
+from .inference import Energy as Energy
 from .io import load as load
 from .shell import Forecast as Forecast
 from .shell import SeriesFrame as SeriesFrame
+from .shell import infer as infer
 from .shell import series as series
 
 __version__: str

@@ -63,6 +63,7 @@ from ._random import (
     uniform_on_host,
 )
 from ._records import Evidence, Fit, Kind, Status
+from ._regions import densest_runs
 from ._sources import (
     AbstractBatches,
     AbstractSource,
@@ -160,6 +161,7 @@ __all__ = [
     "count_compilations",
     "count_states",
     "counting_rows",
+    "densest_runs",
     "enumerate_states",
     "fold_key",
     "free_size",

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from .._core import densest_runs
+
 # a density is searched between quantiles of these levels
 _TAIL = 10.0 ** -np.arange(9, 1, -1)
 _LEVELS = np.concatenate([_TAIL, np.arange(0.025, 0.976, 0.025), 1 - _TAIL[::-1]])
@@ -185,8 +187,5 @@ def _whole(laws: Any) -> list[tuple[np.ndarray, np.ndarray]]:
 
 def _densest(values: np.ndarray, logs: np.ndarray, level: float) -> Pieces:
     """The runs of the most probable whole numbers that have probability `level` together."""
-    order = np.argsort(-logs, kind="stable")
-    enough = int(np.searchsorted(np.cumsum(np.exp(logs[order])), level - _ENOUGH)) + 1
-    kept = np.sort(values[order[:enough]])
-    runs = np.split(kept, np.flatnonzero(np.diff(kept) > 1) + 1)
-    return [(float(run[0]), float(run[-1])) for run in runs]
+    runs = densest_runs(np.exp(logs), level)
+    return [(float(values[first]), float(values[last])) for first, last in runs]

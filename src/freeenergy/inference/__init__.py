@@ -52,7 +52,20 @@ from ._chain_gaussian import (
     state_disturbance,
 )
 from ._chain_root import SquareRootBeliefs
-from ._diagnostics import chain_effective_size, chain_mean, potential_scale_reduction
+from ._choice import Choice, Collapsed, choose_method
+from ._densities import highest_density_of, smooth_cells
+from ._diagnostics import (
+    bulk_effective_size,
+    chain_diagnostics,
+    chain_effective_size,
+    chain_mean,
+    diagnostic_warnings,
+    energy_fraction,
+    potential_scale_reduction,
+    rank_scale_reduction,
+    tail_effective_size,
+)
+from ._energies import Energy
 from ._enumerate import (
     binary_state,
     binary_states,
@@ -77,6 +90,7 @@ from ._filters import (
 )
 from ._gibbs import block_gibbs, run_chain
 from ._graphs import DirectedGraph, Triangulation, UndirectedGraph
+from ._hmc import NUTS, AbstractHamiltonian, HamiltonianMonteCarlo
 from ._importance import (
     ImportanceEstimate,
     effective_sample_size,
@@ -88,6 +102,7 @@ from ._lbfgs import LBFGSState, begin_lbfgs
 from ._measurements import LinearStep, collapse, measure
 from ._methods import (
     AbstractMethod,
+    AbstractSteps,
     Anneal,
     ArgMin,
     Enumerate,
@@ -119,6 +134,8 @@ from ._posterior import (
     LogEvidence,
     Nature,
     PointPosterior,
+    PosteriorSummary,
+    entries_of,
 )
 from ._recognition import (
     AbstractRecognition,
@@ -140,9 +157,11 @@ from ._table_rows import TableRows
 from ._walks import FreeTarget, Pushforward, gibbs_sweep, random_walk
 
 __all__ = [
+    "NUTS",
     "AbstractBeliefs",
     "AbstractBlockBeliefs",
     "AbstractExpectation",
+    "AbstractHamiltonian",
     "AbstractLinearisation",
     "AbstractMethod",
     "AbstractParallelBeliefs",
@@ -150,6 +169,7 @@ __all__ = [
     "AbstractRecognition",
     "AbstractResampler",
     "AbstractSearch",
+    "AbstractSteps",
     "Amortised",
     "Anneal",
     "Annealed",
@@ -157,12 +177,15 @@ __all__ = [
     "BestBeliefs",
     "BestPaths",
     "CliqueBeliefs",
+    "Choice",
+    "Collapsed",
     "Damped",
     "Descent",
     "DiffuseBeliefs",
     "DirectedGraph",
     "DistributionPosterior",
     "DrawsPosterior",
+    "Energy",
     "Enumerate",
     "Enumeration",
     "Exact",
@@ -178,6 +201,7 @@ __all__ = [
     "FreeTarget",
     "FreeVector",
     "GaussianBelief",
+    "HamiltonianMonteCarlo",
     "Importance",
     "ImportanceEstimate",
     "JunctionTree",
@@ -200,6 +224,7 @@ __all__ = [
     "Point",
     "PointMass",
     "PointPosterior",
+    "PosteriorSummary",
     "ProximalGradient",
     "Pushforward",
     "Quadratic",
@@ -230,13 +255,19 @@ __all__ = [
     "blocked_evidence",
     "blocked_filter",
     "blocked_smooth",
+    "bulk_effective_size",
+    "chain_diagnostics",
     "chain_effective_size",
     "chain_mean",
+    "choose_method",
     "classify_states",
     "collapse",
     "count_states",
+    "diagnostic_warnings",
     "effective_sample_size",
     "eliminate",
+    "energy_fraction",
+    "entries_of",
     "enumerate_states",
     "filter",
     "free_energy",
@@ -245,6 +276,7 @@ __all__ = [
     "from_free",
     "geometric_path",
     "gibbs_sweep",
+    "highest_density_of",
     "importance_draws",
     "importance_estimate",
     "importance_log_weights",
@@ -263,6 +295,7 @@ __all__ = [
     "posterior_by_enumeration",
     "potential_scale_reduction",
     "random_walk",
+    "rank_scale_reduction",
     "reverse_annealed_importance",
     "root_semidefinite",
     "run_chain",
@@ -271,11 +304,13 @@ __all__ = [
     "self_normalised_mean",
     "sigmoid_schedule",
     "smooth",
+    "smooth_cells",
     "solve_semidefinite",
     "start",
     "state_at",
     "state_disturbance",
     "stationary",
+    "tail_effective_size",
     "to_free",
     "weighted_draws",
 ]

@@ -2,15 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import Any
+
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
+from scipy import special, stats
+
+# chains whose R̂ by ranks is larger have not yet forgotten where they began (Vehtari et al. 2021)
+_WORST_REDUCTION = 1.01
+# effective draws for each chain below which quantiles and R̂ itself are not to be relied on
+_FEWEST_A_CHAIN = 100
+# of the variance of the energy, below which momenta do not reach its tails (Betancourt 2016)
+_LEAST_ENERGY_FRACTION = 0.3
+# of the trajectories, above which their length is what limits them
+_MOST_CUT = 0.05
+
+
+def _namespace(chains: Any) -> Any:
+    """NumPy for what is on the host, where nothing has to be compiled."""
+    return np if isinstance(chains, np.ndarray) else jnp
 
 
 def _variances(chains: Float[Array, "chains steps *event"]) -> tuple[Array, Array]:
     """The mean variance within chains, and the variance of the target as all of them together have it."""
-    n = chains.shape[1]
-    within = jnp.mean(jnp.var(chains, axis=1, ddof=1), axis=0)
-    between = jnp.var(jnp.mean(chains, axis=1), axis=0, ddof=1) if len(chains) > 1 else 0.0
+    xp, n = _namespace(chains), chains.shape[1]
+    within = xp.mean(xp.var(chains, axis=1, ddof=1), axis=0)
+    between = xp.var(xp.mean(chains, axis=1), axis=0, ddof=1) if len(chains) > 1 else 0.0
     return within, within * (n - 1) / n + between
 
 
@@ -30,28 +49,28 @@ def chain_effective_size(chains: Float[Array, "chains steps *event"]) -> Float[A
     >>> bool(jnp.abs(chain_effective_size(independent) / 2000 - 1) < 0.2)
     True
     """
-    m, n = chains.shape[:2]
+    xp, (m, n) = _namespace(chains), chains.shape[:2]
     within, spread = _variances(chains)
-    centred = chains - jnp.mean(chains, axis=1, keepdims=True)
-    power = jnp.abs(jnp.fft.rfft(centred, 2 * n, axis=1)) ** 2
-    covariances = jnp.mean(jnp.fft.irfft(power, 2 * n, axis=1)[:, :n], axis=0) / n
+    centred = chains - xp.mean(chains, axis=1, keepdims=True)
+    power = xp.abs(xp.fft.rfft(centred, 2 * n, axis=1)) ** 2
+    covariances = xp.mean(xp.fft.irfft(power, 2 * n, axis=1)[:, :n], axis=0) / n
     moves = spread > 0
-    safe = jnp.where(moves, spread, 1)
+    safe = xp.where(moves, spread, 1)
     rho = 1 - (within[None] - covariances) / safe[None]
     pairs = rho[: n // 2 * 2].reshape(n // 2, 2, *rho.shape[1:]).sum(axis=1)
-    positive = jnp.cumprod(pairs > 0, axis=0).astype(pairs.dtype)
-    falling = jnp.minimum.accumulate(pairs, axis=0) * positive
+    positive = xp.cumprod(pairs > 0, axis=0).astype(pairs.dtype)
+    falling = xp.minimum.accumulate(pairs, axis=0) * positive
     # chains that alternate are worth more than independent draws, but not without end
-    time = jnp.maximum(2 * jnp.sum(falling, axis=0) - 1, 1 / jnp.log10(1.0 * m * n))
-    return jnp.where(moves, m * n / time, 1.0 * m)
+    time = xp.maximum(2 * xp.sum(falling, axis=0) - 1, 1 / xp.log10(1.0 * m * n))
+    return xp.where(moves, m * n / time, 1.0 * m)
 
 
 def chain_mean(
     chains: Float[Array, "chains steps *event"],
 ) -> tuple[Float[Array, " *event"], Float[Array, " *event"]]:
     """The mean over all chains, and its standard error √(variance / ESS)."""
-    spread = _variances(chains)[1]
-    return jnp.mean(chains, axis=(0, 1)), jnp.sqrt(spread / chain_effective_size(chains))
+    xp, spread = _namespace(chains), _variances(chains)[1]
+    return xp.mean(chains, axis=(0, 1)), xp.sqrt(spread / chain_effective_size(chains))
 
 
 def potential_scale_reduction(chains: Float[Array, "chains steps *event"]) -> Float[Array, " *event"]:
@@ -63,7 +82,179 @@ def potential_scale_reduction(chains: Float[Array, "chains steps *event"]) -> Fl
     >>> bool(potential_scale_reduction(apart) > 10)
     True
     """
+    return _reduction(_halves(chains))
+
+
+def _reduction(chains: Any) -> Any:
+    """√(variance over all chains / variance within)."""
+    xp = _namespace(chains)
+    within, spread = _variances(chains)
+    return xp.where(within > 0, xp.sqrt(spread / xp.where(within > 0, within, 1)), xp.inf)
+
+
+def _halves(chains: Float[Array, "chains steps *event"]) -> Any:
+    """Each chain as two."""
     half = chains.shape[1] // 2
-    halves = jnp.concatenate([chains[:, :half], chains[:, -half:]])
-    within, spread = _variances(halves)
-    return jnp.where(within > 0, jnp.sqrt(spread / jnp.where(within > 0, within, 1)), jnp.inf)
+    return _namespace(chains).concatenate([chains[:, :half], chains[:, -half:]])
+
+
+def _normal_ranks(chains: np.ndarray) -> np.ndarray:
+    """Φ⁻¹ of the ranks among all chains (Blom's offsets), entry by entry."""
+    flat = chains.reshape(chains.shape[0] * chains.shape[1], -1)
+    ranks = stats.rankdata(flat, axis=0)
+    return special.ndtri((ranks - 0.375) / (len(flat) + 0.25)).reshape(chains.shape)
+
+
+def rank_scale_reduction(chains: Any) -> np.ndarray:
+    """R̂ of the ranks of the draws, of their place and of their spread, whichever is larger.
+
+    Chains are cut in halves and their draws replaced by the normal quantiles of their ranks, and the same
+    is done with their distances from the median; it sees chains that differ in spread or have no mean
+    (Vehtari, Gelman, Simpson, Carpenter and Bürkner 2021).
+
+    Args:
+        chains: (chains, steps, …), at least four steps.
+
+    >>> same = np.random.default_rng(0).normal(size=(4, 500))
+    >>> round(float(rank_scale_reduction(same)), 2)
+    1.0
+    >>> bool(rank_scale_reduction(same * np.array([[1], [1], [1], [9]])) > 1.2)
+    True
+    """
+    halves = np.asarray(_halves(np.asarray(chains, float)))
+    folded = np.abs(halves - np.median(halves, axis=(0, 1), keepdims=True))
+    both = [_reduction(_normal_ranks(x)) for x in (halves, folded)]
+    # (what takes two values is as far from its median everywhere)
+    flat = np.ptp(folded, axis=(0, 1)) == 0
+    return np.where(flat, both[0], np.maximum(*both))
+
+
+def bulk_effective_size(chains: Any) -> np.ndarray:
+    """How many independent draws the chains are worth for the place of the distribution.
+
+    The effective sample size of the normal quantiles of the ranks, with each chain cut in halves.
+
+    Args:
+        chains: (chains, steps, …), at least eight steps.
+    """
+    return chain_effective_size(_normal_ranks(np.asarray(_halves(np.asarray(chains, float)))))  # pyright: ignore[reportReturnType]
+
+
+def tail_effective_size(chains: Any) -> np.ndarray:
+    """How many independent draws the chains are worth for the quantiles 5 % and 95 %, the worse of them.
+
+    Args:
+        chains: (chains, steps, …), at least eight steps.
+
+    >>> same = np.random.default_rng(0).normal(size=(4, 500))
+    >>> bool(tail_effective_size(same) > 1500), bool(bulk_effective_size(same) > 1500)
+    (True, True)
+    """
+    halves = np.asarray(_halves(np.asarray(chains, float)))
+    ends = np.quantile(halves, [0.05, 0.95], axis=(0, 1))
+    below = [(halves <= end).astype(float) for end in ends]
+    # (where a value has more probability than the tail, nothing is beyond it, and nothing is to be known)
+    sizes = [
+        np.where(np.ptp(b, axis=(0, 1)) > 0, chain_effective_size(b), b.shape[0] * b.shape[1])
+        for b in below
+    ]
+    return np.minimum(*sizes)
+
+
+def energy_fraction(energies: Any) -> Any:
+    """Σ (E_t − E_{t−1})² / Σ (E_t − Ē)² of each chain: how well momenta explore the energy.
+
+    Also known as the estimated Bayesian fraction of missing information (E-BFMI); below 0.3 the tails are
+    hardly reached (Betancourt 2016).
+
+    Args:
+        energies: (chains, steps) of Hamiltonian Monte Carlo.
+
+    >>> bool(energy_fraction(np.random.default_rng(0).normal(size=(1, 2000)))[0] > 1.8)
+    True
+    """
+    xp = _namespace(energies)
+    spread = xp.sum((energies - xp.mean(energies, axis=1, keepdims=True)) ** 2, axis=1)
+    steps = xp.sum(xp.diff(energies, axis=1) ** 2, axis=1)
+    return xp.where(spread > 0, steps / xp.where(spread > 0, spread, 1), xp.inf)
+
+
+def chain_diagnostics(chains: np.ndarray) -> dict[str, np.ndarray]:
+    """What the draws (chains, steps, entries) are worth at their worst entry, by ranks."""
+    if chains.shape[1] < 8 or not chains.shape[2]:
+        return {}
+    return {
+        "rank_scale_reduction": np.max(rank_scale_reduction(chains)),
+        "bulk_effective_size": np.min(bulk_effective_size(chains)),
+        "tail_effective_size": np.min(tail_effective_size(chains)),
+        "chains": np.asarray(len(chains)),
+    }
+
+
+def _slow(told: Mapping[str, float]) -> str | None:
+    worst = told.get("rank_scale_reduction", 1.0)
+    if not worst > _WORST_REDUCTION:
+        return None
+    return (
+        f"The chains disagree: R̂ is {worst:.3g} where at most {_WORST_REDUCTION} is wanted; "
+        "take more steps, or look for several modes."
+    )
+
+
+def _few(told: Mapping[str, float]) -> str | None:
+    names = ("bulk_effective_size", "tail_effective_size")
+    wanted = _FEWEST_A_CHAIN * told.get("chains", 4)
+    least = min((told[name] for name in names if name in told), default=wanted)
+    if least >= wanted:
+        return None
+    return (
+        f"The draws are worth {least:.0f} independent ones at the worst entry, where {wanted:.0f} are "
+        "wanted for quantiles; take more steps."
+    )
+
+
+def _divergent(told: Mapping[str, float]) -> str | None:
+    count = told.get("divergences", 0)
+    if not count:
+        return None
+    return (
+        f"{count:.0f} trajector{'y' if count == 1 else 'ies'} diverged, so that a narrow part of the "
+        "posterior may be missing; raise 'acceptance', or write the energy in other coordinates."
+    )
+
+
+def _sticky(told: Mapping[str, float]) -> str | None:
+    least = told.get("energy_fraction", 1.0)
+    if not least < _LEAST_ENERGY_FRACTION:
+        return None
+    return (
+        f"Momenta reach little of the energy (E-BFMI {least:.2g}, where {_LEAST_ENERGY_FRACTION} is "
+        "wanted): the tails may be missing; write the energy in other coordinates."
+    )
+
+
+def _cut(told: Mapping[str, float]) -> str | None:
+    share = told.get("longest_share", 0.0)
+    if not share > _MOST_CUT:
+        return None
+    return f"{share:.0%} of the trajectories were cut at their longest; raise 'doublings', or take a dense mass."
+
+
+# what is looked at, in this order; a method that has something else to warn of adds it here
+_SENTENCES: tuple[Callable[[Mapping[str, float]], str | None], ...] = (
+    _slow,
+    _few,
+    _divergent,
+    _sticky,
+    _cut,
+)
+
+
+def diagnostic_warnings(diagnostics: Mapping[str, Any]) -> list[str]:
+    """A sentence for each number of a posterior's diagnostics that says not to trust it.
+
+    >>> diagnostic_warnings({"divergences": np.asarray(2)})[0].partition(",")[0]
+    '2 trajectories diverged'
+    """
+    numbers = {name: float(value) for name, value in diagnostics.items() if np.ndim(value) == 0}
+    return [said for sentence in _SENTENCES if (said := sentence(numbers)) is not None]

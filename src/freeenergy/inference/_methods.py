@@ -7,6 +7,7 @@ unknowns work on `FreeTarget(energy, space)`, an energy over a vector of reals.
 from __future__ import annotations
 
 import abc
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -18,18 +19,25 @@ from jax.core import Tracer
 from jaxtyping import Array, Float, PyTree
 
 from .._core import (
+    AbstractAlgorithm,
     AbstractFinite,
+    AbstractProgress,
+    AbstractSource,
     AbstractSpace,
+    Checkpoint,
+    Info,
     Kind,
     boltzmann,
     enumerate_states,
+    iterate,
     programs,
+    silent,
     start,
     to_free,
 )
 from ..distributions import AbstractDistribution, Diagonal, Gaussian
 from ._annealed import annealed_importance, geometric_path, linear_schedule
-from ._diagnostics import chain_effective_size, potential_scale_reduction
+from ._diagnostics import chain_diagnostics, chain_effective_size, potential_scale_reduction
 from ._gibbs import Kernel, run_chain
 from ._importance import importance_estimate
 from ._minimise import AbstractSearch, Energy, Exhaustive, QuasiNewton, minimise
@@ -61,8 +69,107 @@ class AbstractMethod(eqx.Module):
         """
 
 
+class AbstractSteps(AbstractMethod):
+    """A method that goes step by step: `infer` can show how far it is, save it and go on from there."""
+
+    @property
+    @abc.abstractmethod
+    def n_steps(self) -> int:
+        """How many steps it takes."""
+
+    @abc.abstractmethod
+    def init(self, energy: Energy, space: PyTree, *, key: Array) -> Any:
+        """The first state."""
+
+    @abc.abstractmethod
+    def step(self, state: Any, energy: Energy, space: PyTree, *, key: Array) -> tuple[Any, Any]:
+        """The next state, and what is kept of the step."""
+
+    @abc.abstractmethod
+    def begun(self, state: Any) -> dict[str, Array]:
+        """What `infer` looks at before it goes on: `start_energy`, and `improper` where that is known."""
+
+    @abc.abstractmethod
+    def told(self, kept: Any) -> dict[str, Array]:
+        """Numbers of a step for whoever watches."""
+
+    @abc.abstractmethod
+    def posterior(self, kept: Any, state: Any, energy: Energy, space: PyTree) -> AbstractPosterior:
+        """The posterior of what was kept of all steps, along a first axis, and of the last state."""
+
+    def __call__(self, energy: Energy, space: PyTree, *, key: Array) -> AbstractPosterior:
+        begin, run = jax.random.split(key)
+
+        def step(state: Any, i: Array) -> tuple[Any, Any]:
+            return self.step(state, energy, space, key=jax.random.fold_in(run, i))
+
+        first = self.init(energy, space, key=begin)
+        last, kept = jax.lax.scan(step, first, jnp.arange(self.n_steps, dtype=jnp.int32))
+        return self.posterior(kept, last, energy, space)
+
+
+class _Stepping(AbstractAlgorithm):
+    """Such a method in the loop of the library; what it is given for data is the energy."""
+
+    method: AbstractSteps
+    space: PyTree
+
+    @property
+    def needs(self) -> type[AbstractSource]:
+        return AbstractSource
+
+    def init(self, model: Any, data: Any, *, key: Array) -> Any:
+        return self.method.init(data, self.space, key=key)
+
+    def step(self, state: Any, data: Any, *, key: Array) -> tuple[Any, Info]:
+        begun = self.method.begun(state)
+        hopeless = ~jnp.isfinite(begun["start_energy"]) | (begun.get("improper", jnp.full((), -1)) >= 0)
+        state, kept = self.method.step(state, data, self.space, key=key)
+        return state, Info(hopeless, metrics=self.method.told(kept), trace=kept)
+
+    def model(self, state: Any) -> Any:
+        return state
+
+
+@eqx.filter_jit
+def _finish(method: AbstractSteps, kept: Any, state: Any, energy: Energy, space: Any) -> AbstractPosterior:
+    return method.posterior(kept, state, energy, space)
+
+
+def _by_steps(
+    method: AbstractSteps,
+    energy: Energy,
+    space: Any,
+    key: Array,
+    progress: Callable[[int], AbstractProgress],
+    checkpoint: Checkpoint | None,
+) -> AbstractPosterior:
+    if checkpoint is not None and not checkpoint.identity:
+        bits = np.asarray(jax.random.key_data(key)).tolist()
+        checkpoint = dataclasses.replace(checkpoint, identity=f"{method!r} over {space!r} from {bits}")
+    fit = iterate(
+        _Stepping(method, space),
+        None,
+        energy,
+        key=key,
+        max_iter=method.n_steps,
+        progress=progress,
+        checkpoint=checkpoint,
+    )
+    if fit.interrupted:
+        raise KeyboardInterrupt
+    _refuse_hopeless(method, method.begun(fit.state), finite=False)
+    return _finish(method, fit.trace, fit.state, energy, space)
+
+
 def infer(
-    energy: Energy, space: PyTree[AbstractSpace], method: AbstractMethod, *, key: Array
+    energy: Energy,
+    space: PyTree[AbstractSpace],
+    method: AbstractMethod,
+    *,
+    key: Array,
+    progress: Callable[[int], AbstractProgress] = silent,
+    checkpoint: Checkpoint | None = None,
 ) -> AbstractPosterior:
     """What is known of an unknown z with p(z) ∝ exp(−e(z)).
 
@@ -71,6 +178,8 @@ def infer(
         space: what the unknown can be, such as `model.latent(x)`: a tree of spaces.
         method: how it is inferred.
         key: seeds the method.
+        progress: such as `progress_bar("sampling")`, for methods that go step by step.
+        checkpoint: where such a method keeps what it has; called again, it goes on from there.
 
     >>> from freeenergy.distributions import Binary
     >>> found = infer(lambda z: -jnp.sum(z), Binary((2,)), Enumerate(), key=jax.random.key(0))
@@ -78,14 +187,42 @@ def infer(
     ([0.7311, 0.7311], 2.6265)
     """
     programs.make_room()
-    posterior = _run(method, energy, space, key)
-    begun = posterior.diagnostics.get("start_energy")
+    traced = any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves((method, energy, key)))
+    if isinstance(method, AbstractSteps) and not traced:
+        posterior = _by_steps(method, energy, space, key, progress, checkpoint)
+    else:
+        posterior = _run(method, energy, space, key)
+    _refuse_hopeless(method, posterior.diagnostics, finite=isinstance(posterior, FinitePosterior))
+    return judged(posterior)
+
+
+def _refuse_hopeless(method: AbstractMethod, told: dict[str, Array], *, finite: bool) -> None:
+    begun, coordinate = told.get("start_energy"), told.get("improper")
     if begun is not None and not isinstance(begun, Tracer) and not np.isfinite(begun):
+        if finite and begun == np.inf:
+            raise ValueError(
+                "What is observed has probability zero: the energy is infinite in every state of the "
+                "unknown."
+            )
         raise ValueError(
             f"The energy must be finite where inference by {type(method).__name__} begins. "
             f"Got {float(begun):g} instead; give it another start, or look at the energy there."
         )
-    return posterior
+    if coordinate is not None and not isinstance(coordinate, Tracer) and coordinate >= 0:
+        raise ValueError(
+            f"The posterior is improper: along free coordinate {int(coordinate)} of the unknown "
+            "exp(−energy) falls too slowly to be integrated; give the unknown a prior."
+        )
+
+
+def judged(posterior: AbstractPosterior) -> AbstractPosterior:
+    """A posterior of Markov chains with what its draws are worth by their ranks, on the host."""
+    if posterior.nature is not Nature.SAMPLES or any(
+        isinstance(leaf, Tracer) for leaf in jax.tree.leaves(posterior)
+    ):
+        return posterior
+    told = posterior.diagnostics | chain_diagnostics(posterior.chains()[1])
+    return dataclasses.replace(posterior, diagnostics=told)
 
 
 @eqx.filter_jit
@@ -93,7 +230,8 @@ def _run(method: AbstractMethod, energy: Energy, space: Any, key: Array) -> Abst
     return method(energy, space, key=key)
 
 
-def _leaves(space: PyTree) -> tuple[AbstractSpace, ...]:
+def leaves_of(space: PyTree) -> tuple[AbstractSpace, ...]:
+    """The spaces of the leaves of an unknown."""
     return tuple(jax.tree.leaves(space))
 
 
@@ -114,7 +252,7 @@ class Enumerate(AbstractMethod):
         return FinitePosterior(
             states,
             probabilities,
-            spaces=_leaves(space),
+            spaces=leaves_of(space),
             log_evidence=evidence,
             diagnostics={"start_energy": jnp.min(energies)},
         )
@@ -169,7 +307,7 @@ def _from_distribution(
         q,
         draws,
         Nature.EXACT if exact else Nature.VARIATIONAL,
-        spaces=_leaves(space),
+        spaces=leaves_of(space),
         log_evidence=None if kind is None else LogEvidence(jnp.mean(log_weights), error, kind),
         diagnostics={"spread": spread},
     )
@@ -214,7 +352,7 @@ class ArgMin(AbstractMethod):
     start: PyTree = None
 
     def __call__(self, energy: Energy, space: PyTree, *, key: Array) -> PointPosterior:
-        if all(isinstance(leaf, AbstractFinite) for leaf in _leaves(space)):
+        if all(isinstance(leaf, AbstractFinite) for leaf in leaves_of(space)):
             found = minimise(energy, enumerate_states(space), Exhaustive())
             point, begun = found.point, found.energy
         else:
@@ -223,7 +361,7 @@ class ArgMin(AbstractMethod):
             found = minimise(lambda v: energy(target.value(v)), begin, self.search)
             point, begun = target.value(found.point), energy(target.value(begin))
         told = {"converged": found.converged, "steps": found.steps, "start_energy": begun}
-        return PointPosterior(point, found.energy, spaces=_leaves(space), diagnostics=told)
+        return PointPosterior(point, found.energy, spaces=leaves_of(space), diagnostics=told)
 
 
 class Importance(AbstractMethod):
@@ -247,7 +385,7 @@ def _from_weights(draws: PyTree, log_weights: Float[Array, " draws"], space: PyT
     return DrawsPosterior(
         draws,
         log_weights,
-        spaces=_leaves(space),
+        spaces=leaves_of(space),
         log_evidence=LogEvidence(estimate.log_mean, estimate.stderr, Kind.LOWER),
         diagnostics={
             "effective_sample_size": estimate.effective_sample_size,
@@ -320,10 +458,10 @@ class MarkovChain(AbstractMethod):
             return kept, energy(first)
 
         draws, begun = jax.vmap(chain)(jax.random.split(key, self.chains))
-        return DrawsPosterior(draws, None, spaces=_leaves(space), diagnostics=_worth(draws, begun))
+        return DrawsPosterior(draws, None, spaces=leaves_of(space), diagnostics=worth_of(draws, begun))
 
 
-def _worth(draws: PyTree, begun: Float[Array, " chains"]) -> dict[str, Array]:
+def worth_of(draws: PyTree, begun: Float[Array, " *chains"]) -> dict[str, Array]:
     """What the draws (chains, steps, …) are worth, at the worst entry."""
     chains, steps = jax.tree.leaves(draws)[0].shape[:2]
     entries = [a.reshape(chains, steps, -1).astype(float) for a in jax.tree.leaves(draws)]
@@ -381,8 +519,8 @@ class RandomWalk(AbstractMethod):
 
         free, share, begun, scale = jax.vmap(chain)(jax.random.split(key, self.chains))
         draws = jax.vmap(jax.vmap(target.value))(free)
-        told = _worth(free, begun) | {"acceptance": jnp.mean(share), "scale": jnp.mean(scale)}
-        return DrawsPosterior(draws, None, spaces=_leaves(space), diagnostics=told)
+        told = worth_of(free, begun) | {"acceptance": jnp.mean(share), "scale": jnp.mean(scale)}
+        return DrawsPosterior(draws, None, spaces=leaves_of(space), diagnostics=told)
 
     def _adapt(self, target: FreeTarget, first: WalkState, key: Array) -> tuple[WalkState, Array]:
         dim = first.free.size

@@ -3,20 +3,38 @@
 from __future__ import annotations
 
 import abc
+import dataclasses
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PyTree
 
-from .._core import AbstractHomogeneous, AbstractSpace, Kind
+from .._core import (
+    AbstractHomogeneous,
+    AbstractSpace,
+    Kind,
+    aligned,
+    in_notebook,
+    notes_in_notebook,
+    table_in_notebook,
+)
 from ..distributions import AbstractDistribution, AbstractPartial
-from ._diagnostics import chain_mean
+from ._densities import Pieces, highest_density_of
+from ._diagnostics import (
+    bulk_effective_size,
+    chain_mean,
+    diagnostic_warnings,
+    rank_scale_reduction,
+    tail_effective_size,
+)
 from ._importance import self_normalised_mean
 
 
@@ -44,6 +62,44 @@ class LogEvidence(eqx.Module):
     kind: Kind = eqx.field(static=True)
 
 
+@dataclasses.dataclass(frozen=True)
+class PosteriorSummary:
+    """A line for each entry of an unknown.
+
+    Attributes:
+        nature: what the posterior is.
+        names: of the entries.
+        columns: title and numbers of each column.
+        warnings: sentences that say not to trust it.
+    """
+
+    nature: Nature
+    names: list[str]
+    columns: dict[str, np.ndarray]
+    warnings: list[str]
+
+    def _lines(self) -> tuple[list[str], list[list[str]]]:
+        most = 60
+        lines = [
+            [name, *(f"{float(column[i]):.4g}" for column in self.columns.values())]
+            for i, name in enumerate(self.names[:most])
+        ]
+        if len(self.names) > most:
+            lines.append([f"… {len(self.names) - most} more", *("" for _ in self.columns)])
+        return [self.nature.value, *self.columns], lines
+
+    def __str__(self) -> str:
+        titles, lines = self._lines()
+        return "\n".join([*aligned([titles, *lines]), *self.warnings])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        """The table and its warnings, for notebooks."""
+        titles, lines = self._lines()
+        return in_notebook(table_in_notebook(titles, lines), notes_in_notebook(self.warnings))
+
+
 class AbstractPosterior(eqx.Module):
     """The distribution p(z) ∝ exp(−e(z)) of an unknown, or what stands for it.
 
@@ -51,11 +107,13 @@ class AbstractPosterior(eqx.Module):
         spaces: what the leaves of z can be.
         log_evidence: log Z; None where the method gives none.
         diagnostics: numbers that say how far to trust it, such as an effective sample size.
+        note: how it was inferred and why so, where that was chosen.
     """
 
     spaces: eqx.AbstractVar[tuple[AbstractSpace, ...]]
     log_evidence: eqx.AbstractVar[LogEvidence | None]
     diagnostics: eqx.AbstractVar[dict[str, Array]]
+    note: eqx.AbstractVar[str]
 
     @property
     @abc.abstractmethod
@@ -91,6 +149,184 @@ class AbstractPosterior(eqx.Module):
     def interval(self, level: float = 0.9) -> tuple[PyTree, PyTree]:
         """Entry by entry, a central interval of probability `level` (also known as a credible interval)."""
         return self.quantile((1 - level) / 2), self.quantile((1 + level) / 2)
+
+    def highest_density(self, level: float = 0.9) -> dict[str, Pieces]:
+        """For each entry by its name, the pieces of the smallest set of probability `level` (HDR, HPD).
+
+        Two modes far apart have two pieces, each a pair (from, to).  The density of draws of a continuous
+        unknown is smoothed by as much as they allow (`smooth_cells`).
+
+        >>> from freeenergy.distributions import Binary
+        >>> states, chances = jnp.array([[0.0, 1.0], [1.0, 1.0]]), jnp.array([0.25, 0.75])
+        >>> FinitePosterior(states, chances, spaces=(Binary((2,)),)).highest_density(0.7)
+        {'[0]': [(1.0, 1.0)], '[1]': [(1.0, 1.0)]}
+        """
+        refuse_labels(self.spaces, "highest-density region")
+        if not 0 < level < 1:
+            raise ValueError(
+                f"The 'level' of highest_density must be between 0 and 1. Got {level!r} instead."
+            )
+        values, weights = self.weighted_values()
+        rows, names = entries_of(values)
+        share, whole = np.asarray(weights), self._whole_entries()
+        return {
+            name: highest_density_of(own, share, self._worth(own), level, discrete=discrete)
+            for name, own, discrete in zip(names, rows.T, whole, strict=True)
+        }
+
+    def _whole_entries(self) -> list[bool]:
+        """Which entries of z have a probability for each value, and not a density."""
+        leaves = jax.tree.leaves(self.weighted_values()[0])
+        kinds = [isinstance(space, AbstractHomogeneous) and space.discrete for space in self.spaces]
+        sizes = [int(np.prod(leaf.shape[1:])) for leaf in leaves]
+        return [kind for kind, size in zip(kinds, sizes, strict=True) for _ in range(size)]
+
+    def _worth(self, values: np.ndarray) -> float:
+        """How many independent draws the values of one entry are worth."""
+        if isinstance(self, DrawsPosterior) and self.log_weights is None:
+            return float(bulk_effective_size(values.reshape(self.grid)))
+        return float(1 / np.sum(np.asarray(self.weighted_values()[1]) ** 2))
+
+    def chains(self) -> tuple[list[str], np.ndarray]:
+        """The names of the entries of z, and draws of them: (chains, steps, entries).
+
+        What is not made of Markov chains is one chain of draws by their weights.
+        """
+        values, weights = self.weighted_values()
+        rows, names = entries_of(values)
+        if isinstance(self, DrawsPosterior) and self.log_weights is None:
+            return names, rows.reshape(*self.grid, -1)
+        share = np.asarray(weights)
+        if not np.allclose(share, share[0], rtol=1e-9):
+            n = max(min(len(share), 4000), 1000)
+            # the same draws whoever asks
+            rows = rows[np.random.default_rng(0).choice(len(share), n, p=share / share.sum())]
+        return names, rows[None]
+
+    @property
+    def warnings(self) -> list[str]:
+        """A sentence for each diagnostic that says not to trust it."""
+        return diagnostic_warnings(self.diagnostics)
+
+    def summary(self, level: float = 0.9) -> PosteriorSummary:
+        """Mean, spread and central interval of every entry, with what the draws of chains are worth.
+
+        >>> from freeenergy.distributions import Binary
+        >>> kinds = dict(spaces=(Binary((2,)),))
+        >>> FinitePosterior(jnp.array([[0.0, 1.0], [1.0, 1.0]]), jnp.array([0.25, 0.75]), **kinds).summary()
+        exact  mean     sd  5%  95%
+        [0]    0.75  0.433   0    1
+        [1]       1      0   1    1
+        """
+        refuse_labels(self.spaces, "mean")
+        values, weights = self.weighted_values()
+        rows, names = entries_of(values)
+        share = np.asarray(weights)
+        # (means in closed form where there is one)
+        mean = np.concatenate([np.asarray(a, float).ravel() for a in jax.tree.leaves(self.mean())])
+        columns = {"mean": mean, "sd": np.sqrt(share @ (rows - share @ rows) ** 2)}
+        order = np.argsort(rows, axis=0)
+        below = np.cumsum(share[order], axis=0)
+        for p in ((1 - level) / 2, (1 + level) / 2):
+            place = np.argmax(below >= p * below[-1] - 1e-12, axis=0)
+            columns[f"{100 * p:.4g}%"] = np.take_along_axis(
+                rows, np.take_along_axis(order, place[None], 0), 0
+            )[0]
+        draws = self.chains()[1]
+        if self.nature is Nature.SAMPLES and draws.shape[1] >= 8:
+            columns |= {
+                "error": np.asarray(chain_mean(draws)[1]),
+                "R̂": rank_scale_reduction(draws),
+                "bulk ESS": bulk_effective_size(draws),
+                "tail ESS": tail_effective_size(draws),
+            }
+        return PosteriorSummary(self.nature, names, columns, self.warnings)
+
+    def plot(self, figure: Any = None) -> Any:
+        """Histogram, trace and ranks of every entry: `freeenergy.plots.posterior`.
+
+        Args:
+            figure: of Matplotlib, to draw on.
+        """
+        # pictures are above inference, which does without them until somebody asks for one
+        plots: Any = import_module(f"{__name__.partition('.')[0]}.plots")
+        return plots.posterior(self, figure)
+
+    def to_arviz(self) -> Any:
+        """The draws as `arviz.InferenceData`, with their divergences and energies where there are any."""
+        try:
+            arviz: Any = import_module("arviz")
+        except ImportError:
+            raise ImportError(
+                "'to_arviz' needs the package ArviZ. Install it, as with: pip install arviz"
+            ) from None
+        values = self._chains_by_name()
+        shape = next(iter(values.values())).shape[:2]
+        extra = {
+            name: np.asarray(value) for name, value in self.diagnostics.items() if np.shape(value) == shape
+        }
+        groups = {"posterior": values} | ({"sample_stats": extra} if extra else {})
+        if int(arviz.__version__.partition(".")[0]) >= 1:
+            return arviz.from_dict(groups)
+        return arviz.from_dict(**groups)
+
+    def _chains_by_name(self) -> dict[str, np.ndarray]:
+        """The leaves of z by name, (chains, steps, …)."""
+        draws = self.chains()[1]
+        tree = self.weighted_values()[0]
+        found, at = {}, 0
+        for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]:
+            size = int(np.prod(leaf.shape[1:]))
+            part = draws[:, :, at : at + size]
+            found[_path_name(path) or "z"] = part.reshape(*part.shape[:2], *leaf.shape[1:])
+            at += size
+        return found
+
+    def __repr__(self) -> str:
+        name = type(self).__name__
+        leaves = jax.tree.leaves(self.weighted_values()[0]) if not self._is_traced() else []
+        if not leaves:
+            return f"{name}({self.nature.value})"
+        numbers = sum(int(np.prod(leaf.shape[1:])) for leaf in leaves)
+        words = [f"{self.nature.value}: {self._size()} of {numbers:,} number{'s' * (numbers != 1)}"]
+        if self.log_evidence is not None:
+            found = self.log_evidence
+            error = f" ± {float(found.stderr):.2g}" if float(found.stderr) > 0 else ""
+            words.append(f"log Z {float(found.nats):.6g}{error} ({found.kind.value})")
+        words += [f"by {self.note}"] if self.note else []
+        words += [f"! {sentence}" for sentence in self.warnings]
+        return f"{name}({'; '.join(words)})"
+
+    def _size(self) -> str:
+        if isinstance(self, DrawsPosterior) and self.log_weights is None:
+            chains, steps = self.grid
+            return f"{chains:,} chain{'s' * (chains != 1)} of {steps:,} draws"
+        return f"{len(self.weighted_values()[1]):,} values"
+
+    def _is_traced(self) -> bool:
+        return any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(self))
+
+
+def _path_name(path: Sequence[Any]) -> str:
+    """The way to a leaf in words: fields and keys with dots between."""
+    words = (str(getattr(p, "name", getattr(p, "key", getattr(p, "idx", p)))) for p in path)
+    return ".".join(words)
+
+
+def entries_of(values: PyTree) -> tuple[np.ndarray, list[str]]:
+    """Values along a first axis as rows of numbers, and the names of the columns.
+
+    >>> entries_of({"scale": np.ones(5), "mean": np.zeros((5, 2))})[1]
+    ['mean[0]', 'mean[1]', 'scale']
+    """
+    columns, names = [], []
+    for path, leaf in jax.tree_util.tree_flatten_with_path(values)[0]:
+        array = np.asarray(leaf, float)
+        columns.append(array.reshape(len(array), -1))
+        name = _path_name(path)
+        for index in np.ndindex(array.shape[1:]):
+            names.append(name + (f"[{', '.join(map(str, index))}]" if index else "") or "z")
+    return np.concatenate(columns, axis=1), names
 
 
 def refuse_labels(spaces: tuple[AbstractSpace, ...], question: str) -> None:
@@ -148,6 +384,7 @@ class FinitePosterior(AbstractPosterior):
     spaces: tuple[AbstractSpace, ...] = eqx.field(static=True, kw_only=True)
     log_evidence: LogEvidence | None = eqx.field(default=None, kw_only=True)
     diagnostics: dict[str, Array] = eqx.field(default_factory=dict, kw_only=True)
+    note: str = eqx.field(static=True, default="", kw_only=True)
 
     @property
     def nature(self) -> Nature:
@@ -184,6 +421,7 @@ class DistributionPosterior(AbstractPosterior):
     spaces: tuple[AbstractSpace, ...] = eqx.field(static=True, kw_only=True)
     log_evidence: LogEvidence | None = eqx.field(default=None, kw_only=True)
     diagnostics: dict[str, Array] = eqx.field(default_factory=dict, kw_only=True)
+    note: str = eqx.field(static=True, default="", kw_only=True)
 
     @property
     def nature(self) -> Nature:
@@ -224,10 +462,17 @@ class DrawsPosterior(AbstractPosterior):
     spaces: tuple[AbstractSpace, ...] = eqx.field(static=True, kw_only=True)
     log_evidence: LogEvidence | None = eqx.field(default=None, kw_only=True)
     diagnostics: dict[str, Array] = eqx.field(default_factory=dict, kw_only=True)
+    note: str = eqx.field(static=True, default="", kw_only=True)
 
     @property
     def nature(self) -> Nature:
         return Nature.SAMPLES if self.log_weights is None else Nature.WEIGHTED
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        """How many Markov chains there are, and how many draws each has."""
+        chains, steps = jax.tree.leaves(self.draws)[0].shape[:2]
+        return chains, steps
 
     def weighted_values(self) -> tuple[PyTree, Float[Array, " values"]]:
         if self.log_weights is not None:
@@ -270,6 +515,7 @@ class PointPosterior(AbstractPosterior):
     energy: Float[Array, ""]
     spaces: tuple[AbstractSpace, ...] = eqx.field(static=True, kw_only=True)
     diagnostics: dict[str, Array] = eqx.field(default_factory=dict, kw_only=True)
+    note: str = eqx.field(static=True, default="", kw_only=True)
     log_evidence: LogEvidence | None = eqx.field(default=None, kw_only=True)
 
     @property

@@ -10,6 +10,7 @@ from ._fits import calibration, comparison, learning_curves, reliability
 from ._generalisation import bias_variance, curve, prediction_sets
 from ._networks import network
 from ._parts import atoms, components, loadings, profiles, topics
+from ._posteriors import marginal, posterior, ranks, trace
 from ._predictions import coverage, dependence, importance, residuals
 from ._rows import images, latent, mosaic, pairs, telling_columns
 from ._series import decoded, decomposition, forecast, paths, smoothed
@@ -38,13 +39,16 @@ __all__ = [
     "latent",
     "learning_curves",
     "loadings",
+    "marginal",
     "missing",
     "mosaic",
     "network",
     "pairs",
     "paths",
+    "posterior",
     "prediction_sets",
     "profiles",
+    "ranks",
     "reliability",
     "residuals",
     "short_names",
@@ -52,4 +56,5 @@ __all__ = [
     "telling_columns",
     "theme",
     "topics",
+    "trace",
 ]

@@ -41,6 +41,7 @@ from ._forecast import (
     NormalMixtures,
 )
 from ._increments import LearnsInParts
+from ._infer import infer, named_fields
 from ._intake import (
     AbstractIntake,
     AnsweredTable,
@@ -120,6 +121,8 @@ __all__ = [
     "check_numbers",
     "check_real",
     "final_objective",
+    "infer",
+    "named_fields",
     "rows_at_once",
     "series",
     "split_rows",

@@ -10,6 +10,7 @@ from .._core import (
     parameter_space,
     start,
     state_at,
+    state_number,
     to_free,
 )
 from ._annealed import (
@@ -52,6 +53,7 @@ from ._chain_gaussian import (
     state_disturbance,
 )
 from ._chain_root import SquareRootBeliefs
+from ._chains import AbstractTuned
 from ._diagnostics import chain_effective_size, chain_mean, potential_scale_reduction
 from ._enumerate import (
     binary_state,
@@ -74,16 +76,27 @@ from ._filters import (
     Taylor,
     Unscented,
 )
-from ._gibbs import block_gibbs, run_chain
+from ._finite_chains import FiniteChain, Mixing
+from ._gibbs import Alternate, Gibbs, block_gibbs, gibbs_scan, gibbs_sweep, run_chain
 from ._importance import (
     ImportanceEstimate,
     effective_sample_size,
     importance_estimate,
     self_normalised_mean,
 )
+from ._kernels import (
+    AbstractFiniteKernel,
+    AbstractKernel,
+    AbstractWalk,
+    Cycle,
+    OneOf,
+    transition_matrix,
+)
+from ._langevin import AdjustedLangevin, UnadjustedLangevin
 from ._lbfgs import LBFGSState, begin_lbfgs
 from ._measurements import LinearStep, collapse, measure
 from ._methods import (
+    AbstractChecked,
     AbstractMethod,
     Anneal,
     ArgMin,
@@ -95,6 +108,7 @@ from ._methods import (
     Recognise,
     infer,
 )
+from ._metropolis import ChangedEntry, Metropolis, MetropolisHastings, NormalSteps
 from ._minimise import (
     AbstractSearch,
     Damped,
@@ -132,13 +146,18 @@ from ._recognition import (
     importance_weighted_bound,
     weighted_draws,
 )
+from ._rejection import InverseTransform, Rejection
 from ._semidefinite import root_semidefinite, solve_semidefinite
-from ._walks import FreeTarget, Pushforward, gibbs_sweep, random_walk
+from ._slice import SliceSampler
+from ._walks import FreeTarget, Pushforward, random_walk
 
 __all__ = [
     "AbstractBeliefs",
     "AbstractBlockBeliefs",
+    "AbstractChecked",
     "AbstractExpectation",
+    "AbstractFiniteKernel",
+    "AbstractKernel",
     "AbstractLinearisation",
     "AbstractMethod",
     "AbstractParallelBeliefs",
@@ -146,12 +165,18 @@ __all__ = [
     "AbstractRecognition",
     "AbstractResampler",
     "AbstractSearch",
+    "AbstractTuned",
+    "AbstractWalk",
+    "AdjustedLangevin",
+    "Alternate",
     "Amortised",
     "Anneal",
     "Annealed",
     "ArgMin",
     "BestBeliefs",
     "BestPaths",
+    "ChangedEntry",
+    "Cycle",
     "Damped",
     "Descent",
     "DiffuseBeliefs",
@@ -165,14 +190,17 @@ __all__ = [
     "Filtered",
     "Finite",
     "FiniteBeliefs",
+    "FiniteChain",
     "FinitePosterior",
     "FiniteStep",
     "FixedPoint",
     "FreeTarget",
     "FreeVector",
     "GaussianBelief",
+    "Gibbs",
     "Importance",
     "ImportanceEstimate",
+    "InverseTransform",
     "LBFGSState",
     "LinearGaussianBeliefs",
     "LinearStep",
@@ -181,10 +209,15 @@ __all__ = [
     "LogEvidence",
     "MarkovChain",
     "MeanField",
+    "Metropolis",
+    "MetropolisHastings",
     "Minimum",
+    "Mixing",
     "Multinomial",
     "Nature",
+    "NormalSteps",
     "Observed",
+    "OneOf",
     "ParticleBeliefs",
     "Particles",
     "Pathwise",
@@ -198,9 +231,11 @@ __all__ = [
     "QuasiNewtonState",
     "RandomWalk",
     "Recognise",
+    "Rejection",
     "Residual",
     "Sandwich",
     "ScoreFunction",
+    "SliceSampler",
     "Smoothed",
     "Split",
     "SquareRootBeliefs",
@@ -208,6 +243,7 @@ __all__ = [
     "Stratified",
     "Systematic",
     "Taylor",
+    "UnadjustedLangevin",
     "Unscented",
     "annealed_importance",
     "begin_lbfgs",
@@ -231,6 +267,7 @@ __all__ = [
     "free_vector",
     "from_free",
     "geometric_path",
+    "gibbs_scan",
     "gibbs_sweep",
     "importance_draws",
     "importance_estimate",
@@ -261,7 +298,9 @@ __all__ = [
     "start",
     "state_at",
     "state_disturbance",
+    "state_number",
     "stationary",
     "to_free",
+    "transition_matrix",
     "weighted_draws",
 ]

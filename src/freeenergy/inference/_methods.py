@@ -29,9 +29,11 @@ from .._core import (
 )
 from ..distributions import AbstractDistribution, Diagonal, Gaussian
 from ._annealed import annealed_importance, geometric_path, linear_schedule
+from ._chains import chain_of
 from ._diagnostics import chain_effective_size, potential_scale_reduction
-from ._gibbs import Kernel, run_chain
+from ._gibbs import run_chain
 from ._importance import importance_estimate
+from ._kernels import Kernel
 from ._minimise import AbstractSearch, Energy, Exhaustive, QuasiNewton, minimise
 from ._posterior import (
     AbstractPosterior,
@@ -61,6 +63,14 @@ class AbstractMethod(eqx.Module):
         """
 
 
+class AbstractChecked(AbstractMethod):
+    """A method that can tell from its answer that it must not be believed."""
+
+    @abc.abstractmethod
+    def check(self, posterior: AbstractPosterior) -> None:
+        """Refuses a posterior, on the host, that the method knows to be wrong."""
+
+
 def infer(
     energy: Energy, space: PyTree[AbstractSpace], method: AbstractMethod, *, key: Array
 ) -> AbstractPosterior:
@@ -85,6 +95,8 @@ def infer(
             f"The energy must be finite where inference by {type(method).__name__} begins. "
             f"Got {float(begun):g} instead; give it another start, or look at the energy there."
         )
+    if isinstance(method, AbstractChecked) and not isinstance(jax.tree.leaves(posterior)[0], Tracer):
+        method.check(posterior)
     return posterior
 
 
@@ -296,7 +308,8 @@ class MarkovChain(AbstractMethod):
     """Draws of any Markov kernel (MCMC): `MarkovChain(gibbs_sweep)` is Gibbs sampling.
 
     Attributes:
-        kernel: makes the Markov kernel of the energy and the space.
+        kernel: makes the Markov kernel of the energy and the space: `gibbs_sweep`, `gibbs_scan`,
+            `MetropolisHastings(…)`, `SliceSampler()`, `AdjustedLangevin()`, `Alternate(…)`.
         start: where all chains begin; by default each somewhere in the space.
         chains, steps: how many draws each of how many chains keeps.
         burn_in: how many each drops at the beginning.
@@ -311,16 +324,19 @@ class MarkovChain(AbstractMethod):
     thin: int = eqx.field(static=True, default=1)
 
     def __call__(self, energy: Energy, space: PyTree, *, key: Array) -> DrawsPosterior:
-        kernel = self.kernel(energy, space)
+        count = {"steps": self.steps, "burn_in": self.burn_in, "thin": self.thin}
 
-        def chain(key: Array) -> tuple[PyTree, Array]:
+        def chain(key: Array) -> tuple[PyTree, dict[str, Array], Array]:
             begin, run = jax.random.split(key)
             first = start(space, key=begin) if self.start is None else self.start
-            kept = run_chain(kernel, first, steps=self.steps, burn_in=self.burn_in, thin=self.thin, key=run)
-            return kept, energy(first)
+            kept, told = chain_of(self.kernel, energy, space, first, **count, key=run)
+            return kept, told, energy(first)
 
-        draws, begun = jax.vmap(chain)(jax.random.split(key, self.chains))
-        return DrawsPosterior(draws, None, spaces=_leaves(space), diagnostics=_worth(draws, begun))
+        draws, told, begun = jax.vmap(chain)(jax.random.split(key, self.chains))
+        averages = {name: jnp.mean(numbers) for name, numbers in told.items()}
+        return DrawsPosterior(
+            draws, None, spaces=_leaves(space), diagnostics=_worth(draws, begun) | averages
+        )
 
 
 def _worth(draws: PyTree, begun: Float[Array, " chains"]) -> dict[str, Array]:

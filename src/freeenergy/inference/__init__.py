@@ -23,6 +23,7 @@ from ._annealed import (
     sandwich,
     sigmoid_schedule,
 )
+from ._bridge import Bridge, bridge_evidence
 from ._chain import (
     AbstractBeliefs,
     AbstractParallelBeliefs,
@@ -82,6 +83,7 @@ from ._importance import (
     ImportanceEstimate,
     effective_sample_size,
     importance_estimate,
+    importance_mean,
     self_normalised_mean,
 )
 from ._kernels import (
@@ -101,6 +103,7 @@ from ._methods import (
     Anneal,
     ArgMin,
     Enumerate,
+    EvenStates,
     Importance,
     MarkovChain,
     MeanField,
@@ -122,6 +125,7 @@ from ._minimise import (
     QuasiNewtonState,
     minimise,
 )
+from ._pareto import ParetoSmoothed, pareto_smooth
 from ._posterior import (
     AbstractPosterior,
     DistributionPosterior,
@@ -149,6 +153,9 @@ from ._recognition import (
 from ._rejection import InverseTransform, Rejection
 from ._semidefinite import root_semidefinite, solve_semidefinite
 from ._slice import SliceSampler
+from ._smc import SequentialMonteCarlo
+from ._stochastic import RowsEnergy, StochasticLangevin
+from ._tempering import Exchange, ParallelTempering, SimulatedAnnealing
 from ._walks import FreeTarget, Pushforward, random_walk
 
 __all__ = [
@@ -175,6 +182,7 @@ __all__ = [
     "ArgMin",
     "BestBeliefs",
     "BestPaths",
+    "Bridge",
     "ChangedEntry",
     "Cycle",
     "Damped",
@@ -184,7 +192,9 @@ __all__ = [
     "DrawsPosterior",
     "Enumerate",
     "Enumeration",
+    "EvenStates",
     "Exact",
+    "Exchange",
     "Exhaustive",
     "Extrapolated",
     "Filtered",
@@ -218,6 +228,8 @@ __all__ = [
     "NormalSteps",
     "Observed",
     "OneOf",
+    "ParallelTempering",
+    "ParetoSmoothed",
     "ParticleBeliefs",
     "Particles",
     "Pathwise",
@@ -233,13 +245,17 @@ __all__ = [
     "Recognise",
     "Rejection",
     "Residual",
+    "RowsEnergy",
     "Sandwich",
     "ScoreFunction",
+    "SequentialMonteCarlo",
+    "SimulatedAnnealing",
     "SliceSampler",
     "Smoothed",
     "Split",
     "SquareRootBeliefs",
     "StateClasses",
+    "StochasticLangevin",
     "Stratified",
     "Systematic",
     "Taylor",
@@ -254,6 +270,7 @@ __all__ = [
     "blocked_evidence",
     "blocked_filter",
     "blocked_smooth",
+    "bridge_evidence",
     "chain_effective_size",
     "chain_mean",
     "classify_states",
@@ -272,6 +289,7 @@ __all__ = [
     "importance_draws",
     "importance_estimate",
     "importance_log_weights",
+    "importance_mean",
     "importance_resample",
     "importance_weighted_bound",
     "infer",
@@ -283,6 +301,7 @@ __all__ = [
     "parallel_filter",
     "parallel_smooth",
     "parameter_space",
+    "pareto_smooth",
     "posterior_by_enumeration",
     "potential_scale_reduction",
     "random_walk",

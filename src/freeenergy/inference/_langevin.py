@@ -96,7 +96,7 @@ class AdjustedLangevin(AbstractTuned):
     """
 
     step_size: float | Array = 0.5
-    wanted: float | None = eqx.field(static=True, default=0.574)
+    wanted: float | None = eqx.field(static=True, default=0.574, kw_only=True)
 
     def scaled(self, factor: Array) -> Self:
         return eqx.tree_at(lambda m: m.step_size, self, self.step_size * factor)

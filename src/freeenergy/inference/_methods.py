@@ -22,19 +22,21 @@ from .._core import (
     AbstractSpace,
     Kind,
     boltzmann,
+    count_states,
     enumerate_states,
     programs,
     start,
     to_free,
 )
 from ..distributions import AbstractDistribution, Diagonal, Gaussian
-from ._annealed import annealed_importance, geometric_path, linear_schedule
+from ._annealed import annealed_importance, geometric_path, linear_schedule, sandwich
 from ._chains import chain_of
 from ._diagnostics import chain_effective_size, potential_scale_reduction
 from ._gibbs import run_chain
 from ._importance import importance_estimate
 from ._kernels import Kernel
 from ._minimise import AbstractSearch, Energy, Exhaustive, QuasiNewton, minimise
+from ._pareto import pareto_smooth
 from ._posterior import (
     AbstractPosterior,
     DistributionPosterior,
@@ -45,6 +47,7 @@ from ._posterior import (
     PointPosterior,
 )
 from ._recognition import AbstractRecognition, LocalGaussian, weighted_draws
+from ._spaces import FrozenSpace
 from ._walks import FreeTarget, Pushforward, WalkState, metropolis_step
 
 KernelMaker = Callable[[Energy, Any], Kernel]
@@ -244,25 +247,32 @@ class Importance(AbstractMethod):
     Attributes:
         proposal: q, which must be wider than the posterior.
         samples: how many draws.
+        smooth: whether the largest weights are smoothed (PSIS); the evidence is that of the weights as
+            they are, which is unbiased.  Where `pareto_k` of the diagnostics is above 0.7 the answer is not
+            to be believed.
     """
 
     proposal: AbstractDistribution
     samples: int = eqx.field(static=True, default=4000)
+    smooth: bool = eqx.field(static=True, default=True)
 
     def __call__(self, energy: Energy, space: PyTree, *, key: Array) -> DrawsPosterior:
         draws, log_weights = weighted_draws(energy, self.proposal, samples=self.samples, key=key)
-        return _from_weights(draws, log_weights, space)
+        return _from_weights(draws, log_weights, space, smooth=self.smooth)
 
 
-def _from_weights(draws: PyTree, log_weights: Float[Array, " draws"], space: PyTree) -> DrawsPosterior:
-    estimate = importance_estimate(log_weights)
+def _from_weights(
+    draws: PyTree, log_weights: Float[Array, " draws"], space: PyTree, *, smooth: bool = False
+) -> DrawsPosterior:
+    estimate, smoothed = importance_estimate(log_weights), pareto_smooth(log_weights)
     return DrawsPosterior(
         draws,
-        log_weights,
+        smoothed.log_weights if smooth else log_weights,
         spaces=_leaves(space),
         log_evidence=LogEvidence(estimate.log_mean, estimate.stderr, Kind.LOWER),
         diagnostics={
             "effective_sample_size": estimate.effective_sample_size,
+            "pareto_k": smoothed.pareto_k,
             "start_energy": -jnp.max(log_weights),
         },
     )
@@ -277,29 +287,52 @@ class Anneal(AbstractMethod):
             coordinates.
         chains: how many draws.
         steps: how many energies there are on the way.
+        settle: where it is a number, the way back is gone too, from the ends of the chains after so many
+            steps of the kernel (bidirectional Monte Carlo): `above` and `above_stderr` of the diagnostics
+            are then an estimate of log Z that is too high on average, for a kernel that is reversible.
     """
 
     kernel: KernelMaker
     base: AbstractDistribution | None = None
     chains: int = eqx.field(static=True, default=400)
     steps: int = eqx.field(static=True, default=100)
+    settle: int | None = eqx.field(static=True, default=None)
 
     def __call__(self, energy: Energy, space: PyTree, *, key: Array) -> DrawsPosterior:
         begin, run = jax.random.split(key)
-        base = _standard(space) if self.base is None else self.base
+        base = standard_base(space) if self.base is None else self.base
         path = geometric_path(lambda z: -base.log_prob(z), energy)
-        found = annealed_importance(
+        arguments = (
             path,
             lambda beta, z, *, key: self.kernel(lambda y: path(beta, y), space)(z, key=key),
             jax.vmap(lambda k: base.sample(key=k))(jax.random.split(begin, self.chains)),
-            log_partition=jnp.zeros(()),
-            schedule=linear_schedule(self.steps),
-            key=run,
         )
-        return _from_weights(found.states, found.log_weights, space)
+        ends = {"log_partition": jnp.zeros(()), "schedule": linear_schedule(self.steps)}
+        if self.settle is None:
+            found = annealed_importance(*arguments, **ends, key=run)
+            return _from_weights(found.states, found.log_weights, space)
+        found, above = sandwich(*arguments, **ends, settle=self.settle, key=run)
+        posterior = _from_weights(found.states, found.log_weights, space)
+        told = posterior.diagnostics | {"above": above.log_partition, "above_stderr": above.stderr}
+        return eqx.tree_at(lambda p: p.diagnostics, posterior, told)
 
 
-def _standard(space: PyTree) -> Pushforward:
+class EvenStates(AbstractDistribution):
+    """Every state of a finite space alike."""
+
+    space: FrozenSpace = eqx.field(static=True, converter=FrozenSpace.of)
+
+    def log_prob(self, x: PyTree) -> Float[Array, ""]:
+        return jnp.full((), -np.log(float(count_states(self.space.tree))))
+
+    def sample(self, *, key: Array) -> PyTree:
+        return start(self.space.tree, key=key)
+
+
+def standard_base(space: PyTree) -> AbstractDistribution:
+    """Where a path begins by default: the standard normal of free coordinates, or all states alike."""
+    if all(isinstance(leaf, AbstractFinite) for leaf in _leaves(space)):
+        return EvenStates(space)
     size = FreeTarget(jnp.sum, space).size
     return Pushforward(Gaussian(jnp.zeros(size), Diagonal(jnp.ones(size))), space)
 
@@ -335,11 +368,11 @@ class MarkovChain(AbstractMethod):
         draws, told, begun = jax.vmap(chain)(jax.random.split(key, self.chains))
         averages = {name: jnp.mean(numbers) for name, numbers in told.items()}
         return DrawsPosterior(
-            draws, None, spaces=_leaves(space), diagnostics=_worth(draws, begun) | averages
+            draws, None, spaces=_leaves(space), diagnostics=chain_worth(draws, begun) | averages
         )
 
 
-def _worth(draws: PyTree, begun: Float[Array, " chains"]) -> dict[str, Array]:
+def chain_worth(draws: PyTree, begun: Float[Array, " chains"]) -> dict[str, Array]:
     """What the draws (chains, steps, …) are worth, at the worst entry."""
     chains, steps = jax.tree.leaves(draws)[0].shape[:2]
     entries = [a.reshape(chains, steps, -1).astype(float) for a in jax.tree.leaves(draws)]
@@ -397,7 +430,7 @@ class RandomWalk(AbstractMethod):
 
         free, share, begun, scale = jax.vmap(chain)(jax.random.split(key, self.chains))
         draws = jax.vmap(jax.vmap(target.value))(free)
-        told = _worth(free, begun) | {"acceptance": jnp.mean(share), "scale": jnp.mean(scale)}
+        told = chain_worth(free, begun) | {"acceptance": jnp.mean(share), "scale": jnp.mean(scale)}
         return DrawsPosterior(draws, None, spaces=_leaves(space), diagnostics=told)
 
     def _adapt(self, target: FreeTarget, first: WalkState, key: Array) -> tuple[WalkState, Array]:

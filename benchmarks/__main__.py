@@ -30,6 +30,7 @@ NAMES = (
     "gaussian_process_gpytorch",
     "sparse_process",
     "nystroem",
+    "smc",
     "lda",
     "lda_gensim",
     "networks",

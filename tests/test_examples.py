@@ -217,6 +217,7 @@ PAGES = [
     pytest.param("docs/extend.md", marks=pytest.mark.slow),
     "docs/files.md",
     "docs/inference.md",
+    "docs/inference/samplers.md",
     "docs/learning.md",
     "docs/numbers.md",
     "docs/companion/mathematics.md",

@@ -105,7 +105,16 @@ from ._spaces import (
 )
 from ._stream import Stream, streaming
 from ._sums import sum_over_blocks
-from ._unknowns import count_states, enumerate_states, free_size, from_free, start, state_at, to_free
+from ._unknowns import (
+    count_states,
+    enumerate_states,
+    free_size,
+    from_free,
+    start,
+    state_at,
+    state_number,
+    to_free,
+)
 from ._words import aligned, visible
 
 __all__ = [
@@ -212,6 +221,7 @@ __all__ = [
     "split_key_data",
     "start",
     "state_at",
+    "state_number",
     "streaming",
     "sum_over_blocks",
     "symmetrise",

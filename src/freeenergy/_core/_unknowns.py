@@ -110,6 +110,21 @@ def state_at(space: Any, index: Array | int) -> Any:
     return jax.tree.unflatten(structure, states[::-1])
 
 
+def state_number(space: Any, state: Any) -> Array:
+    """The number of a state of a finite `space`, at which `state_at` gives it.
+
+    >>> from ._spaces import Binary, Categories
+    >>> int(state_number((Binary((2,)), Categories(3)), (jnp.array([1.0, 0.0]), jnp.array(1))))
+    7
+    """
+    spaces, structure = _finite(space)
+    number = jnp.zeros((), int)
+    for s, value in zip(spaces, structure.flatten_up_to(state), strict=True):
+        for digit in jnp.reshape(value, -1):
+            number = number * s.n_values + digit.astype(int)
+    return number
+
+
 def enumerate_states(space: Any) -> Any:
     """Every state of a finite `space`, along a first axis, in the order of `itertools.product`.
 

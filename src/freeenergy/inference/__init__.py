@@ -10,6 +10,7 @@ from .._core import (
     parameter_space,
     start,
     state_at,
+    state_number,
     to_free,
 )
 from ._annealed import (
@@ -22,6 +23,7 @@ from ._annealed import (
     sandwich,
     sigmoid_schedule,
 )
+from ._bridge import Bridge, bridge_evidence
 from ._chain import (
     AbstractBeliefs,
     AbstractParallelBeliefs,
@@ -66,6 +68,8 @@ from ._diagnostics import (
     tail_effective_size,
 )
 from ._energies import Energy
+from ._chains import AbstractTuned
+from ._diagnostics import chain_effective_size, chain_mean, potential_scale_reduction
 from ._enumerate import (
     binary_state,
     binary_states,
@@ -91,21 +95,35 @@ from ._filters import (
 from ._gibbs import block_gibbs, run_chain
 from ._graphs import DirectedGraph, Triangulation, UndirectedGraph
 from ._hmc import NUTS, AbstractHamiltonian, HamiltonianMonteCarlo
+from ._finite_chains import FiniteChain, Mixing
+from ._gibbs import Alternate, Gibbs, block_gibbs, gibbs_scan, gibbs_sweep, run_chain
 from ._importance import (
     ImportanceEstimate,
     effective_sample_size,
     importance_estimate,
+    importance_mean,
     self_normalised_mean,
 )
 from ._junction import CliqueBeliefs, JunctionTree, LoopyBeliefs, loopy_belief_propagation
+from ._kernels import (
+    AbstractFiniteKernel,
+    AbstractKernel,
+    AbstractWalk,
+    Cycle,
+    OneOf,
+    transition_matrix,
+)
+from ._langevin import AdjustedLangevin, UnadjustedLangevin
 from ._lbfgs import LBFGSState, begin_lbfgs
 from ._measurements import LinearStep, collapse, measure
 from ._methods import (
+    AbstractChecked,
     AbstractMethod,
     AbstractSteps,
     Anneal,
     ArgMin,
     Enumerate,
+    EvenStates,
     Importance,
     MarkovChain,
     MeanField,
@@ -113,6 +131,7 @@ from ._methods import (
     Recognise,
     infer,
 )
+from ._metropolis import ChangedEntry, Metropolis, MetropolisHastings, NormalSteps
 from ._minimise import (
     AbstractSearch,
     Damped,
@@ -126,6 +145,7 @@ from ._minimise import (
     QuasiNewtonState,
     minimise,
 )
+from ._pareto import ParetoSmoothed, pareto_smooth
 from ._posterior import (
     AbstractPosterior,
     DistributionPosterior,
@@ -152,16 +172,25 @@ from ._recognition import (
     importance_weighted_bound,
     weighted_draws,
 )
+from ._rejection import InverseTransform, Rejection
 from ._semidefinite import root_semidefinite, solve_semidefinite
 from ._table_rows import TableRows
 from ._walks import FreeTarget, Pushforward, gibbs_sweep, random_walk
+from ._slice import SliceSampler
+from ._smc import SequentialMonteCarlo
+from ._stochastic import RowsEnergy, StochasticLangevin
+from ._tempering import Exchange, ParallelTempering, SimulatedAnnealing
+from ._walks import FreeTarget, Pushforward, random_walk
 
 __all__ = [
     "NUTS",
     "AbstractBeliefs",
     "AbstractBlockBeliefs",
+    "AbstractChecked",
     "AbstractExpectation",
     "AbstractHamiltonian",
+    "AbstractFiniteKernel",
+    "AbstractKernel",
     "AbstractLinearisation",
     "AbstractMethod",
     "AbstractParallelBeliefs",
@@ -170,6 +199,10 @@ __all__ = [
     "AbstractResampler",
     "AbstractSearch",
     "AbstractSteps",
+    "AbstractTuned",
+    "AbstractWalk",
+    "AdjustedLangevin",
+    "Alternate",
     "Amortised",
     "Anneal",
     "Annealed",
@@ -179,6 +212,9 @@ __all__ = [
     "CliqueBeliefs",
     "Choice",
     "Collapsed",
+    "Bridge",
+    "ChangedEntry",
+    "Cycle",
     "Damped",
     "Descent",
     "DiffuseBeliefs",
@@ -188,13 +224,16 @@ __all__ = [
     "Energy",
     "Enumerate",
     "Enumeration",
+    "EvenStates",
     "Exact",
+    "Exchange",
     "Exhaustive",
     "Extrapolated",
     "Factor",
     "Filtered",
     "Finite",
     "FiniteBeliefs",
+    "FiniteChain",
     "FinitePosterior",
     "FiniteStep",
     "FixedPoint",
@@ -205,6 +244,10 @@ __all__ = [
     "Importance",
     "ImportanceEstimate",
     "JunctionTree",
+    "Gibbs",
+    "Importance",
+    "ImportanceEstimate",
+    "InverseTransform",
     "LBFGSState",
     "LinearGaussianBeliefs",
     "LinearStep",
@@ -214,10 +257,17 @@ __all__ = [
     "LoopyBeliefs",
     "MarkovChain",
     "MeanField",
+    "Metropolis",
+    "MetropolisHastings",
     "Minimum",
+    "Mixing",
     "Multinomial",
     "Nature",
+    "NormalSteps",
     "Observed",
+    "OneOf",
+    "ParallelTempering",
+    "ParetoSmoothed",
     "ParticleBeliefs",
     "Particles",
     "Pathwise",
@@ -232,19 +282,26 @@ __all__ = [
     "QuasiNewtonState",
     "RandomWalk",
     "Recognise",
+    "Rejection",
     "Residual",
+    "RowsEnergy",
     "Sandwich",
     "ScoreFunction",
+    "SequentialMonteCarlo",
+    "SimulatedAnnealing",
+    "SliceSampler",
     "Smoothed",
     "Split",
     "SquareRootBeliefs",
     "StateClasses",
+    "StochasticLangevin",
     "Stratified",
     "Systematic",
     "TableRows",
     "Taylor",
     "Triangulation",
     "UndirectedGraph",
+    "UnadjustedLangevin",
     "Unscented",
     "annealed_importance",
     "begin_lbfgs",
@@ -257,6 +314,7 @@ __all__ = [
     "blocked_smooth",
     "bulk_effective_size",
     "chain_diagnostics",
+    "bridge_evidence",
     "chain_effective_size",
     "chain_mean",
     "choose_method",
@@ -275,11 +333,13 @@ __all__ = [
     "free_vector",
     "from_free",
     "geometric_path",
+    "gibbs_scan",
     "gibbs_sweep",
     "highest_density_of",
     "importance_draws",
     "importance_estimate",
     "importance_log_weights",
+    "importance_mean",
     "importance_resample",
     "importance_weighted_bound",
     "infer",
@@ -292,6 +352,7 @@ __all__ = [
     "parallel_filter",
     "parallel_smooth",
     "parameter_space",
+    "pareto_smooth",
     "posterior_by_enumeration",
     "potential_scale_reduction",
     "random_walk",
@@ -309,8 +370,10 @@ __all__ = [
     "start",
     "state_at",
     "state_disturbance",
+    "state_number",
     "stationary",
     "tail_effective_size",
     "to_free",
+    "transition_matrix",
     "weighted_draws",
 ]

@@ -273,7 +273,7 @@ def tempered(
     return jnp.where(positive, jnp.where(positive, probabilities, 1) ** (1 / temperature), 0)
 
 
-def stationary(transition: Float[Array, "states states"]) -> Float[Array, " states"]:
+def stationary(transition: Float[Array | np.ndarray, "states states"]) -> Float[Array, " states"]:
     """The distribution π = π A of a chain that has only one, be it periodic or with states that it leaves.
 
     States that reach each other form a class, and a class that is never left has a law of its own.  Where
@@ -298,7 +298,7 @@ def stationary(transition: Float[Array, "states states"]) -> Float[Array, " stat
         )
     matrix = np.asarray(transition, float)
     law = np.zeros(len(matrix))
-    law[closed[0]] = _reduce_states(matrix[np.ix_(closed[0], closed[0])])
+    law[closed[0]] = stationary_law(matrix[np.ix_(closed[0], closed[0])])
     return jnp.asarray(law, transition.dtype)
 
 
@@ -326,7 +326,7 @@ class StateClasses(NamedTuple):
         return not any(self.transient) and set(self.periods) == {1}
 
 
-def classify_states(transition: Float[Array, "states states"]) -> StateClasses:
+def classify_states(transition: Float[Array | np.ndarray, "states states"]) -> StateClasses:
     """Which states of a chain reach each other, which are left for good, and with what period they return.
 
     An irreducible and ergodic chain forgets where it began: its law tends to the stationary one.
@@ -363,7 +363,7 @@ def _period(edges: Bool[np.ndarray, "states states"]) -> int:
     return divisor
 
 
-def _reduce_states(transition: Float[np.ndarray, "states states"]) -> Float[np.ndarray, " states"]:
+def stationary_law(transition: Float[np.ndarray, "states states"]) -> Float[np.ndarray, " states"]:
     """The law of an irreducible chain by leaving out one state after another, without a subtraction.
 
     Also known as the GTH algorithm.

@@ -68,6 +68,21 @@ def _growth(log_weights: Float[Array, " draws"]) -> Float[Array, " 2"]:
     return jnp.where(means[:-1] > -jnp.inf, means[:-1] - means[1:], 0.0)
 
 
+def importance_mean(
+    log_weights: Float[Array, " draws"], values: Float[Array, " draws *event"]
+) -> tuple[Float[Array, " *event"], Float[Array, " *event"]]:
+    """(1/S) Σ w f along the first axis of `values`, and its standard error: unbiased.
+
+    The weights p(x)/q(x) must be those of normalised densities; for others see `self_normalised_mean`.
+
+    >>> importance_mean(jnp.log(jnp.array([0.5, 1.5])), jnp.array([2.0, 4.0]))[0].item()
+    3.5
+    """
+    weights = jnp.exp(log_weights)
+    terms = weights.reshape(-1, *[1] * (values.ndim - 1)) * values
+    return jnp.mean(terms, axis=0), jnp.std(terms, axis=0, ddof=1) / len(terms) ** 0.5
+
+
 def self_normalised_mean(
     log_weights: Float[Array, " draws"], values: Float[Array, " draws *event"]
 ) -> tuple[Float[Array, " *event"], Float[Array, " *event"]]:

@@ -28,6 +28,7 @@ from .._core import (
     Info,
     Kind,
     boltzmann,
+    count_states,
     enumerate_states,
     iterate,
     programs,
@@ -36,11 +37,14 @@ from .._core import (
     to_free,
 )
 from ..distributions import AbstractDistribution, Diagonal, Gaussian
-from ._annealed import annealed_importance, geometric_path, linear_schedule
+from ._annealed import annealed_importance, geometric_path, linear_schedule, sandwich
+from ._chains import chain_of
 from ._diagnostics import chain_diagnostics, chain_effective_size, potential_scale_reduction
-from ._gibbs import Kernel, run_chain
+from ._gibbs import run_chain
 from ._importance import importance_estimate
+from ._kernels import Kernel
 from ._minimise import AbstractSearch, Energy, Exhaustive, QuasiNewton, minimise
+from ._pareto import pareto_smooth
 from ._posterior import (
     AbstractPosterior,
     DistributionPosterior,
@@ -51,6 +55,7 @@ from ._posterior import (
     PointPosterior,
 )
 from ._recognition import AbstractRecognition, LocalGaussian, weighted_draws
+from ._spaces import FrozenSpace
 from ._walks import FreeTarget, Pushforward, WalkState, metropolis_step
 
 KernelMaker = Callable[[Energy, Any], Kernel]
@@ -162,6 +167,14 @@ def _by_steps(
     return _finish(method, fit.trace, fit.state, energy, space)
 
 
+class AbstractChecked(AbstractMethod):
+    """A method that can tell from its answer that it must not be believed."""
+
+    @abc.abstractmethod
+    def check(self, posterior: AbstractPosterior) -> None:
+        """Refuses a posterior, on the host, that the method knows to be wrong."""
+
+
 def infer(
     energy: Energy,
     space: PyTree[AbstractSpace],
@@ -193,6 +206,8 @@ def infer(
     else:
         posterior = _run(method, energy, space, key)
     _refuse_hopeless(method, posterior.diagnostics, finite=isinstance(posterior, FinitePosterior))
+    if isinstance(method, AbstractChecked) and not isinstance(jax.tree.leaves(posterior)[0], Tracer):
+        method.check(posterior)
     return judged(posterior)
 
 
@@ -370,25 +385,32 @@ class Importance(AbstractMethod):
     Attributes:
         proposal: q, which must be wider than the posterior.
         samples: how many draws.
+        smooth: whether the largest weights are smoothed (PSIS); the evidence is that of the weights as
+            they are, which is unbiased.  Where `pareto_k` of the diagnostics is above 0.7 the answer is not
+            to be believed.
     """
 
     proposal: AbstractDistribution
     samples: int = eqx.field(static=True, default=4000)
+    smooth: bool = eqx.field(static=True, default=True)
 
     def __call__(self, energy: Energy, space: PyTree, *, key: Array) -> DrawsPosterior:
         draws, log_weights = weighted_draws(energy, self.proposal, samples=self.samples, key=key)
-        return _from_weights(draws, log_weights, space)
+        return _from_weights(draws, log_weights, space, smooth=self.smooth)
 
 
-def _from_weights(draws: PyTree, log_weights: Float[Array, " draws"], space: PyTree) -> DrawsPosterior:
-    estimate = importance_estimate(log_weights)
+def _from_weights(
+    draws: PyTree, log_weights: Float[Array, " draws"], space: PyTree, *, smooth: bool = False
+) -> DrawsPosterior:
+    estimate, smoothed = importance_estimate(log_weights), pareto_smooth(log_weights)
     return DrawsPosterior(
         draws,
-        log_weights,
+        smoothed.log_weights if smooth else log_weights,
         spaces=leaves_of(space),
         log_evidence=LogEvidence(estimate.log_mean, estimate.stderr, Kind.LOWER),
         diagnostics={
             "effective_sample_size": estimate.effective_sample_size,
+            "pareto_k": smoothed.pareto_k,
             "start_energy": -jnp.max(log_weights),
         },
     )
@@ -403,29 +425,52 @@ class Anneal(AbstractMethod):
             coordinates.
         chains: how many draws.
         steps: how many energies there are on the way.
+        settle: where it is a number, the way back is gone too, from the ends of the chains after so many
+            steps of the kernel (bidirectional Monte Carlo): `above` and `above_stderr` of the diagnostics
+            are then an estimate of log Z that is too high on average, for a kernel that is reversible.
     """
 
     kernel: KernelMaker
     base: AbstractDistribution | None = None
     chains: int = eqx.field(static=True, default=400)
     steps: int = eqx.field(static=True, default=100)
+    settle: int | None = eqx.field(static=True, default=None)
 
     def __call__(self, energy: Energy, space: PyTree, *, key: Array) -> DrawsPosterior:
         begin, run = jax.random.split(key)
-        base = _standard(space) if self.base is None else self.base
+        base = standard_base(space) if self.base is None else self.base
         path = geometric_path(lambda z: -base.log_prob(z), energy)
-        found = annealed_importance(
+        arguments = (
             path,
             lambda beta, z, *, key: self.kernel(lambda y: path(beta, y), space)(z, key=key),
             jax.vmap(lambda k: base.sample(key=k))(jax.random.split(begin, self.chains)),
-            log_partition=jnp.zeros(()),
-            schedule=linear_schedule(self.steps),
-            key=run,
         )
-        return _from_weights(found.states, found.log_weights, space)
+        ends = {"log_partition": jnp.zeros(()), "schedule": linear_schedule(self.steps)}
+        if self.settle is None:
+            found = annealed_importance(*arguments, **ends, key=run)
+            return _from_weights(found.states, found.log_weights, space)
+        found, above = sandwich(*arguments, **ends, settle=self.settle, key=run)
+        posterior = _from_weights(found.states, found.log_weights, space)
+        told = posterior.diagnostics | {"above": above.log_partition, "above_stderr": above.stderr}
+        return eqx.tree_at(lambda p: p.diagnostics, posterior, told)
 
 
-def _standard(space: PyTree) -> Pushforward:
+class EvenStates(AbstractDistribution):
+    """Every state of a finite space alike."""
+
+    space: FrozenSpace = eqx.field(static=True, converter=FrozenSpace.of)
+
+    def log_prob(self, x: PyTree) -> Float[Array, ""]:
+        return jnp.full((), -np.log(float(count_states(self.space.tree))))
+
+    def sample(self, *, key: Array) -> PyTree:
+        return start(self.space.tree, key=key)
+
+
+def standard_base(space: PyTree) -> AbstractDistribution:
+    """Where a path begins by default: the standard normal of free coordinates, or all states alike."""
+    if all(isinstance(leaf, AbstractFinite) for leaf in leaves_of(space)):
+        return EvenStates(space)
     size = FreeTarget(jnp.sum, space).size
     return Pushforward(Gaussian(jnp.zeros(size), Diagonal(jnp.ones(size))), space)
 
@@ -434,7 +479,8 @@ class MarkovChain(AbstractMethod):
     """Draws of any Markov kernel (MCMC): `MarkovChain(gibbs_sweep)` is Gibbs sampling.
 
     Attributes:
-        kernel: makes the Markov kernel of the energy and the space.
+        kernel: makes the Markov kernel of the energy and the space: `gibbs_sweep`, `gibbs_scan`,
+            `MetropolisHastings(…)`, `SliceSampler()`, `AdjustedLangevin()`, `Alternate(…)`.
         start: where all chains begin; by default each somewhere in the space.
         chains, steps: how many draws each of how many chains keeps.
         burn_in: how many each drops at the beginning.
@@ -449,16 +495,18 @@ class MarkovChain(AbstractMethod):
     thin: int = eqx.field(static=True, default=1)
 
     def __call__(self, energy: Energy, space: PyTree, *, key: Array) -> DrawsPosterior:
-        kernel = self.kernel(energy, space)
+        count = {"steps": self.steps, "burn_in": self.burn_in, "thin": self.thin}
 
-        def chain(key: Array) -> tuple[PyTree, Array]:
+        def chain(key: Array) -> tuple[PyTree, dict[str, Array], Array]:
             begin, run = jax.random.split(key)
             first = start(space, key=begin) if self.start is None else self.start
-            kept = run_chain(kernel, first, steps=self.steps, burn_in=self.burn_in, thin=self.thin, key=run)
-            return kept, energy(first)
+            kept, told = chain_of(self.kernel, energy, space, first, **count, key=run)
+            return kept, told, energy(first)
 
-        draws, begun = jax.vmap(chain)(jax.random.split(key, self.chains))
-        return DrawsPosterior(draws, None, spaces=leaves_of(space), diagnostics=worth_of(draws, begun))
+        draws, told, begun = jax.vmap(chain)(jax.random.split(key, self.chains))
+        averages = {name: jnp.mean(numbers) for name, numbers in told.items()}
+        diagnostics = worth_of(draws, begun) | averages
+        return DrawsPosterior(draws, None, spaces=leaves_of(space), diagnostics=diagnostics)
 
 
 def worth_of(draws: PyTree, begun: Float[Array, " *chains"]) -> dict[str, Array]:

@@ -455,10 +455,13 @@ class DrawsPosterior(AbstractPosterior):
     Attributes:
         draws: (chains, steps, …) for Markov chains, (draws, …) where they have weights.
         log_weights: one a draw, up to a constant; None for those of Markov chains, which are equal.
+        groups: how many independent groups of draws, each with one weight, stand after each other; 0 where
+            the draws themselves are independent.
     """
 
     draws: PyTree
     log_weights: Float[Array, " draws"] | None
+    groups: int = eqx.field(static=True, default=0, kw_only=True)
     spaces: tuple[AbstractSpace, ...] = eqx.field(static=True, kw_only=True)
     log_evidence: LogEvidence | None = eqx.field(default=None, kw_only=True)
     diagnostics: dict[str, Array] = eqx.field(default_factory=dict, kw_only=True)
@@ -490,10 +493,16 @@ class DrawsPosterior(AbstractPosterior):
         if self.log_weights is None:
             pairs = jax.tree.map(lambda a: chain_mean(a.astype(float)), jax.vmap(jax.vmap(f))(self.draws))
         else:
-            log_weights = self.log_weights
+            log_weights, values = self.log_weights, jax.vmap(f)(self.draws)
+            if self.groups:
+                each = len(log_weights) // self.groups
+                log_weights = log_weights[::each]
+                values = jax.tree.map(
+                    lambda a: jnp.mean(a.reshape(self.groups, each, *a.shape[1:]).astype(float), axis=1),
+                    values,
+                )
             pairs = jax.tree.map(
-                lambda a: self_normalised_mean(log_weights, a.astype(log_weights.dtype)),
-                jax.vmap(f)(self.draws),
+                lambda a: self_normalised_mean(log_weights, a.astype(log_weights.dtype)), values
             )
         outer = jax.tree.structure(jax.eval_shape(f, _chosen(self.weighted_values()[0], jnp.asarray(0))))
         return jax.tree.transpose(outer, jax.tree.structure((0, 0)), pairs)

@@ -1,18 +1,19 @@
-"""Markov kernels for any energy over a space: Gibbs sweeps, and walks over free coordinates."""
+"""An energy over free coordinates, and Metropolis walks there."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
-from .._core import AbstractFinite, AbstractSpace, free_size, from_free, to_free
+from .._core import free_size, from_free, to_free
 from ..distributions import AbstractDistribution
-from ._gibbs import Kernel
+from ._kernels import Kernel
 from ._minimise import Energy
+from ._spaces import FrozenSpace
 
 
 class FreeTarget(eqx.Module):
@@ -45,26 +46,6 @@ class FreeTarget(eqx.Module):
     def __call__(self, free: Float[Array, " size"]) -> Float[Array, ""]:
         value, log_det = from_free(self.space, free)
         return self.energy(value) - log_det
-
-
-class FrozenSpace(NamedTuple):
-    """A tree of spaces as a value that can be hashed, whatever the tree is made of."""
-
-    leaves: tuple[AbstractSpace, ...]
-    structure: Any
-
-    @classmethod
-    def of(cls, space: PyTree) -> FrozenSpace:
-        """The tree `space`, or it itself where it is one already."""
-        if isinstance(space, cls):
-            return space
-        leaves, structure = jax.tree.flatten(space)
-        return cls(tuple(leaves), structure)
-
-    @property
-    def tree(self) -> PyTree:
-        """The tree of spaces."""
-        return jax.tree.unflatten(self.structure, self.leaves)
 
 
 class Pushforward(AbstractDistribution):
@@ -124,40 +105,5 @@ def random_walk(energy: Energy, space: PyTree, *, scale: float | Array = 0.5) ->
         moved = metropolis_step(target, start, step, choose)[0]
         # what did not move keeps its bits
         return jax.tree.map(lambda a, b: jnp.where(moved.accepted > 0, a, b), target.value(moved.free), z)
-
-    return kernel
-
-
-def gibbs_sweep(energy: Energy, space: PyTree) -> Kernel:
-    """The Markov kernel that redraws each entry of a finite unknown in turn, given all others.
-
-    The energy is asked for every value of an entry, which serves any energy; where it has structure,
-    `block_gibbs` is faster.
-    """
-    spaces, structure = jax.tree.flatten(space)
-    for leaf in spaces:
-        if not isinstance(leaf, AbstractFinite):
-            raise TypeError(f"Gibbs sampling needs a tree of finite spaces. Got {leaf!r} instead.")
-
-    def sweep(leaves: list[Array], place: int, leaf: AbstractFinite, key: Array) -> Array:
-        values = jnp.arange(leaf.n_values).astype(leaf.dtype)
-        shape = leaves[place].shape
-
-        def redraw(i: Array, flat: Array) -> Array:
-            def at(value: Array) -> Array:
-                tried = flat.at[i].set(value).reshape(shape)
-                return energy(jax.tree.unflatten(structure, [*leaves[:place], tried, *leaves[place + 1 :]]))
-
-            chosen = jax.random.categorical(jax.random.fold_in(key, i), -jax.vmap(at)(values))
-            return flat.at[i].set(values[chosen])
-
-        flat = leaves[place].reshape(-1).astype(leaf.dtype)
-        return jax.lax.fori_loop(0, flat.size, redraw, flat).reshape(shape)
-
-    def kernel(z: PyTree, *, key: Array) -> PyTree:
-        leaves = list(structure.flatten_up_to(z))
-        for place, leaf in enumerate(spaces):
-            leaves[place] = sweep(leaves, place, leaf, jax.random.fold_in(key, place))
-        return jax.tree.unflatten(structure, leaves)
 
     return kernel

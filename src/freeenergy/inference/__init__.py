@@ -52,14 +52,24 @@ from ._chain_gaussian import (
     state_disturbance,
 )
 from ._chain_root import SquareRootBeliefs
-from ._diagnostics import chain_effective_size, chain_mean, potential_scale_reduction
+from ._diagnostics import chain_effective_size, chain_mean, far_from_posterior, potential_scale_reduction
 from ._enumerate import (
     binary_state,
     binary_states,
     log_partition_by_enumeration,
     posterior_by_enumeration,
 )
-from ._expectation import AbstractExpectation, Enumeration, Pathwise, Quadratic, ScoreFunction, Split
+from ._expectation import (
+    AbstractExpectation,
+    BonnetPrice,
+    Enumeration,
+    GumbelSoftmax,
+    Pathwise,
+    Quadratic,
+    ScoreFunction,
+    Split,
+    StraightThrough,
+)
 from ._filters import (
     AbstractLinearisation,
     AbstractResampler,
@@ -79,9 +89,12 @@ from ._importance import (
     ImportanceEstimate,
     effective_sample_size,
     importance_estimate,
+    pareto_k,
     self_normalised_mean,
 )
+from ._laplace import Laplace
 from ._lbfgs import LBFGSState, begin_lbfgs
+from ._mean_field import CoordinateMeanField, Factors, coordinate_sweep
 from ._measurements import LinearStep, collapse, measure
 from ._methods import (
     AbstractMethod,
@@ -90,7 +103,6 @@ from ._methods import (
     Enumerate,
     Importance,
     MarkovChain,
-    MeanField,
     RandomWalk,
     Recognise,
     infer,
@@ -103,11 +115,13 @@ from ._minimise import (
     Extrapolated,
     FixedPoint,
     Minimum,
+    NoisyDescent,
     ProximalGradient,
     QuasiNewton,
     QuasiNewtonState,
     minimise,
 )
+from ._pathfinder import Pathfinder, PathSearch
 from ._posterior import (
     AbstractPosterior,
     DistributionPosterior,
@@ -133,11 +147,24 @@ from ._recognition import (
     weighted_draws,
 )
 from ._semidefinite import root_semidefinite, solve_semidefinite
+from ._variational import (
+    AbstractDivergence,
+    Exclusive,
+    FlowVariational,
+    GaussianVariational,
+    Inclusive,
+    MeanField,
+    Refined,
+    Weighted,
+    even_draws,
+    nearest,
+)
 from ._walks import FreeTarget, Pushforward, gibbs_sweep, random_walk
 
 __all__ = [
     "AbstractBeliefs",
     "AbstractBlockBeliefs",
+    "AbstractDivergence",
     "AbstractExpectation",
     "AbstractLinearisation",
     "AbstractMethod",
@@ -152,6 +179,8 @@ __all__ = [
     "ArgMin",
     "BestBeliefs",
     "BestPaths",
+    "BonnetPrice",
+    "CoordinateMeanField",
     "Damped",
     "Descent",
     "DiffuseBeliefs",
@@ -160,20 +189,27 @@ __all__ = [
     "Enumerate",
     "Enumeration",
     "Exact",
+    "Exclusive",
     "Exhaustive",
     "Extrapolated",
+    "Factors",
     "Filtered",
     "Finite",
     "FiniteBeliefs",
     "FinitePosterior",
     "FiniteStep",
     "FixedPoint",
+    "FlowVariational",
     "FreeTarget",
     "FreeVector",
     "GaussianBelief",
+    "GaussianVariational",
+    "GumbelSoftmax",
     "Importance",
     "ImportanceEstimate",
+    "Inclusive",
     "LBFGSState",
+    "Laplace",
     "LinearGaussianBeliefs",
     "LinearStep",
     "LinearisedBeliefs",
@@ -184,9 +220,12 @@ __all__ = [
     "Minimum",
     "Multinomial",
     "Nature",
+    "NoisyDescent",
     "Observed",
     "ParticleBeliefs",
     "Particles",
+    "PathSearch",
+    "Pathfinder",
     "Pathwise",
     "Point",
     "PointMass",
@@ -198,6 +237,7 @@ __all__ = [
     "QuasiNewtonState",
     "RandomWalk",
     "Recognise",
+    "Refined",
     "Residual",
     "Sandwich",
     "ScoreFunction",
@@ -205,10 +245,12 @@ __all__ = [
     "Split",
     "SquareRootBeliefs",
     "StateClasses",
+    "StraightThrough",
     "Stratified",
     "Systematic",
     "Taylor",
     "Unscented",
+    "Weighted",
     "annealed_importance",
     "begin_lbfgs",
     "best_paths",
@@ -222,9 +264,12 @@ __all__ = [
     "chain_mean",
     "classify_states",
     "collapse",
+    "coordinate_sweep",
     "count_states",
     "effective_sample_size",
     "enumerate_states",
+    "even_draws",
+    "far_from_posterior",
     "filter",
     "free_energy",
     "free_size",
@@ -242,10 +287,12 @@ __all__ = [
     "log_partition_by_enumeration",
     "measure",
     "minimise",
+    "nearest",
     "observation_disturbance",
     "parallel_filter",
     "parallel_smooth",
     "parameter_space",
+    "pareto_k",
     "posterior_by_enumeration",
     "potential_scale_reduction",
     "random_walk",

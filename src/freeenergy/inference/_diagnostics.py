@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import jax.numpy as jnp
 from jaxtyping import Array, Float
+
+# the tail k̂ of weights up to which they, and the law that was drawn from, are to be believed
+_MOST_TAIL = 0.7
+# the share of draws that their weights have to be worth for a heavy tail not to matter
+_HARMLESS = 0.9
 
 
 def _variances(chains: Float[Array, "chains steps *event"]) -> tuple[Array, Array]:
@@ -67,3 +74,19 @@ def potential_scale_reduction(chains: Float[Array, "chains steps *event"]) -> Fl
     halves = jnp.concatenate([chains[:, :half], chains[:, -half:]])
     within, spread = _variances(halves)
     return jnp.where(within > 0, jnp.sqrt(spread / jnp.where(within > 0, within, 1)), jnp.inf)
+
+
+def far_from_posterior(told: Mapping[str, float]) -> str | None:
+    """A sentence where the weights of the draws of a law say that the posterior is another one, else None.
+
+    >>> far_from_posterior({"pareto_k": 0.2, "effective_share": 0.5}) is None
+    True
+    """
+    k, share = told.get("pareto_k", 0.0), told.get("effective_share", 1.0)
+    # a tail that weighs next to nothing spoils nothing
+    if not (k > _MOST_TAIL and share < _HARMLESS):
+        return None
+    return (
+        f"The law is not to be believed: the weights of its draws have the tail k̂ = {k:.2f}, where at most "
+        f"{_MOST_TAIL} is wanted; take a wider family, or a sampler."
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import jax
@@ -82,3 +83,37 @@ def self_normalised_mean(
     weights = jax.nn.softmax(log_weights)
     mean = jnp.tensordot(weights, values, 1)
     return mean, jnp.sqrt(jnp.tensordot(weights**2, (values - mean[None]) ** 2, 1))
+
+
+def pareto_k(log_weights: Float[Array, " draws"]) -> Float[Array, ""]:
+    """k̂: how heavy the tail of the weights is, by the generalised Pareto law of the largest of them.
+
+    Weights have finite moments below order 1/k.  Below 0.5 importance sampling is sure, up to about 0.7 it
+    serves (Vehtari et al. 2024), and above that the proposal misses some of the target: neither the weights
+    nor the proposal itself are to be believed.  The law is fitted as by Zhang and Stephens (2009) to the
+    min(S/5, 3√S) largest weights, with the weak prior k ≈ 0.5 worth ten of them.  Weights that are all
+    the same have k̂ = −∞, and fewer than 25 of them NaN.
+
+    >>> law = jax.random.exponential(jax.random.key(0), (4000,))
+    >>> bool(jnp.abs(pareto_k(0.4 * law) - 0.4) < 0.1)  # e to an exponential number is a Pareto number
+    True
+    """
+    draws = log_weights.shape[0]
+    tail = math.ceil(min(draws / 5, 3 * draws**0.5))
+    if tail < 5:
+        return jnp.full((), jnp.nan, log_weights.dtype)
+    ordered = jnp.sort(log_weights)[-tail - 1 :]
+    excess = jnp.exp(ordered[1:] - ordered[-1]) - jnp.exp(ordered[0] - ordered[-1])
+    spread = excess[-1] > 0
+    excess = jnp.where(spread, excess, 1.0)
+    # a grid of the one parameter b = −k/σ about its likely values, weighted by its profile likelihood
+    size = 30 + int(tail**0.5)
+    grid = 1 - jnp.sqrt(size / (jnp.arange(1.0, size + 1) - 0.5)).astype(excess.dtype)
+    quartile = excess[max(int(tail / 4 + 0.5) - 1, 0)]
+    quartile = jnp.where(quartile > 0, quartile, excess[-1])
+    b = grid / (3 * quartile) + 1 / excess[-1]
+    shapes = jnp.mean(jnp.log1p(-b[:, None] * excess[None]), axis=1)
+    profile = tail * (jnp.log(-b / shapes) - shapes - 1)
+    b = jnp.vdot(jax.nn.softmax(profile), b)
+    shape = jnp.mean(jnp.log1p(-b * excess))
+    return jnp.where(spread, (tail * shape + 5.0) / (tail + 10), -jnp.inf)

@@ -17,6 +17,7 @@ from ._base import (
     AbstractWithPrior,
 )
 from ._bayesian_mixture import BayesianMixture
+from ._bayesian_regression import BayesianRegression, HierarchicalNormal
 from ._clusters import Clusters
 from ._conditional import Affine, Components, Conditional, Constant
 from ._copula import GaussianCopula
@@ -95,6 +96,7 @@ __all__ = [
     "AutoRegression",
     "Autoregressive",
     "BayesianMixture",
+    "BayesianRegression",
     "CauchySource",
     "Clusters",
     "Columns",
@@ -111,6 +113,7 @@ __all__ = [
     "GaussianEncoder",
     "GaussianProcess",
     "Harmonium",
+    "HierarchicalNormal",
     "InUnits",
     "InducedProcess",
     "InputTransition",

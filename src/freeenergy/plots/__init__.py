@@ -12,6 +12,7 @@ from ._parts import atoms, components, loadings, profiles, topics
 from ._predictions import coverage, dependence, importance, residuals
 from ._rows import images, latent, mosaic, pairs, telling_columns
 from ._series import decoded, decomposition, forecast, paths, smoothed
+from ._simulation import calibration_ranks, predictive_check
 from ._style import DARK_INK, INK, PALETTE, short_names, theme
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "atoms",
     "bias_variance",
     "calibration",
+    "calibration_ranks",
     "comparison",
     "components",
     "coverage",
@@ -42,6 +44,7 @@ __all__ = [
     "pairs",
     "paths",
     "prediction_sets",
+    "predictive_check",
     "profiles",
     "reliability",
     "residuals",

@@ -163,6 +163,7 @@ CASES = {
     "ConditionalVAE": Case(fe.ConditionalVAE(**_NETWORK), density=False, answers=real),
     "MixtureDensity": Case(fe.MixtureDensity(2, **_NETWORK), density=False, answers=real),
     "Ridge": Case(fe.Ridge(), density=False, answers=real),
+    "BayesianLinearRegression": Case(fe.BayesianLinearRegression(), density=False, answers=real),
     "SparseRegression": Case(fe.SparseRegression(), density=False, answers=real),
     "RobustRegression": Case(fe.RobustRegression(), density=False, answers=real),
     "QuantileRegression": Case(fe.QuantileRegression(), density=False, answers=real),

@@ -5,15 +5,29 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy import integrate
 
-from freeenergy.distributions import Bernoulli, Diagonal, Exponential, Full, Gaussian
+from freeenergy.distributions import (
+    Bernoulli,
+    Diagonal,
+    Exponential,
+    Full,
+    Gaussian,
+    Multinomial,
+    SoftBernoulli,
+    SoftCategorical,
+    soften,
+)
 from freeenergy.inference import (
+    BonnetPrice,
     Enumeration,
     Finite,
+    GumbelSoftmax,
     Pathwise,
     Quadratic,
     ScoreFunction,
     Split,
+    StraightThrough,
     binary_states,
 )
 
@@ -165,3 +179,116 @@ def test_a_part_in_closed_form_takes_its_noise_away():
 
 def _half(z):
     return 0.5 * jnp.sum(z**2)
+
+
+def test_bonnet_and_price_agree_with_the_path():
+    """The slopes of E[sin z₀ · z₁²] in m and Σ (makin 8.13), by quadrature of E[∇f] and ½ E[∇²f]."""
+    m, sigma = np.array([0.3, -0.8]), np.array([[0.5, 0.2], [0.2, 0.7]])
+
+    def slopes(expectation, key):
+        def value(m, sigma):
+            return expectation(lambda z: jnp.sin(z[0]) * z[1] ** 2, Gaussian(m, Full(sigma)), key=key)
+
+        return jax.grad(value, (0, 1))(jnp.asarray(m), jnp.asarray(sigma))
+
+    nodes, weights = np.polynomial.hermite_e.hermegauss(40)
+    noise = np.stack([v.ravel() for v in np.meshgrid(nodes, nodes)])
+    w = np.outer(weights, weights).ravel() / weights.sum() ** 2
+    x, y = m[:, None] + np.linalg.cholesky(sigma) @ noise
+    mean = np.array([w @ (np.cos(x) * y**2), w @ (np.sin(x) * 2 * y)])
+    cross = w @ (np.cos(x) * 2 * y)
+    bend = 0.5 * np.array([[w @ (-np.sin(x) * y**2), cross], [cross, w @ (2 * np.sin(x))]])
+    spread = {}
+    for expectation in (BonnetPrice(4), Pathwise(4)):
+        found = jax.jit(jax.vmap(lambda k, e=expectation: slopes(e, k)))(KEYS[:8000])
+        for got, expected in zip(map(np.asarray, found), (mean, bend), strict=True):
+            # a Cholesky factor knows one triangle: what counts is the symmetric part
+            even = got if got.ndim == 2 else (got + got.transpose(0, 2, 1)) / 2
+            assert (np.abs(even.mean(0) - expected) < 5 * even.std(0) / np.sqrt(8000)).all()
+        spread[type(expectation)] = np.asarray(found[0]).var(0)
+    # for the mean both are one estimator
+    np.testing.assert_allclose(spread[BonnetPrice], spread[Pathwise], rtol=0.1)
+
+
+LOGITS = np.array([1.0, -0.5, 0.3])
+
+
+def test_the_density_of_a_soft_label():
+    """It integrates to one, and its distribution is that of the draws (makin 8.24)."""
+    sample = jax.jit(lambda q: jax.vmap(lambda k: q.sample(key=k))(KEYS))
+    density = jax.jit(lambda q, y: jnp.exp(jax.vmap(lambda v: q.log_prob(jnp.stack([v, 1 - v])))(y)))
+    for s in (0.4, 1.5):
+        soft = SoftCategorical(jnp.asarray(LOGITS[:2]), jnp.array(s))
+        # in the logistic coordinate, where the density has no pole
+        u = np.linspace(-60, 60, 20_001)
+        y = 1 / (1 + np.exp(-u))
+        mass = np.asarray(density(soft, jnp.asarray(np.clip(y, 1e-300, 1 - 1e-16)))) * y * (1 - y)
+        np.testing.assert_allclose(integrate.trapezoid(mass, u), 1, atol=1e-5)
+        below = integrate.trapezoid(np.where(y < 0.3, mass, 0), u)
+        share = (np.asarray(sample(soft))[:, 0] < 0.3).mean()
+        assert abs(share - below) < 5 * np.sqrt(below * (1 - below) / DRAWS) + 1e-3
+        # of two labels one is a bit
+        bits = SoftBernoulli(jnp.asarray(LOGITS[:1] - LOGITS[1]), jnp.array(s))
+        point = jnp.array([0.25])
+        np.testing.assert_allclose(np.exp(bits.log_prob(point)), density(soft, point)[0], rtol=1e-9)
+
+
+def test_hardened_soft_labels_are_labels():
+    """Gumbel-max: frequencies .5815, .1297, .2888 (makin 8.22), whatever the softness (8.23)."""
+    p = np.exp(LOGITS) / np.exp(LOGITS).sum()
+    np.testing.assert_allclose(p, [0.5815, 0.1297, 0.2888], atol=5e-5)
+    soft = soften(Multinomial(jnp.asarray(p)), jnp.array(1e-3))
+    draws = np.asarray(jax.jit(jax.vmap(lambda k: soft.sample(key=k)))(KEYS))
+    hard = np.asarray(jax.jit(jax.vmap(soft.harden))(jnp.asarray(draws)))
+    assert (np.abs(hard.mean(0) - p) < 5 * np.sqrt(p * (1 - p) / DRAWS)).all()
+    # s → 0 is the corner itself, but for near ties
+    assert np.mean(np.abs(draws - hard).max(1) > 1e-3) < 0.02
+    with pytest.raises(ValueError, match=r"if it has one trial\. Got 2 instead"):
+        soften(Multinomial(jnp.asarray(p), 2), jnp.array(1.0))
+    with pytest.raises(TypeError, match=r"can be softened\. Got Exponential instead"):
+        soften(Exponential(jnp.ones(1)), jnp.array(1.0))
+
+
+def test_soft_and_hard_gradients_of_labels():
+    """Straight-through has the value of labels and the slope of soft ones (makin 8.23, 8.25)."""
+    costs, logits, keys = np.array([0.2, 1.0, -0.7]), jnp.asarray(LOGITS), KEYS[:10_000]
+
+    def mean(logits, expectation, key):
+        return expectation(lambda z: jnp.asarray(costs) @ z, Multinomial(jax.nn.softmax(logits)), key=key)
+
+    look = jax.jit(jax.vmap(jax.value_and_grad(mean), (None, None, 0)))
+    p = np.exp(LOGITS) / np.exp(LOGITS).sum()
+    exact = p * (costs - costs @ p)
+    found = {}
+    for name, expectation in {
+        "soft": GumbelSoftmax(jnp.array(0.5)),
+        "softer": GumbelSoftmax(jnp.array(5.0)),
+        "straight": StraightThrough(jnp.array(0.5)),
+        "score": ScoreFunction(2),
+    }.items():
+        values, found[name] = map(np.asarray, look(logits, expectation, keys))
+        if name in ("straight", "score"):
+            assert abs(values.mean() - costs @ p) < 5 * values.std() / 100
+    # of a linear function both have the slope of the softmax: ∂σ_l/∂η_m = σ_l (1[l = m] − σ_m) / s
+    np.testing.assert_allclose(found["soft"], found["straight"], rtol=1e-9, atol=1e-12)
+    y = np.asarray(
+        soften(Multinomial(jnp.asarray(p)), jnp.array(0.5)).sample(key=jax.random.split(keys[0], 1)[0])
+    )
+    np.testing.assert_allclose(found["soft"][0], y * (costs - costs @ y) / 0.5, atol=1e-9)
+    # the score function is unbiased and has more noise; softer draws have less of it and more bias
+    assert (np.abs(found["score"].mean(0) - exact) < 5 * found["score"].std(0) / 100).all()
+    noise = {name: got.var(0).sum() for name, got in found.items()}
+    bias = {name: np.abs(got.mean(0) - exact).max() for name, got in found.items()}
+    assert noise["softer"] < noise["soft"] < noise["score"]
+    assert bias["softer"] > bias["soft"]
+    assert (np.abs(found["softer"].mean(0) - exact) > 5 * found["softer"].std(0) / 100).any()
+
+
+def test_soft_bits():
+    def mean(p, expectation, key):
+        return expectation(jnp.sum, Bernoulli(p), key=key)
+
+    means = jax.jit(jax.vmap(mean, (None, None, 0)))
+    values = np.asarray(means(jnp.array([0.2, 0.7]), StraightThrough(jnp.array(0.3), 2), KEYS[:10_000]))
+    assert set(np.unique(values)) <= {0.0, 0.5, 1.0, 1.5, 2.0}
+    assert abs(values.mean() - 0.9) < 5 * values.std() / 100

@@ -132,6 +132,9 @@ from .estimators import (
     BaseRate as BaseRate,
 )
 from .estimators import (
+    BayesianLinearRegression as BayesianLinearRegression,
+)
+from .estimators import (
     BayesianMixture as BayesianMixture,
 )
 from .estimators import (

@@ -77,6 +77,7 @@ from ._gaussian import Gaussian, GaussianLocation
 from ._given import AbstractLink, Free, Given, Mean, Natural, Parts, usual_link
 from ._inverse_links import gumbel_cdf, normal_cdf, reciprocal, reciprocal_root
 from ._shared import Shared
+from ._soft import SoftBernoulli, SoftCategorical, soften
 from ._stack import component_axes, rescaled_stack, stack_size
 from ._student import MultivariateT
 
@@ -146,6 +147,8 @@ __all__ = [
     "Rotations",
     "Shared",
     "Simplex",
+    "SoftBernoulli",
+    "SoftCategorical",
     "Spherical",
     "StudentT",
     "Tied",
@@ -175,6 +178,7 @@ __all__ = [
     "reciprocal_root",
     "rescaled",
     "rescaled_stack",
+    "soften",
     "stack_size",
     "usual_link",
     "wasserstein2",

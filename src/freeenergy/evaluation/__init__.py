@@ -39,6 +39,13 @@ from ._nested import Influence, likelihood_ratio_test
 from ._predictions import auc, crps, log_loss, mae, pinball
 from ._rubin import Pooled, pool
 from ._separable import likelihood_is_unbounded, linear_likelihood_is_unbounded
+from ._simulation import (
+    PredictiveCheck,
+    SimulationCalibration,
+    posterior_predictive_check,
+    simulation_based_calibration,
+    simulation_ranks,
+)
 from ._splits import Split, out_of_bag, three_way_split
 
 __all__ = [
@@ -57,10 +64,12 @@ __all__ = [
     "NormalLaws",
     "PairedDifference",
     "Pooled",
+    "PredictiveCheck",
     "QuantileLaws",
     "Regime",
     "Reliability",
     "Retraining",
+    "SimulationCalibration",
     "Split",
     "StudentLaws",
     "TestResult",
@@ -92,10 +101,13 @@ __all__ = [
     "pinball",
     "pit_ranks",
     "pool",
+    "posterior_predictive_check",
     "regime",
     "reliability",
     "retraining_interval",
     "rmse",
+    "simulation_based_calibration",
+    "simulation_ranks",
     "t_interval",
     "three_way_split",
     "two_sample_test",

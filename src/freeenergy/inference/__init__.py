@@ -70,6 +70,7 @@ from ._diagnostics import (
 from ._energies import Energy
 from ._chains import AbstractTuned
 from ._diagnostics import chain_effective_size, chain_mean, potential_scale_reduction
+from ._diagnostics import chain_effective_size, chain_mean, far_from_posterior, potential_scale_reduction
 from ._enumerate import (
     binary_state,
     binary_states,
@@ -78,6 +79,17 @@ from ._enumerate import (
 )
 from ._expectation import AbstractExpectation, Enumeration, Pathwise, Quadratic, ScoreFunction, Split
 from ._factors import Factor, eliminate
+from ._expectation import (
+    AbstractExpectation,
+    BonnetPrice,
+    Enumeration,
+    GumbelSoftmax,
+    Pathwise,
+    Quadratic,
+    ScoreFunction,
+    Split,
+    StraightThrough,
+)
 from ._filters import (
     AbstractLinearisation,
     AbstractResampler,
@@ -114,7 +126,11 @@ from ._kernels import (
     transition_matrix,
 )
 from ._langevin import AdjustedLangevin, UnadjustedLangevin
+    self_normalised_mean,
+)
+from ._laplace import Laplace
 from ._lbfgs import LBFGSState, begin_lbfgs
+from ._mean_field import CoordinateMeanField, Factors, coordinate_sweep
 from ._measurements import LinearStep, collapse, measure
 from ._methods import (
     AbstractChecked,
@@ -126,7 +142,6 @@ from ._methods import (
     EvenStates,
     Importance,
     MarkovChain,
-    MeanField,
     RandomWalk,
     Recognise,
     infer,
@@ -140,12 +155,14 @@ from ._minimise import (
     Extrapolated,
     FixedPoint,
     Minimum,
+    NoisyDescent,
     ProximalGradient,
     QuasiNewton,
     QuasiNewtonState,
     minimise,
 )
 from ._pareto import ParetoSmoothed, pareto_smooth
+from ._pathfinder import Pathfinder, PathSearch
 from ._posterior import (
     AbstractPosterior,
     DistributionPosterior,
@@ -175,6 +192,18 @@ from ._recognition import (
 from ._rejection import InverseTransform, Rejection
 from ._semidefinite import root_semidefinite, solve_semidefinite
 from ._table_rows import TableRows
+from ._variational import (
+    AbstractDivergence,
+    Exclusive,
+    FlowVariational,
+    GaussianVariational,
+    Inclusive,
+    MeanField,
+    Refined,
+    Weighted,
+    even_draws,
+    nearest,
+)
 from ._walks import FreeTarget, Pushforward, gibbs_sweep, random_walk
 from ._slice import SliceSampler
 from ._smc import SequentialMonteCarlo
@@ -187,6 +216,7 @@ __all__ = [
     "AbstractBeliefs",
     "AbstractBlockBeliefs",
     "AbstractChecked",
+    "AbstractDivergence",
     "AbstractExpectation",
     "AbstractHamiltonian",
     "AbstractFiniteKernel",
@@ -215,6 +245,8 @@ __all__ = [
     "Bridge",
     "ChangedEntry",
     "Cycle",
+    "BonnetPrice",
+    "CoordinateMeanField",
     "Damped",
     "Descent",
     "DiffuseBeliefs",
@@ -230,6 +262,10 @@ __all__ = [
     "Exhaustive",
     "Extrapolated",
     "Factor",
+    "Exclusive",
+    "Exhaustive",
+    "Extrapolated",
+    "Factors",
     "Filtered",
     "Finite",
     "FiniteBeliefs",
@@ -237,6 +273,7 @@ __all__ = [
     "FinitePosterior",
     "FiniteStep",
     "FixedPoint",
+    "FlowVariational",
     "FreeTarget",
     "FreeVector",
     "GaussianBelief",
@@ -248,7 +285,13 @@ __all__ = [
     "Importance",
     "ImportanceEstimate",
     "InverseTransform",
+    "GaussianVariational",
+    "GumbelSoftmax",
+    "Importance",
+    "ImportanceEstimate",
+    "Inclusive",
     "LBFGSState",
+    "Laplace",
     "LinearGaussianBeliefs",
     "LinearStep",
     "LinearisedBeliefs",
@@ -264,12 +307,15 @@ __all__ = [
     "Multinomial",
     "Nature",
     "NormalSteps",
+    "NoisyDescent",
     "Observed",
     "OneOf",
     "ParallelTempering",
     "ParetoSmoothed",
     "ParticleBeliefs",
     "Particles",
+    "PathSearch",
+    "Pathfinder",
     "Pathwise",
     "Point",
     "PointMass",
@@ -283,6 +329,7 @@ __all__ = [
     "RandomWalk",
     "Recognise",
     "Rejection",
+    "Refined",
     "Residual",
     "RowsEnergy",
     "Sandwich",
@@ -295,6 +342,7 @@ __all__ = [
     "SquareRootBeliefs",
     "StateClasses",
     "StochasticLangevin",
+    "StraightThrough",
     "Stratified",
     "Systematic",
     "TableRows",
@@ -303,6 +351,7 @@ __all__ = [
     "UndirectedGraph",
     "UnadjustedLangevin",
     "Unscented",
+    "Weighted",
     "annealed_importance",
     "begin_lbfgs",
     "best_paths",
@@ -320,6 +369,7 @@ __all__ = [
     "choose_method",
     "classify_states",
     "collapse",
+    "coordinate_sweep",
     "count_states",
     "diagnostic_warnings",
     "effective_sample_size",
@@ -327,6 +377,8 @@ __all__ = [
     "energy_fraction",
     "entries_of",
     "enumerate_states",
+    "even_draws",
+    "far_from_posterior",
     "filter",
     "free_energy",
     "free_size",
@@ -348,6 +400,7 @@ __all__ = [
     "loopy_belief_propagation",
     "measure",
     "minimise",
+    "nearest",
     "observation_disturbance",
     "parallel_filter",
     "parallel_smooth",

@@ -24,6 +24,11 @@ def _namespace(chains: Any) -> Any:
     """NumPy for what is on the host, where nothing has to be compiled."""
     return np if isinstance(chains, np.ndarray) else jnp
 
+# the tail k̂ of weights up to which they, and the law that was drawn from, are to be believed
+_MOST_TAIL = 0.7
+# the share of draws that their weights have to be worth for a heavy tail not to matter
+_HARMLESS = 0.9
+
 
 def _variances(chains: Float[Array, "chains steps *event"]) -> tuple[Array, Array]:
     """The mean variance within chains, and the variance of the target as all of them together have it."""
@@ -240,6 +245,22 @@ def _cut(told: Mapping[str, float]) -> str | None:
     return f"{share:.0%} of the trajectories were cut at their longest; raise 'doublings', or take a dense mass."
 
 
+def far_from_posterior(told: Mapping[str, float]) -> str | None:
+    """A sentence where the weights of the draws of a law say that the posterior is another one, else None.
+
+    >>> far_from_posterior({"pareto_k": 0.2, "effective_share": 0.5}) is None
+    True
+    """
+    k, share = told.get("pareto_k", 0.0), told.get("effective_share", 1.0)
+    # a tail that weighs next to nothing spoils nothing
+    if not (k > _MOST_TAIL and share < _HARMLESS):
+        return None
+    return (
+        f"The law is not to be believed: the weights of its draws have the tail k̂ = {k:.2f}, where at most "
+        f"{_MOST_TAIL} is wanted; take a wider family, or a sampler."
+    )
+
+
 # what is looked at, in this order; a method that has something else to warn of adds it here
 _SENTENCES: tuple[Callable[[Mapping[str, float]], str | None], ...] = (
     _slow,
@@ -247,6 +268,7 @@ _SENTENCES: tuple[Callable[[Mapping[str, float]], str | None], ...] = (
     _divergent,
     _sticky,
     _cut,
+    far_from_posterior,
 )
 
 

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
-from ..distributions import AbstractDistribution, Gaussian
+from ..distributions import AbstractDistribution, Gaussian, soften
 
 Integrand = Callable[[Any], Float[Array, ""]]
 """`f(z)`: a scalar function of the unknown."""
@@ -110,3 +110,66 @@ class ScoreFunction(AbstractExpectation):
         # zero in value, the score in derivative
         score = log_q - jax.lax.stop_gradient(log_q)
         return jnp.mean(values + (frozen - baseline) * score)
+
+
+class BonnetPrice(AbstractExpectation):
+    """∇_m E f = E[∇f] and ∇_Σ E f = ½ E[∇²f], for a Gaussian q (also known as stochastic backpropagation).
+
+    The draws are not differentiated: the slopes in the mean and in the covariance are those of Bonnet and
+    of Price, and that of the covariance, which has no noise where f is quadratic, needs second derivatives.
+    """
+
+    samples: int = eqx.field(static=True, default=1)
+
+    def __call__(self, f: Integrand, q: AbstractDistribution, *, key: Array) -> Float[Array, ""]:
+        assert isinstance(q, Gaussian)
+        keys = jax.random.split(key, self.samples)
+        draws = jax.lax.stop_gradient(jax.vmap(lambda k: q.sample(key=k))(keys))
+        slope = jax.lax.stop_gradient(jnp.mean(jax.vmap(jax.grad(f))(draws), axis=0))
+        bend = jax.lax.stop_gradient(jnp.mean(jax.vmap(jax.hessian(f))(draws), axis=0))
+        moved = jnp.vdot(slope, q.mean) + 0.5 * jnp.sum(bend * q.covariance.matrix())
+        # zero in value, the slopes in derivative
+        return jnp.mean(jax.vmap(f)(draws)) + moved - jax.lax.stop_gradient(moved)
+
+
+class GumbelSoftmax(AbstractExpectation):
+    """The mean of f over soft draws of labels or bits, for f that takes points between them.
+
+    Value and gradient are biased: towards even shares for a large softness, while for a small one the
+    gradient has much noise.  Also known as the Concrete relaxation.
+
+    Attributes:
+        softness: s, as of `SoftCategorical`; lowered from about one during learning.
+        samples: how many draws.
+    """
+
+    softness: float | Array = 0.5
+    samples: int = eqx.field(static=True, default=1)
+
+    def __call__(self, f: Integrand, q: AbstractDistribution, *, key: Array) -> Float[Array, ""]:
+        soft = soften(q, jnp.asarray(self.softness))
+        keys = jax.random.split(key, self.samples)
+        return jnp.mean(jax.vmap(lambda k: f(soft.sample(key=k)))(keys))
+
+
+class StraightThrough(AbstractExpectation):
+    """The mean of f over draws of labels or bits, with the gradient as if they were soft.
+
+    The value is unbiased, since hardened soft draws are draws of q; the gradient is that of `GumbelSoftmax`
+    with the slope of f at the corner, and biased.
+
+    Attributes:
+        softness, samples: as of `GumbelSoftmax`.
+    """
+
+    softness: float | Array = 0.5
+    samples: int = eqx.field(static=True, default=1)
+
+    def __call__(self, f: Integrand, q: AbstractDistribution, *, key: Array) -> Float[Array, ""]:
+        soft = soften(q, jnp.asarray(self.softness))
+
+        def one(k: Array) -> Array:
+            y = soft.sample(key=k)
+            return f(jax.lax.stop_gradient(soft.harden(y) - y) + y)
+
+        return jnp.mean(jax.vmap(one)(jax.random.split(key, self.samples)))

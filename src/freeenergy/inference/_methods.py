@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -39,9 +40,14 @@ from .._core import (
 from ..distributions import AbstractDistribution, Diagonal, Gaussian
 from ._annealed import annealed_importance, geometric_path, linear_schedule, sandwich
 from ._chains import chain_of
-from ._diagnostics import chain_diagnostics, chain_effective_size, potential_scale_reduction
+from ._diagnostics import (
+    chain_diagnostics,
+    chain_effective_size,
+    far_from_posterior,
+    potential_scale_reduction,
+)
 from ._gibbs import run_chain
-from ._importance import importance_estimate
+from ._importance import effective_sample_size, importance_estimate
 from ._kernels import Kernel
 from ._minimise import AbstractSearch, Energy, Exhaustive, QuasiNewton, minimise
 from ._pareto import pareto_smooth
@@ -54,7 +60,7 @@ from ._posterior import (
     Nature,
     PointPosterior,
 )
-from ._recognition import AbstractRecognition, LocalGaussian, weighted_draws
+from ._recognition import AbstractRecognition, weighted_draws
 from ._spaces import FrozenSpace
 from ._walks import FreeTarget, Pushforward, WalkState, metropolis_step
 
@@ -208,6 +214,7 @@ def infer(
     _refuse_hopeless(method, posterior.diagnostics, finite=isinstance(posterior, FinitePosterior))
     if isinstance(method, AbstractChecked) and not isinstance(jax.tree.leaves(posterior)[0], Tracer):
         method.check(posterior)
+    _judge(posterior, type(method).__name__)
     return judged(posterior)
 
 
@@ -240,6 +247,29 @@ def judged(posterior: AbstractPosterior) -> AbstractPosterior:
     return dataclasses.replace(posterior, diagnostics=told)
 
 
+def _judge(posterior: AbstractPosterior, method: str) -> None:
+    """Refuses an approximation that is none, and warns of one that is not to be believed."""
+    told = posterior.diagnostics
+    curvature, k = told.get("least_curvature"), told.get("pareto_k")
+    if curvature is not None and not isinstance(curvature, Tracer) and not curvature > 0:
+        raise ValueError(
+            f"{method} needs an energy that bends upwards in every direction where it is least. Got a "
+            f"curvature of {float(curvature):g} instead; give it another start, or use GaussianVariational."
+        )
+    if not isinstance(posterior, DistributionPosterior) or k is None or isinstance(k, Tracer):
+        return
+    if posterior.nature is Nature.EXACT or posterior.log_evidence is None:
+        return
+    if np.isnan(told["spread"]):
+        raise ValueError(
+            f"{method} must end at a law with finite energy. Got draws whose energy is no number; give it "
+            "another start, shorter steps, or look at the energy there."
+        )
+    said = far_from_posterior({name: float(told[name]) for name in ("pareto_k", "effective_share")})
+    if said is not None:
+        warnings.warn(f"{method}: {said}", stacklevel=3)
+
+
 @eqx.filter_jit
 def _run(method: AbstractMethod, energy: Energy, space: Any, key: Array) -> AbstractPosterior:
     return method(energy, space, key=key)
@@ -248,6 +278,10 @@ def _run(method: AbstractMethod, energy: Energy, space: Any, key: Array) -> Abst
 def leaves_of(space: PyTree) -> tuple[AbstractSpace, ...]:
     """The spaces of the leaves of an unknown."""
     return tuple(jax.tree.leaves(space))
+
+
+def _is_finite(space: PyTree) -> bool:
+    return all(isinstance(leaf, AbstractFinite) for leaf in leaves_of(space))
 
 
 class Enumerate(AbstractMethod):
@@ -299,7 +333,7 @@ class Recognise(AbstractMethod):
 
     def __call__(self, energy: Energy, space: PyTree, *, key: Array) -> DistributionPosterior:
         q = self.recognition(energy, self.x)
-        return _from_distribution(
+        return from_distribution(
             q,
             space,
             self.recognition.evidence_kind,
@@ -307,14 +341,17 @@ class Recognise(AbstractMethod):
         )
 
 
-def _from_distribution(
+def from_distribution(
     q: AbstractDistribution,
     space: PyTree,
     kind: Kind | None,
     drawn: tuple[PyTree, Float[Array, " draws"]],
 ) -> DistributionPosterior:
+    """The posterior that q stands for, of draws of it and their log-weights."""
     draws, log_weights = drawn
-    spread = jnp.std(log_weights)
+    # a draw that cannot be makes the bound −∞, and is no error
+    spread = jnp.where(jnp.any(jnp.isneginf(log_weights)), jnp.inf, jnp.std(log_weights))
+    spread = jnp.where(jnp.any(jnp.isnan(log_weights)), jnp.nan, spread)
     exact = kind is Kind.EXACT
     # (draws of an exact posterior have one and the same weight)
     error = jnp.zeros_like(spread) if exact else spread / len(log_weights) ** 0.5
@@ -324,33 +361,13 @@ def _from_distribution(
         Nature.EXACT if exact else Nature.VARIATIONAL,
         spaces=leaves_of(space),
         log_evidence=None if kind is None else LogEvidence(jnp.mean(log_weights), error, kind),
-        diagnostics={"spread": spread},
+        diagnostics={
+            "spread": spread,
+            "effective_share": effective_sample_size(log_weights) / len(log_weights),
+            # (weights of finitely many states have no tail)
+            "pareto_k": jnp.full((), jnp.nan) if _is_finite(space) else pareto_smooth(log_weights).pareto_k,
+        },
     )
-
-
-class MeanField(AbstractMethod):
-    """A Gaussian with independent free coordinates, the nearest to the posterior (also known as ADVI).
-
-    The evidence is a lower bound.
-
-    Attributes:
-        steps, samples, learning_rate: as in `LocalGaussian`, which fits it.
-        draws: how many draws answer questions.
-    """
-
-    steps: int = eqx.field(static=True, default=300)
-    samples: int = eqx.field(static=True, default=32)
-    learning_rate: float = eqx.field(static=True, default=0.05)
-    draws: int = eqx.field(static=True, default=4000)
-
-    def __call__(self, energy: Energy, space: PyTree, *, key: Array) -> DistributionPosterior:
-        target = FreeTarget(energy, space)
-        fitted = LocalGaussian(target.size, self.steps, self.samples, self.learning_rate)(target, None)
-        free, log_weights = weighted_draws(target, fitted, samples=self.draws, key=key)
-        drawn = jax.vmap(target.value)(free), log_weights
-        found = _from_distribution(Pushforward(fitted, space), space, Kind.LOWER, drawn)
-        begun = {"start_energy": target(jnp.zeros(target.size))}
-        return eqx.tree_at(lambda p: p.diagnostics, found, found.diagnostics | begun)
 
 
 class ArgMin(AbstractMethod):
@@ -367,7 +384,7 @@ class ArgMin(AbstractMethod):
     start: PyTree = None
 
     def __call__(self, energy: Energy, space: PyTree, *, key: Array) -> PointPosterior:
-        if all(isinstance(leaf, AbstractFinite) for leaf in leaves_of(space)):
+        if _is_finite(space):
             found = minimise(energy, enumerate_states(space), Exhaustive())
             point, begun = found.point, found.energy
         else:

@@ -19,7 +19,7 @@ from jaxtyping import Array, Bool, Float, PyTree
 
 from ._lbfgs import LBFGSState, begin_lbfgs
 
-Energy = Callable[[Any], Float[Array, ""]]
+Energy = Callable[..., Float[Array, ""]]
 """`energy(z)`: a scalar function of the unknown alone."""
 
 
@@ -194,6 +194,48 @@ class Descent(AbstractSearch):
 
     def result(self, energy: Energy, state: tuple[PyTree, Any]) -> tuple[PyTree, Array]:
         return state[0], energy(state[0])
+
+
+class NoisyDescent(AbstractSearch):
+    """`Descent` of an energy of which each look is another draw: `energy(z, key)`.
+
+    Steps that are no number are left out, up to five in a row.
+
+    Attributes:
+        optimiser: such as `optax.adam(1e-2)`.
+        key: seeds the draws.
+        max_steps: how many steps.
+
+    >>> import optax
+    >>> noisy = lambda z, key: (z - 3.0 + 0.1 * jax.random.normal(key)) ** 2
+    >>> search = NoisyDescent(optax.sgd(0.05), jax.random.key(0), max_steps=400)
+    >>> bool(jnp.abs(minimise(noisy, jnp.array(0.0), search).point - 3) < 0.1)
+    True
+    """
+
+    optimiser: optax.GradientTransformation = eqx.field(static=True)
+    key: Array
+    max_steps: int = eqx.field(static=True, default=300, kw_only=True)
+
+    @property
+    def _sure(self) -> optax.GradientTransformation:
+        return optax.apply_if_finite(self.optimiser, 5)
+
+    def init(self, energy: Energy, start: PyTree) -> tuple[PyTree, Any, Array]:
+        return start, self._sure.init(start), jnp.zeros((), jnp.int32)
+
+    def step(self, energy: Energy, state: tuple[PyTree, Any, Array]) -> tuple[PyTree, Any, Array]:
+        point, memory, count = state
+        slope = jax.grad(energy)(point, jax.random.fold_in(self.key, count))
+        with jax.numpy_dtype_promotion("standard"):
+            updates, memory = self._sure.update(slope, memory, point)
+        return eqx.apply_updates(point, updates), memory, count + 1
+
+    def terminate(self, state: tuple[PyTree, Any, Array]) -> tuple[Array, Array]:
+        return jnp.zeros((), bool), jnp.zeros((), bool)
+
+    def result(self, energy: Energy, state: tuple[PyTree, Any, Array]) -> tuple[PyTree, Array]:
+        return state[0], energy(state[0], self.key)
 
 
 class ProximalState(NamedTuple):

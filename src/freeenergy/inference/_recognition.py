@@ -117,12 +117,12 @@ class Point(AbstractRecognition):
         return PointMass(jax.lax.stop_gradient(minimise(energy, self.start, self.search).point))
 
 
-def _balanced_noise(samples: int, dim: int) -> Float[Array, "samples dim"]:
+def balanced_noise(samples: int, dim: int, *, key: Array) -> Float[Array, "samples dim"]:
     """Standard normal draws in opposite pairs whose covariance, given enough of them, is exactly I.
 
     With the first two moments right, a quadratic energy gives the best mean and scales exactly.
     """
-    half = jax.random.normal(jax.random.key(0), (samples // 2, dim))
+    half = jax.random.normal(key, (samples // 2, dim))
     if samples // 2 < dim:
         half = half / jnp.sqrt(jnp.mean(half**2, axis=0))[None]
     else:
@@ -145,7 +145,7 @@ class LocalGaussian(AbstractRecognition):
     expectation: AbstractExpectation = eqx.field(default=Pathwise(32), kw_only=True)
 
     def __call__(self, energy: Energy, x: PyTree) -> AbstractDistribution:
-        noise = _balanced_noise(self.samples, self.dim)
+        noise = balanced_noise(self.samples, self.dim, key=jax.random.key(0))
         optimiser = optax.adam(optax.cosine_decay_schedule(self.learning_rate, self.steps))
 
         def objective(free: tuple[Array, Array]) -> Array:

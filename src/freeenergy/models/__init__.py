@@ -17,6 +17,7 @@ from ._base import (
     AbstractWithPrior,
 )
 from ._bayesian_mixture import BayesianMixture
+from ._bayesian_regression import BayesianRegression, HierarchicalNormal
 from ._clusters import Clusters
 from ._conditional import Affine, Components, Conditional, Constant
 from ._conditional_flow import ConditionalFlow, conditional_flow
@@ -111,6 +112,7 @@ __all__ = [
     "Autoregressive",
     "BayesianMixture",
     "BayesianNetwork",
+    "BayesianRegression",
     "CauchySource",
     "Clusters",
     "Columns",
@@ -131,6 +133,7 @@ __all__ = [
     "GaussianProcess",
     "GivenNode",
     "Harmonium",
+    "HierarchicalNormal",
     "InUnits",
     "InducedProcess",
     "InputTransition",

@@ -14,6 +14,7 @@ from ._posteriors import marginal, posterior, ranks, trace
 from ._predictions import coverage, dependence, importance, residuals
 from ._rows import images, latent, mosaic, pairs, telling_columns
 from ._series import decoded, decomposition, forecast, paths, smoothed
+from ._simulation import calibration_ranks, predictive_check
 from ._style import DARK_INK, INK, PALETTE, short_names, theme
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "atoms",
     "bias_variance",
     "calibration",
+    "calibration_ranks",
     "comparison",
     "components",
     "coverage",
@@ -47,6 +49,7 @@ __all__ = [
     "paths",
     "posterior",
     "prediction_sets",
+    "predictive_check",
     "profiles",
     "ranks",
     "reliability",

@@ -2,6 +2,7 @@
 
 from ._bagging import Bagging, BaggingClassifier
 from ._base_rate import BaseRate
+from ._bayesian_linear import BayesianLinearRegression
 from ._boosting import Boosting
 from ._calibrated import Calibrated
 from ._calibrations import AbstractCalibration, Isotonic, Sigmoid, Temperature
@@ -40,6 +41,7 @@ __all__ = [
     "Bagging",
     "BaggingClassifier",
     "BaseRate",
+    "BayesianLinearRegression",
     "Boosting",
     "Calibrated",
     "ConditionalFlow",

@@ -246,7 +246,9 @@ def test_the_tail_of_weights_is_that_of_arviz():
     tail = rng.normal(size=4000)
     z.append(-1.5 * np.abs(tail) + tail**2 / 2)
     expected = [-0.04955137712676206, 0.4388224651629169, 1.0445779988372246, 0.3005544050740394]
-    np.testing.assert_allclose([float(jax.jit(pareto_smooth)(jnp.asarray(w)).pareto_k) for w in z], expected, rtol=1e-9)
+    np.testing.assert_allclose(
+        [float(jax.jit(pareto_smooth)(jnp.asarray(w)).pareto_k) for w in z], expected, rtol=1e-9
+    )
     assert np.isneginf(jax.jit(pareto_smooth)(jnp.zeros(100)).pareto_k)
     assert np.isnan(pareto_smooth(jnp.zeros(20)).pareto_k)
     assert far_from_posterior({"pareto_k": 0.9, "effective_share": 0.95}) is None

@@ -23,7 +23,10 @@ from ._annealed import (
     sandwich,
     sigmoid_schedule,
 )
-from ._bridge import Bridge, bridge_evidence
+from ._bridge import (
+    Bridge,
+    bridge_evidence,
+)
 from ._chain import (
     AbstractBeliefs,
     AbstractParallelBeliefs,
@@ -35,8 +38,15 @@ from ._chain import (
     sample_paths,
     smooth,
 )
-from ._chain_blocks import AbstractBlockBeliefs, blocked_evidence, blocked_filter, blocked_smooth
-from ._chain_diffuse import DiffuseBeliefs
+from ._chain_blocks import (
+    AbstractBlockBeliefs,
+    blocked_evidence,
+    blocked_filter,
+    blocked_smooth,
+)
+from ._chain_diffuse import (
+    DiffuseBeliefs,
+)
 from ._chain_finite import (
     BestBeliefs,
     BestPaths,
@@ -53,9 +63,21 @@ from ._chain_gaussian import (
     observation_disturbance,
     state_disturbance,
 )
-from ._chain_root import SquareRootBeliefs
-from ._choice import Choice, Collapsed, choose_method
-from ._densities import highest_density_of, smooth_cells
+from ._chain_root import (
+    SquareRootBeliefs,
+)
+from ._chains import (
+    AbstractTuned,
+)
+from ._choice import (
+    Choice,
+    Collapsed,
+    choose_method,
+)
+from ._densities import (
+    highest_density_of,
+    smooth_cells,
+)
 from ._diagnostics import (
     bulk_effective_size,
     chain_diagnostics,
@@ -63,22 +85,20 @@ from ._diagnostics import (
     chain_mean,
     diagnostic_warnings,
     energy_fraction,
+    far_from_posterior,
     potential_scale_reduction,
     rank_scale_reduction,
     tail_effective_size,
 )
-from ._energies import Energy
-from ._chains import AbstractTuned
-from ._diagnostics import chain_effective_size, chain_mean, potential_scale_reduction
-from ._diagnostics import chain_effective_size, chain_mean, far_from_posterior, potential_scale_reduction
+from ._energies import (
+    Energy,
+)
 from ._enumerate import (
     binary_state,
     binary_states,
     log_partition_by_enumeration,
     posterior_by_enumeration,
 )
-from ._expectation import AbstractExpectation, Enumeration, Pathwise, Quadratic, ScoreFunction, Split
-from ._factors import Factor, eliminate
 from ._expectation import (
     AbstractExpectation,
     BonnetPrice,
@@ -89,6 +109,10 @@ from ._expectation import (
     ScoreFunction,
     Split,
     StraightThrough,
+)
+from ._factors import (
+    Factor,
+    eliminate,
 )
 from ._filters import (
     AbstractLinearisation,
@@ -104,11 +128,28 @@ from ._filters import (
     Taylor,
     Unscented,
 )
-from ._gibbs import block_gibbs, run_chain
-from ._graphs import DirectedGraph, Triangulation, UndirectedGraph
-from ._hmc import NUTS, AbstractHamiltonian, HamiltonianMonteCarlo
-from ._finite_chains import FiniteChain, Mixing
-from ._gibbs import Alternate, Gibbs, block_gibbs, gibbs_scan, gibbs_sweep, run_chain
+from ._finite_chains import (
+    FiniteChain,
+    Mixing,
+)
+from ._gibbs import (
+    Alternate,
+    Gibbs,
+    block_gibbs,
+    gibbs_scan,
+    gibbs_sweep,
+    run_chain,
+)
+from ._graphs import (
+    DirectedGraph,
+    Triangulation,
+    UndirectedGraph,
+)
+from ._hmc import (
+    NUTS,
+    AbstractHamiltonian,
+    HamiltonianMonteCarlo,
+)
 from ._importance import (
     ImportanceEstimate,
     effective_sample_size,
@@ -116,7 +157,12 @@ from ._importance import (
     importance_mean,
     self_normalised_mean,
 )
-from ._junction import CliqueBeliefs, JunctionTree, LoopyBeliefs, loopy_belief_propagation
+from ._junction import (
+    CliqueBeliefs,
+    JunctionTree,
+    LoopyBeliefs,
+    loopy_belief_propagation,
+)
 from ._kernels import (
     AbstractFiniteKernel,
     AbstractKernel,
@@ -125,13 +171,27 @@ from ._kernels import (
     OneOf,
     transition_matrix,
 )
-from ._langevin import AdjustedLangevin, UnadjustedLangevin
-    self_normalised_mean,
+from ._langevin import (
+    AdjustedLangevin,
+    UnadjustedLangevin,
 )
-from ._laplace import Laplace
-from ._lbfgs import LBFGSState, begin_lbfgs
-from ._mean_field import CoordinateMeanField, Factors, coordinate_sweep
-from ._measurements import LinearStep, collapse, measure
+from ._laplace import (
+    Laplace,
+)
+from ._lbfgs import (
+    LBFGSState,
+    begin_lbfgs,
+)
+from ._mean_field import (
+    CoordinateMeanField,
+    Factors,
+    coordinate_sweep,
+)
+from ._measurements import (
+    LinearStep,
+    collapse,
+    measure,
+)
 from ._methods import (
     AbstractChecked,
     AbstractMethod,
@@ -146,7 +206,12 @@ from ._methods import (
     Recognise,
     infer,
 )
-from ._metropolis import ChangedEntry, Metropolis, MetropolisHastings, NormalSteps
+from ._metropolis import (
+    ChangedEntry,
+    Metropolis,
+    MetropolisHastings,
+    NormalSteps,
+)
 from ._minimise import (
     AbstractSearch,
     Damped,
@@ -161,8 +226,14 @@ from ._minimise import (
     QuasiNewtonState,
     minimise,
 )
-from ._pareto import ParetoSmoothed, pareto_smooth
-from ._pathfinder import Pathfinder, PathSearch
+from ._pareto import (
+    ParetoSmoothed,
+    pareto_smooth,
+)
+from ._pathfinder import (
+    Pathfinder,
+    PathSearch,
+)
 from ._posterior import (
     AbstractPosterior,
     DistributionPosterior,
@@ -189,9 +260,32 @@ from ._recognition import (
     importance_weighted_bound,
     weighted_draws,
 )
-from ._rejection import InverseTransform, Rejection
-from ._semidefinite import root_semidefinite, solve_semidefinite
-from ._table_rows import TableRows
+from ._rejection import (
+    InverseTransform,
+    Rejection,
+)
+from ._semidefinite import (
+    root_semidefinite,
+    solve_semidefinite,
+)
+from ._slice import (
+    SliceSampler,
+)
+from ._smc import (
+    SequentialMonteCarlo,
+)
+from ._stochastic import (
+    RowsEnergy,
+    StochasticLangevin,
+)
+from ._table_rows import (
+    TableRows,
+)
+from ._tempering import (
+    Exchange,
+    ParallelTempering,
+    SimulatedAnnealing,
+)
 from ._variational import (
     AbstractDivergence,
     Exclusive,
@@ -204,12 +298,11 @@ from ._variational import (
     even_draws,
     nearest,
 )
-from ._walks import FreeTarget, Pushforward, gibbs_sweep, random_walk
-from ._slice import SliceSampler
-from ._smc import SequentialMonteCarlo
-from ._stochastic import RowsEnergy, StochasticLangevin
-from ._tempering import Exchange, ParallelTempering, SimulatedAnnealing
-from ._walks import FreeTarget, Pushforward, random_walk
+from ._walks import (
+    FreeTarget,
+    Pushforward,
+    random_walk,
+)
 
 __all__ = [
     "NUTS",
@@ -218,8 +311,8 @@ __all__ = [
     "AbstractChecked",
     "AbstractDivergence",
     "AbstractExpectation",
-    "AbstractHamiltonian",
     "AbstractFiniteKernel",
+    "AbstractHamiltonian",
     "AbstractKernel",
     "AbstractLinearisation",
     "AbstractMethod",
@@ -239,14 +332,14 @@ __all__ = [
     "ArgMin",
     "BestBeliefs",
     "BestPaths",
-    "CliqueBeliefs",
-    "Choice",
-    "Collapsed",
+    "BonnetPrice",
     "Bridge",
     "ChangedEntry",
-    "Cycle",
-    "BonnetPrice",
+    "Choice",
+    "CliqueBeliefs",
+    "Collapsed",
     "CoordinateMeanField",
+    "Cycle",
     "Damped",
     "Descent",
     "DiffuseBeliefs",
@@ -259,12 +352,10 @@ __all__ = [
     "EvenStates",
     "Exact",
     "Exchange",
-    "Exhaustive",
-    "Extrapolated",
-    "Factor",
     "Exclusive",
     "Exhaustive",
     "Extrapolated",
+    "Factor",
     "Factors",
     "Filtered",
     "Finite",
@@ -277,19 +368,15 @@ __all__ = [
     "FreeTarget",
     "FreeVector",
     "GaussianBelief",
+    "GaussianVariational",
+    "Gibbs",
+    "GumbelSoftmax",
     "HamiltonianMonteCarlo",
     "Importance",
     "ImportanceEstimate",
-    "JunctionTree",
-    "Gibbs",
-    "Importance",
-    "ImportanceEstimate",
-    "InverseTransform",
-    "GaussianVariational",
-    "GumbelSoftmax",
-    "Importance",
-    "ImportanceEstimate",
     "Inclusive",
+    "InverseTransform",
+    "JunctionTree",
     "LBFGSState",
     "Laplace",
     "LinearGaussianBeliefs",
@@ -306,8 +393,8 @@ __all__ = [
     "Mixing",
     "Multinomial",
     "Nature",
-    "NormalSteps",
     "NoisyDescent",
+    "NormalSteps",
     "Observed",
     "OneOf",
     "ParallelTempering",
@@ -328,8 +415,8 @@ __all__ = [
     "QuasiNewtonState",
     "RandomWalk",
     "Recognise",
-    "Rejection",
     "Refined",
+    "Rejection",
     "Residual",
     "RowsEnergy",
     "Sandwich",
@@ -348,8 +435,8 @@ __all__ = [
     "TableRows",
     "Taylor",
     "Triangulation",
-    "UndirectedGraph",
     "UnadjustedLangevin",
+    "UndirectedGraph",
     "Unscented",
     "Weighted",
     "annealed_importance",
@@ -361,9 +448,9 @@ __all__ = [
     "blocked_evidence",
     "blocked_filter",
     "blocked_smooth",
+    "bridge_evidence",
     "bulk_effective_size",
     "chain_diagnostics",
-    "bridge_evidence",
     "chain_effective_size",
     "chain_mean",
     "choose_method",

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
-import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
 from .._core import AbstractContinuous, AbstractFinite, boltzmann, count_states, enumerate_states, free_size
+from ._gibbs import gibbs_sweep
 from ._hmc import NUTS
 from ._methods import AbstractMethod, Enumerate, MarkovChain, leaves_of
 from ._minimise import Energy
 from ._posterior import DrawsPosterior
-from ._walks import gibbs_sweep
 
 # states that are visited one by one, and beside each value of a continuous part
 _FEW, _FEW_BESIDE = 2**16, 256

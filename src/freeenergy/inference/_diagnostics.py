@@ -24,6 +24,7 @@ def _namespace(chains: Any) -> Any:
     """NumPy for what is on the host, where nothing has to be compiled."""
     return np if isinstance(chains, np.ndarray) else jnp
 
+
 # the tail k̂ of weights up to which they, and the law that was drawn from, are to be believed
 _MOST_TAIL = 0.7
 # the share of draws that their weights have to be worth for a heavy tail not to matter

@@ -214,7 +214,7 @@ def infer(
     _refuse_hopeless(method, posterior.diagnostics, finite=isinstance(posterior, FinitePosterior))
     if isinstance(method, AbstractChecked) and not isinstance(jax.tree.leaves(posterior)[0], Tracer):
         method.check(posterior)
-    _judge(posterior, type(method).__name__)
+    _look_at_law(posterior, type(method).__name__)
     return judged(posterior)
 
 
@@ -247,7 +247,7 @@ def judged(posterior: AbstractPosterior) -> AbstractPosterior:
     return dataclasses.replace(posterior, diagnostics=told)
 
 
-def _judge(posterior: AbstractPosterior, method: str) -> None:
+def _look_at_law(posterior: AbstractPosterior, method: str) -> None:
     """Refuses an approximation that is none, and warns of one that is not to be believed."""
     told = posterior.diagnostics
     curvature, k = told.get("least_curvature"), told.get("pareto_k")

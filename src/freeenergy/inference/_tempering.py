@@ -15,7 +15,7 @@ from ._annealed import geometric_path
 from ._diagnostics import chain_mean
 from ._gibbs import gibbs_sweep
 from ._kernels import AbstractFiniteKernel
-from ._methods import AbstractMethod, KernelMaker, worth_of, standard_base
+from ._methods import AbstractMethod, KernelMaker, standard_base, worth_of
 from ._minimise import Energy
 from ._posterior import DrawsPosterior, LogEvidence, PointPosterior
 from ._slice import SliceSampler

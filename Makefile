@@ -4,7 +4,7 @@
 #   make test       the fast tests                  make test ARGS="-k gaussian -x"
 #   make test-all   the slow ones too
 #   make bench      speed beside the peers
-#   make studies    quality beside the peers: imputation of ten tables, forecasts of twenty series
+#   make studies    quality beside the peers: imputation and bits of ten tables, forecasts of twenty series
 #   make lint       ruff and pyright
 #   make docs       the documentation, in site/
 #   make pictures   the pictures of the documentation, drawn again

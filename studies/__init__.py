@@ -1,4 +1,4 @@
-"""How well the models do beside others' on public data: `python -m studies imputation`, `… forecasts`."""
+"""How well the models do on public data: `python -m studies imputation`, `… densities`, `… forecasts`."""
 
 import math
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 PAGE = Path(__file__).parent.parent / "docs" / "studies.md"
-STUDIES = ("imputation", "forecasts")
+STUDIES = ("imputation", "densities", "forecasts")
 _ABOUT = """Written by `python -m studies --write`; `make studies` installs the peers and runs it.
 
 Each line is one run with one seed: a difference between two methods on one table or series may be chance,
@@ -30,7 +30,7 @@ def numbers(name: str) -> dict[str, Any]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m studies", description="Quality beside the peers.")
-    parser.add_argument("study", choices=STUDIES, nargs="?", help="which; both by default")
+    parser.add_argument("study", choices=STUDIES, nargs="?", help="which; all by default")
     parser.add_argument("--only", action="append", help="one table or series; may be repeated")
     parser.add_argument("--quick", action="store_true", help="few rows, to see that everything runs")
     parser.add_argument("--write", action="store_true", help=f"keep the numbers, and write {PAGE.name}")
@@ -39,7 +39,7 @@ def main() -> int:
         parser.error("--write is for whole tables and series")
     for name in [options.study] if options.study else STUDIES:
         module = importlib.import_module(f".{name}", __package__)
-        data = module.TABLES if name == "imputation" else module.SERIES
+        data = module.SERIES if name == "forecasts" else module.TABLES
         found = numbers(name) if options.write else {}
         for one in options.only or data:
             started = time.perf_counter()
@@ -54,6 +54,11 @@ def main() -> int:
     return 0
 
 
+def _ours(methods: dict[str, Any]) -> bool:
+    """Whether a density of the library is among what was measured."""
+    return "freeenergy" in methods or "columns apart" in methods
+
+
 def write() -> None:
     """The page of the documentation, from all numbers that are kept."""
     lines = ["# Beside other libraries, on public data", "", *_ABOUT.splitlines(), ""]
@@ -63,10 +68,11 @@ def write() -> None:
             continue
         module = importlib.import_module(f".{name}", __package__)
         title, _, text = (module.__doc__ or "").partition("\n\n")
-        data = module.TABLES if name == "imputation" else module.SERIES
+        data = module.SERIES if name == "forecasts" else module.TABLES
         days = sorted({result["day"] for result in found.values()})
         lines += [f"## {title}", "", text.strip(), ""]
-        whole = [one for one in data if "freeenergy" in found.get(one, {"methods": ()})["methods"]]
+        # of some tables only the peers may be kept
+        whole = [one for one in data if one in found and _ours(found[one]["methods"])]
         left = [one for one in data if one not in whole]
         told = f"; {', '.join(left)} are not measured yet" if left else ""
         lines += [f"Measured on {' and '.join(days)}, {len(whole)} of {len(data)}{told}.", ""]

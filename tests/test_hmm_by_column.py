@@ -198,5 +198,43 @@ def test_what_has_no_model_is_refused_with_a_sentence(model):
         model.score_samples(weather(pd)[["calls", "wind", "open", "sky"]])
     with pytest.raises(ValueError, match="A category must be among those that were fitted"):
         model.score_samples(weather(pd).assign(sky="snow"))
-    board = fe.compare([fe.HMM(2, "by column"), fe.HMM(2)], frame.select("wind").to_numpy(), cv=2)
-    assert "which compare knows of tables alone" in str(board)
+
+
+def test_models_of_series_with_several_kinds_are_compared(model):
+    """The last fold by hand; steps that are drawn together are better told by two states than by one."""
+    frame = with_holes(weather(pd)).iloc[:60]
+    models = {
+        "two": fe.HMM(2, "by column", random_state=0),
+        "one": fe.HMM(1, "by column", random_state=0),
+        "rows": fe.Mixture(2, family="by column", random_state=0),
+        "numbers": fe.HMM(2),
+    }
+    board = fe.compare(models, frame, test_size=20, random_state=0)
+    lines = {line.model: line for line in board.table()}
+    assert {line.model for line in board.table()[:2]} == {"two", "rows"}
+    assert (
+        "gives a density where other models give whole numbers a probability mass" in lines["numbers"].error
+    )
+    assert any("'sky' holds labels" in note for note in board.notes)
+    past = fe.HMM(2, "by column", random_state=0).fit(frame[:40])
+    nats = past.step_evidence(frame)
+    assert lines["two"].bits == pytest.approx(-nats[40:].mean() / np.log(2), rel=1e-6)
+    assert board.fit_all("two").forecast(frame, 2).mean.columns.tolist() == frame.columns.tolist()
+    assert set(board.fit_all("rows").sample(50, random_state=0)["sky"]) <= set(LABELS)
+
+
+def test_several_series_and_plain_numbers_are_compared_by_column():
+    panel = fe.series(
+        pd.concat([weather(pd, seed).iloc[:16].assign(site=f"s{seed}") for seed in range(4)]).reset_index(),
+        time="day",
+        series="site",
+    )
+    board = fe.compare(
+        {"a": fe.HMM(2, "by column"), "b": fe.HMM(1, "by column")}, panel, cv=2, random_state=0
+    )
+    assert all(line.error is None for line in board.table())
+    # of numbers alone it is an HMM of Gaussians with a prior
+    numbers = weather(pl).select("wind").to_numpy()
+    board = fe.compare([fe.HMM(2, "by column"), fe.HMM(2)], numbers, cv=2, random_state=0)
+    first, second = (line.bits for line in board.table())
+    assert first == pytest.approx(second, abs=0.5)

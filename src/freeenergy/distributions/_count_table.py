@@ -164,7 +164,7 @@ def smooth_shares(column: np.ndarray, weight: np.ndarray, cells: int) -> tuple[n
     others.
 
     >>> shares, ratio = smooth_shares(np.array([1.0, 1.0, 2.0, 4.0]), np.ones(4), 8)
-    >>> bool((shares > 0).all()), round(shares.sum(), 6), ratio
+    >>> bool((shares > 0).all()), round(float(shares.sum()), 6), ratio
     (True, 1.0, 0.5)
     """
     values, counts = _tally(column, weight)

@@ -168,6 +168,8 @@ def _numbers_of(owner: Any, X: Any, reset: bool) -> np.ndarray:
         vars(owner).pop("schema_", None)
     if not owner.needs_kinds:
         return check_rows(owner, X, reset=reset)
+    if not reset and owner.schema_.library == "codes":
+        return np.asarray(X, float)
     library = library_of(X)
     if library is None or library.plain(X):
         rows = check_rows(owner, X, reset=reset)

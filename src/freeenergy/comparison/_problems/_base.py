@@ -143,6 +143,15 @@ def evenly(values: np.ndarray, most: int) -> np.ndarray:
 
 
 class Compare(BaseEstimator):
-    """Names `compare` in the sentences of scikit-learn about wrong data."""
+    """Names `compare` in the sentences of scikit-learn about wrong data.
 
-    needs_kinds = False
+    Args:
+        needs_kinds: whether some model has to know what columns hold.
+    """
+
+    def __init__(self, needs_kinds: bool = False) -> None:
+        self.needs_kinds = needs_kinds
+
+    def takes(self, field: Any) -> bool:
+        """Models say themselves which columns they take."""
+        return True

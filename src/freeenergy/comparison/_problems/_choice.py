@@ -7,10 +7,12 @@ from typing import Any
 from sklearn.base import is_classifier, is_regressor
 
 from ...shell import ScoresSteps
+from ...shell._schema import kinds_of
 from ...shell._series import check_inputs, check_series
 from ...shell._series_frame import Framed, SeriesFrame
 from ._answered import Answered
 from ._base import AbstractProblem, Compare, named
+from ._columns import needs_kinds
 from ._labelled import Labelled
 from ._series import AbstractSeries, OneSeries, SeveralSeries
 from ._tables import Table
@@ -19,7 +21,9 @@ from ._tables import Table
 def problem_of(models: dict[str, Any], X: Any, y: Any, support: Any, groups: Any) -> AbstractProblem:
     """What kind of data this is, which the models decide."""
     if any(isinstance(model, ScoresSteps) for model in models.values()):
-        series, container = check_series(Compare(), X, reset=True)
+        owner = Compare(any(map(needs_kinds, models.values())))
+        series, container = check_series(owner, X, reset=True)
+        schema = kinds_of(owner)
         names, told = named(container.names, series[0].shape[1]), container.notes
         inputs = None
         if isinstance(X, SeriesFrame) and X.inputs:
@@ -29,9 +33,9 @@ def problem_of(models: dict[str, Any], X: Any, y: Any, support: Any, groups: Any
             raise ValueError("The 'groups' parameter of compare needs several series. Got one instead.")
         found: AbstractSeries
         if len(series) > 1:
-            found = SeveralSeries(series, inputs, support, groups, models.values(), names, told)
+            found = SeveralSeries(series, inputs, support, groups, models.values(), names, told, schema)
         else:
-            found = OneSeries(series[0], inputs, support, models.values(), names, told)
+            found = OneSeries(series[0], inputs, support, models.values(), names, told, schema)
         found.times = container.grid.times if isinstance(container, Framed) else None
         return found
     if y is not None and any(is_classifier(model) for model in models.values()):

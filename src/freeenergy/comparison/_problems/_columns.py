@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...estimators import Dequantised, Support
-from ...shell import AbstractRowEstimator, CodedRows, Column, Schema, ScoresRows
+from ...shell import AbstractRowEstimator, AbstractSequenceDensity, CodedRows, Column, Schema, ScoresRows
 from ...shell._frames import table_library
 from ...shell._schema import recognised
 
@@ -143,9 +143,10 @@ def admitted_density(
     return estimator
 
 
-def _needs_kinds(model: Any) -> bool:
+def needs_kinds(model: Any) -> bool:
+    """Whether a density has to know what columns hold."""
     inner = model.estimator if isinstance(model, Dequantised) else model
-    return isinstance(inner, AbstractRowEstimator) and inner.needs_kinds
+    return isinstance(inner, AbstractRowEstimator | AbstractSequenceDensity) and inner.needs_kinds
 
 
 def schema_of(X: Any, support: Any, models: Any) -> tuple[Schema, np.ndarray] | None:
@@ -157,5 +158,5 @@ def schema_of(X: Any, support: Any, models: Any) -> tuple[Schema, np.ndarray] | 
     library = table_library(X)
     if support is not None or library is None:
         return None
-    wanted = any(map(_needs_kinds, models))
+    wanted = any(map(needs_kinds, models))
     return recognised(X, library=library) if not library.plain(X) or wanted else None

@@ -12,13 +12,29 @@ from sklearn.model_selection import TimeSeriesSplit, train_test_split
 
 from ..._core import Evidence
 from ...estimators import Support
+from ...estimators._by_column import roles_by_column
 from ...evaluation import pit_ranks
-from ...shell import AbstractSequenceDensity, ScoresRows, ScoresSteps
+from ...shell import (
+    AbstractRowEstimator,
+    AbstractSequenceDensity,
+    CodedRows,
+    Schema,
+    ScoresRows,
+    ScoresSteps,
+)
+from ...shell._schema import CodedSeries
 from ...shell._series_frame import SeriesFrame
 from ...shell._validation import check_observed
 from .. import _pictures
 from ._base import DRAWS, PATHS, AbstractProblem, Pair, complete, evenly, shuffled_apart, shuffled_splits
-from ._columns import admitted_density, checked_support, constant_note, named_columns
+from ._columns import (
+    admitted_density,
+    checked_support,
+    constant_note,
+    named_columns,
+    needs_kinds,
+    schema_notes,
+)
 
 # steps whose evidence is ranked, series they are taken from, steps with hidden states to show
 _RANKED, _MOST_SERIES, _SHOWN = 1000, 50, 300
@@ -39,6 +55,8 @@ class AbstractSeries(AbstractProblem):
     whole: bool
     # the most steps that a model may need to be fitted
     most_needed: float
+    # what the columns hold, as the user has them, where a model has to know
+    kinds: Schema | None
 
     def _describe(
         self,
@@ -48,10 +66,13 @@ class AbstractSeries(AbstractProblem):
         models: Any,
         names: list[str],
         told: list[str],
+        schema: Schema | None,
     ) -> None:
         self.inputs = inputs
         rows = np.concatenate(series)
         check_observed(rows, names)
+        if schema is not None and support is None:
+            support = _support_of(schema, rows)
         found = checked_support(support, rows)
         # models of series know whole numbers, but no other grid
         found = found.without_grids() if support is None else found
@@ -62,10 +83,13 @@ class AbstractSeries(AbstractProblem):
         kept = ~found.constant
         self.series = [x[:, kept] for x in series]
         self.feature_names = [name for name, keep in zip(names, kept, strict=True) if keep]
-        self.support = found.part(kept)
+        self.support, self.kinds = found.part(kept), None if schema is None else schema.part(kept)
+        if self.kinds is not None:
+            labels = np.array([not field.numeric for field in self.kinds.modelled])
+            self.notes += schema_notes(self.feature_names, self.kinds, labels)
         self.dimension = int(kept.sum())
         densities: list[Any] = [m for m in models if isinstance(m, (ScoresRows, ScoresSteps))]
-        mass = [m.column_roles(self.dimension).mass for m in densities]
+        mass = [self._mass(m) for m in densities]
         if support is None and self.support.integer.any() and not np.any(mass):
             self.support = Support(["continuous"] * self.dimension)
             self.notes.append(
@@ -87,23 +111,36 @@ class AbstractSeries(AbstractProblem):
             return {}
         return {"inputs": parts(self.inputs)}
 
+    def _mass(self, estimator: Any) -> np.ndarray:
+        """The columns to which a model gives a probability mass."""
+        if self.kinds is not None:
+            return estimator.roles_for(self.kinds).mass
+        return estimator.column_roles(self.dimension).mass
+
+    def _rows(self, series: list[np.ndarray], estimator: Any) -> Any:
+        """Time steps as rows, for a density of rows."""
+        rows = np.concatenate(series)
+        known = self.kinds is not None and isinstance(estimator, AbstractRowEstimator)
+        return CodedRows(rows, self.kinds.coded()) if known and self.kinds else rows
+
+    def _steps(self, series: list[np.ndarray], estimator: Any) -> Any:
+        """Series to be fitted; with what their columns hold, for a model that has to know."""
+        known = self.kinds is not None and needs_kinds(estimator)
+        return CodedSeries(series, self.kinds.coded()) if known and self.kinds else series
+
     def admit(self, estimator: Any) -> Any:
         name = type(estimator).__name__
         if isinstance(estimator, ScoresRows):
-            return admitted_density(estimator, self.support, np.concatenate(self.series))
+            rows = np.concatenate(self.series)
+            return admitted_density(estimator, self.support, rows, self.kinds and self.kinds.coded())
         steps: Any = estimator if isinstance(estimator, ScoresSteps) else None
         if steps is None:
             raise ValueError(f"{name} is no density of series or rows: it gives no probability of X.")
-        apart = (steps.column_roles(self.dimension).mass != self.support.integer).any()
+        apart = (self._mass(steps) != self.support.integer).any()
         if apart and not self._cells(steps):
             raise ValueError(
                 f"{name} gives a density where other models give whole numbers a probability mass, or "
                 "the reverse; the two have no common unit."
-            )
-        if steps.needs_kinds:
-            raise ValueError(
-                f"{name} by column gives a mass or a density as the kinds of columns say, which compare "
-                "knows of tables alone."
             )
         needed = steps.least_steps(self.dimension)
         if needed > self.most_needed:
@@ -115,7 +152,7 @@ class AbstractSeries(AbstractProblem):
 
     def _cells(self, steps: Any) -> bool:
         """Whether a model of real numbers is asked for the masses of whole ones."""
-        real = not steps.column_roles(self.dimension).mass.any()
+        real = not self._mass(steps).any()
         return bool(
             real
             and self.support.integer.all()
@@ -130,9 +167,11 @@ class AbstractSeries(AbstractProblem):
 
     def fit_all(self, estimator: Any, X: Any, y: Any) -> Any:
         if isinstance(estimator, ScoresRows):
-            return estimator.fit(np.concatenate(self.series))
+            rows = np.concatenate(self.series)
+            known = self.kinds is not None and isinstance(estimator, AbstractRowEstimator)
+            return estimator.fit(CodedRows(rows, self.kinds) if known and self.kinds else rows)
         if not self.whole:
-            return estimator.fit(self.series, **self._given(estimator, list))
+            return estimator.fit(self._steps(self.series, estimator), **self._given(estimator, list))
         if isinstance(X, SeriesFrame) and not _takes_inputs(estimator):
             X = SeriesFrame(X.table)
         return estimator.fit(X)
@@ -233,8 +272,9 @@ class SeveralSeries(AbstractSeries):
         models: Any,
         names: list[str],
         told: list[str],
+        schema: Schema | None = None,
     ) -> None:
-        self._describe(series, inputs, support, models, names, told)
+        self._describe(series, inputs, support, models, names, told, schema)
         self.n_rows, self.most_needed = len(series), math.inf
         self.clusters = np.arange(self.n_rows) if groups is None else groups
         self.entries = np.array([np.sum(~np.isnan(x)) for x in self.series])
@@ -242,8 +282,9 @@ class SeveralSeries(AbstractSeries):
     def fit(self, estimator: Any, train: np.ndarray) -> Any:
         chosen = [self.series[i] for i in train]
         if isinstance(estimator, ScoresRows):
-            return estimator.fit(np.concatenate(chosen))
-        return estimator.fit(chosen, **self._given(estimator, lambda inputs: self._beside(train, inputs)))
+            return estimator.fit(self._rows(chosen, estimator))
+        given = self._given(estimator, lambda inputs: self._beside(train, inputs))
+        return estimator.fit(self._steps(chosen, estimator), **given)
 
     def evidence(self, estimator: Any, test: np.ndarray) -> Evidence:
         chosen = [self.series[i] for i in test]
@@ -301,8 +342,9 @@ class OneSeries(AbstractSeries):
         models: Any,
         names: list[str],
         told: list[str],
+        schema: Schema | None = None,
     ) -> None:
-        self._describe([series], inputs, support, models, names, told)
+        self._describe([series], inputs, support, models, names, told, schema)
         self.n_rows = len(series)
         self.most_needed = self.n_rows // 2
         # neighbours in time depend on each other
@@ -314,9 +356,12 @@ class OneSeries(AbstractSeries):
         )
 
     def fit(self, estimator: Any, train: np.ndarray) -> Any:
-        return estimator.fit(
-            self.series[0][train], **self._given(estimator, lambda inputs: inputs[0][train])
-        )
+        part = self.series[0][train]
+        if isinstance(estimator, ScoresRows):
+            return estimator.fit(self._rows([part], estimator))
+        found = self._steps([part], estimator)
+        given = self._given(estimator, lambda inputs: inputs[0][train])
+        return estimator.fit(part if isinstance(found, list) else found, **given)
 
     def evidence(self, estimator: Any, test: np.ndarray) -> Evidence:
         if isinstance(estimator, ScoresRows):
@@ -366,6 +411,14 @@ class OneSeries(AbstractSeries):
             f"since {needed[most]} needs at least {most} for its free parameters and its start."
         )
         return TimeSeriesSplit(folds, test_size=left)
+
+
+def _support_of(schema: Schema, rows: np.ndarray) -> Support:
+    """Counts and labels have a mass, other columns a density."""
+    mass = roles_by_column(schema).mass
+    varies = np.nanmin(rows, axis=0) < np.nanmax(rows, axis=0)
+    kinds = np.where(mass, "integer", "continuous")
+    return Support(np.where(varies, kinds, "constant").tolist())
 
 
 def _takes_inputs(estimator: Any) -> bool:

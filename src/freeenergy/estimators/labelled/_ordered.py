@@ -232,6 +232,12 @@ class OrderedRegression(
         self.inputs = inputs
         self.random_state = random_state
 
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        # classes without an order are no lesson for it
+        tags.classifier_tags.poor_score = True
+        return tags
+
     def _check_parameters(self) -> None:
         super()._check_parameters()
         check_real(self, "C", closed=False, optional=True)
@@ -363,7 +369,8 @@ class OrderedRegression(
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable answer."""
-        return self.classes_[np.argmax(self.predict_log_proba(X), axis=1)]
+        logs = self.predict_log_proba(X)
+        return self.classes_[np.argmax(logs, axis=1)]
 
     def evidence(self, X: Any, y: Any) -> Evidence:
         """log p(y | x) of each row."""

@@ -9,7 +9,7 @@ import pytest
 from scipy import integrate, stats
 
 from freeenergy.distributions import Given, Poisson
-from freeenergy.inference import Enumerate, TableRows, infer
+from freeenergy.inference import Enumerate, MarkovChain, TableRows, gibbs_sweep, infer
 from freeenergy.models import (
     AbstractNetwork,
     AbstractNode,
@@ -79,6 +79,9 @@ def test_belief_in_a_chain_has_the_numbers_of_the_notes():
     assert np.exp(after.log_evidence) == pytest.approx(0.6639, abs=1e-12)
     assert after.given == {"A": "1"}
     assert after.best == {"A": "1", "B": "1", "C": "1", "D": "1"}
+    drawn = after.sample(4000, key=jax.random.key(0))
+    assert set(drawn["A"]) == {"1"}
+    assert abs((drawn["D"] == "0").mean() - 0.253502033) < 5 * np.sqrt(0.25 * 0.75 / 4000)
     np.testing.assert_allclose(after.joint(["B", "D"]).sum(axis=1), list(after.marginal("B").values()))
 
 
@@ -175,6 +178,11 @@ def test_what_is_missing_can_be_inferred_by_any_method():
     found = infer(lambda z: CHAIN.energy(x, z), CHAIN.latent(x), Enumerate(), key=jax.random.key(0))
     assert found.log_evidence is not None
     assert float(found.log_evidence.nats) == pytest.approx(float(every(CHAIN, x[None])[0]))
+    walk = infer(
+        lambda z: CHAIN.energy(x, z), CHAIN.latent(x), MarkovChain(gibbs_sweep), key=jax.random.key(0)
+    )
+    mean, error = walk.expect(lambda z: jnp.stack(z).astype(float))
+    assert (np.abs(mean - completed(CHAIN, x)[1:3]) < 5 * error).all()
 
 
 # labels and numbers

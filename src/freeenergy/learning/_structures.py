@@ -80,7 +80,7 @@ class Families:
     ) -> None:
         self.x, self.weight, self.sizes, self.score = x, weight, tuple(sizes), score
         self._missing = np.isnan(x)
-        self._holes = self._missing.any(axis=0)
+        self._holes = np.asarray(self._missing.any(axis=0))
         self._found: dict[tuple[int, frozenset[int]], float] = {}
 
     def counts(self, columns: Sequence[int]) -> np.ndarray:

@@ -19,6 +19,7 @@ from .._core import (
     AbstractSpace,
     Categories,
     Reals,
+    generator,
     log_probability,
     on_device,
     parameter,
@@ -28,7 +29,7 @@ from .._core import (
 )
 from ..distributions import Full, Gaussian, Given
 from ..inference import CliqueBeliefs, DirectedGraph, Factor, JunctionTree, UndirectedGraph
-from ..inference._junction import draw_by_key
+from ..inference._junction import draw_by_key, draw_on_host
 from ..inference._table_rows import TableRows
 from ._base import AbstractEnergy, AbstractExactModel
 
@@ -233,6 +234,11 @@ class NetworkBeliefs:
         codes = self.beliefs.tree.maximise(self.factors)[0]
         return {self.names[v]: self.states[v][int(code)] for v, code in codes.items()}
 
+    def sample(self, n: int, *, key: Array) -> dict[str, np.ndarray]:
+        """`n` exact draws of all variables given what was observed: the labels of each."""
+        codes = self.beliefs.tree.sample(self.factors, (n,), draw_on_host(generator(key)))
+        return {self.names[v]: np.array(self.states[v])[code] for v, code in codes.items()}
+
     def joint(self, names: Sequence[str]) -> np.ndarray:
         """P of several variables, an axis each."""
         return np.asarray(self.beliefs.joint([_place(self.names, name) for name in names]))
@@ -281,7 +287,7 @@ class AbstractNetwork(AbstractExactModel, AbstractEnergy):
             x[_place(self.names, name)] = code
         rows = self.rows()
         # without an axis of rows
-        factors = [Factor(f.scope, f.logs[0] if f.rows else f.logs) for f in rows._given(x[None])]
+        factors = [Factor(f.scope, f.logs[0] if f.rows else f.logs) for f in rows.given(x[None])]
         found = rows.tree.calibrate(factors)
         if not found.log_evidence > -np.inf:
             shown = ", ".join(f"{n}={self.states[_place(self.names, n)][c]}" for n, c in codes.items())
@@ -647,7 +653,7 @@ class MarkovNetwork(AbstractNetwork):
     [0.375, 0.125]
     """
 
-    logs: tuple[Array, ...] = parameter()
+    logs: tuple[Array, ...]
     scopes: tuple[tuple[int, ...], ...] = eqx.field(static=True)
     n_states: tuple[int, ...] = eqx.field(static=True)
     names: tuple[str, ...] = eqx.field(static=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import itertools
+import math
 from collections.abc import Sequence
 
 import equinox as eqx
@@ -12,6 +13,9 @@ from scipy.special import gammaln, xlogy
 
 from ..inference import DirectedGraph
 from ..inference._table_rows import complete_counts
+
+# cells of a table that a search looks at
+_LARGEST = 2**22
 
 
 class AbstractScore(eqx.Module):
@@ -26,7 +30,7 @@ class BIC(AbstractScore):
     """The largest log-likelihood less ½ log N for each free parameter (Schwarz 1978).
 
     >>> round(BIC()(np.array([[30.0, 10.0], [10.0, 30.0]])), 4)
-    -49.3692
+    -49.3688
     """
 
     def __call__(self, counts: np.ndarray) -> float:
@@ -96,18 +100,24 @@ class Families:
         """The score of variable `v` with these parents."""
         known = self._found.get((v, parents))
         if known is None:
-            known = self.score(self.counts([*sorted(parents), v]))
+            columns = [*sorted(parents), v]
+            small = math.prod(self.sizes[c] for c in columns) <= _LARGEST
+            known = self.score(self.counts(columns)) if small or not parents else -np.inf
             self._found[v, parents] = known
         return known
 
     def information(self, a: int, b: int) -> float:
         """The mutual information of two columns, in nats per unit of weight."""
-        table = self.counts([a, b])
-        total = table.sum()
-        if not total > 0:
+        seen = ~self._missing[:, [a, b]].any(axis=1)
+        weight = self.weight[seen]
+        if not weight.sum() > 0:
             return 0.0
-        p = table / total
-        return float(xlogy(p, p).sum() - sum(xlogy(q, q).sum() for q in (p.sum(axis=0), p.sum(axis=1))))
+        x, y = self.x[seen][:, [a, b]].astype(int).T
+        # of the pairs that occur, since there may be many labels
+        pairs = np.unique(x * self.sizes[b] + y, return_inverse=True)[1]
+        shares = (np.bincount(code, weight) / weight.sum() for code in (pairs, x, y))
+        both, first, second = (float(xlogy(p, p).sum()) for p in shares)
+        return both - first - second
 
 
 class AbstractStructure(eqx.Module):

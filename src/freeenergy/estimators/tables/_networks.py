@@ -206,7 +206,7 @@ class BayesianNetwork(AbstractNetworkDensity):
     >>> X = np.stack([np.where(rain, "rain", "dry"), np.where(wet, "wet", "not")], axis=1)
     >>> model = BayesianNetwork().fit(X)
     >>> sorted(model.edges_[0]), round(model.posterior({"1": "wet"}).marginal("0")["rain"], 2)
-    (['0', '1'], 0.81)
+    (['0', '1'], 0.8)
     """
 
     _made_from = BayesianNetworkModel

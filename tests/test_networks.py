@@ -60,6 +60,7 @@ def test_tables_are_shares_of_rows():
     assert found[0, 1] == pytest.approx((((a == 0) & (b == 1)).sum() + 1) / ((a == 0).sum() + 2))
     assert model.history_["objective"][-1] == pytest.approx(-model.score(X))
     assert model.graph_.separated("1", "2", given="0")
+    assert "p(3 | 1, 2)[0, 1, 1]" in str(model.summary(X))
 
 
 def test_labels_that_are_missing_are_inferred_by_em():
@@ -195,6 +196,7 @@ def test_a_markov_network_has_the_shares_of_the_rows_in_its_cliques():
         np.testing.assert_allclose(found.joint([str(a), str(b)]), share, atol=2e-6)
     assert np.exp(model.score_samples(STATES)).sum() == pytest.approx(1.0, abs=1e-10)
     assert model.history_["objective"][-1] == pytest.approx(-model.score(MANY), abs=1e-9)
+    assert "log φ(0, 1)[0, 1]" in str(model.summary(MANY))
     # free numbers: of each column, and of each edge
     assert model.summary(MANY).n_parameters == 8
     # with chords, without a search

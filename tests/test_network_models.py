@@ -9,7 +9,15 @@ import pytest
 from scipy import integrate, stats
 
 from freeenergy.distributions import Given, Poisson
-from freeenergy.inference import Enumerate, MarkovChain, TableRows, gibbs_sweep, infer
+from freeenergy.inference import (
+    Eliminate,
+    Enumerate,
+    FactorEnergy,
+    MarkovChain,
+    TableRows,
+    gibbs_sweep,
+    infer,
+)
 from freeenergy.models import (
     AbstractNetwork,
     AbstractNode,
@@ -178,11 +186,31 @@ def test_what_is_missing_can_be_inferred_by_any_method():
     found = infer(lambda z: CHAIN.energy(x, z), CHAIN.latent(x), Enumerate(), key=jax.random.key(0))
     assert found.log_evidence is not None
     assert float(found.log_evidence.nats) == pytest.approx(float(every(CHAIN, x[None])[0]))
+    drawn = infer(*CHAIN.factored(x), Eliminate(4000), key=jax.random.key(0))
+    assert drawn.log_evidence is not None
+    assert float(drawn.log_evidence.nats) == pytest.approx(float(found.log_evidence.nats))
+    mean, error = drawn.expect(lambda z: jnp.stack(z).astype(float))
+    assert (np.abs(mean - completed(CHAIN, x)[1:3]) < 5 * error).all()
     walk = infer(
         lambda z: CHAIN.energy(x, z), CHAIN.latent(x), MarkovChain(gibbs_sweep), key=jax.random.key(0)
     )
     mean, error = walk.expect(lambda z: jnp.stack(z).astype(float))
     assert (np.abs(mean - completed(CHAIN, x)[1:3]) < 5 * error).all()
+
+
+def test_elimination_asks_for_factors():
+    energy, space = CHAIN.factored([1.0, np.nan, np.nan, 0.0])
+    assert isinstance(energy, FactorEnergy)
+    with pytest.raises(ValueError, match=r"takes a FactorEnergy.* Got function instead"):
+        infer(lambda z: energy(z), space, Eliminate(), key=jax.random.key(0))
+    with pytest.raises(ValueError, match=r"must have an entry that is missing. Got none\."):
+        CHAIN.factored(np.zeros(4))
+    with pytest.raises(ValueError, match="must be a tuple of Categories"):
+        infer(energy, list(space), Eliminate(), key=jax.random.key(0))
+    # what is given cannot occur
+    sure = BayesianNetwork.of_tables({"a": [1.0, 0.0], "b": np.eye(2)}, {"b": ["a"]})
+    with pytest.raises(ValueError, match="energy must be finite where inference by Eliminate begins"):
+        infer(*sure.factored([np.nan, 1.0]), Eliminate(), key=jax.random.key(0))
 
 
 # labels and numbers

@@ -53,6 +53,7 @@ from ._chain_gaussian import (
 )
 from ._chain_root import SquareRootBeliefs
 from ._diagnostics import chain_effective_size, chain_mean, potential_scale_reduction
+from ._eliminate import Eliminate, FactorEnergy
 from ._enumerate import (
     binary_state,
     binary_states,
@@ -163,12 +164,14 @@ __all__ = [
     "DirectedGraph",
     "DistributionPosterior",
     "DrawsPosterior",
+    "Eliminate",
     "Enumerate",
     "Enumeration",
     "Exact",
     "Exhaustive",
     "Extrapolated",
     "Factor",
+    "FactorEnergy",
     "Filtered",
     "Finite",
     "FiniteBeliefs",

@@ -28,7 +28,14 @@ from .._core import (
     simplex,
 )
 from ..distributions import Full, Gaussian, Given
-from ..inference import CliqueBeliefs, DirectedGraph, Factor, JunctionTree, UndirectedGraph
+from ..inference import (
+    CliqueBeliefs,
+    DirectedGraph,
+    Factor,
+    FactorEnergy,
+    JunctionTree,
+    UndirectedGraph,
+)
 from ..inference._junction import draw_by_key, draw_on_host
 from ..inference._table_rows import TableRows
 from ._base import AbstractEnergy, AbstractExactModel
@@ -300,6 +307,20 @@ class AbstractNetwork(AbstractExactModel, AbstractEnergy):
             tuple(factors),
             float(found.log_evidence) - rows.log_z,
         )
+
+    def factored(self, x: Any) -> tuple[FactorEnergy, tuple[AbstractSpace, ...]]:
+        """The energy of the labels that are missing in `x`, as factors, and what they can be.
+
+        For `inference.infer(*model.factored(x), Eliminate(), key=key)`; any other method takes it too.
+        """
+        x = np.asarray(x, float)
+        missing = [int(v) for v in np.flatnonzero(np.isnan(x))]
+        if not missing:
+            raise ValueError("The 'x' of factored must have an entry that is missing. Got none.")
+        seen = {v: int(x[v]) for v in range(len(x)) if v not in missing}
+        slices = [factor.at(seen) for factor in self.rows().factors]
+        scopes = tuple(tuple(missing.index(v) for v in factor.scope) for factor in slices)
+        return FactorEnergy(tuple(on_device(f.logs) for f in slices), scopes), self.latent(x)
 
     def latent(self, x: Array) -> tuple[AbstractSpace, ...]:
         """What each entry of `x` that is NaN can be, one after another."""

@@ -176,7 +176,7 @@ class HillClimbing(AbstractStructure):
     and returns the best of all.
 
     Attributes:
-        score: of a variable with its parents; `BDeu()` is the evidence of the graph.
+        score: of a variable with its parents; None is `BDeu()`, the evidence of the graph.
         max_parents: of a variable.
         tabu: steps without a better graph before it stops.
         max_steps: in all.
@@ -188,13 +188,14 @@ class HillClimbing(AbstractStructure):
     [[0, 2]]
     """
 
-    score: AbstractScore = BDeu()
+    score: AbstractScore | None = None
     max_parents: int = eqx.field(static=True, default=4)
     tabu: int = eqx.field(static=True, default=30)
     max_steps: int = eqx.field(static=True, default=10_000)
 
     def __call__(self, x: np.ndarray, weight: np.ndarray, sizes: Sequence[int]) -> DirectedGraph:
-        families, n = Families(x, weight, sizes, self.score), x.shape[1]
+        score = BDeu() if self.score is None else self.score
+        families, n = Families(x, weight, sizes, score), x.shape[1]
         parents = [frozenset[int]() for _ in range(n)]
         own = [families(v, parents[v]) for v in range(n)]
         best, best_parents, since = sum(own), list(parents), 0

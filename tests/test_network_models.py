@@ -9,7 +9,15 @@ import pytest
 from scipy import integrate, stats
 
 from freeenergy.distributions import Given, Poisson
-from freeenergy.inference import Enumerate, TableRows, infer
+from freeenergy.inference import (
+    Eliminate,
+    Enumerate,
+    FactorEnergy,
+    MarkovChain,
+    TableRows,
+    gibbs_sweep,
+    infer,
+)
 from freeenergy.models import (
     AbstractNetwork,
     AbstractNode,
@@ -79,6 +87,9 @@ def test_belief_in_a_chain_has_the_numbers_of_the_notes():
     assert np.exp(after.log_evidence) == pytest.approx(0.6639, abs=1e-12)
     assert after.given == {"A": "1"}
     assert after.best == {"A": "1", "B": "1", "C": "1", "D": "1"}
+    drawn = after.sample(4000, key=jax.random.key(0))
+    assert set(drawn["A"]) == {"1"}
+    assert abs((drawn["D"] == "0").mean() - 0.253502033) < 5 * np.sqrt(0.25 * 0.75 / 4000)
     np.testing.assert_allclose(after.joint(["B", "D"]).sum(axis=1), list(after.marginal("B").values()))
 
 
@@ -175,6 +186,31 @@ def test_what_is_missing_can_be_inferred_by_any_method():
     found = infer(lambda z: CHAIN.energy(x, z), CHAIN.latent(x), Enumerate(), key=jax.random.key(0))
     assert found.log_evidence is not None
     assert float(found.log_evidence.nats) == pytest.approx(float(every(CHAIN, x[None])[0]))
+    drawn = infer(*CHAIN.factored(x), Eliminate(4000), key=jax.random.key(0))
+    assert drawn.log_evidence is not None
+    assert float(drawn.log_evidence.nats) == pytest.approx(float(found.log_evidence.nats))
+    mean, error = drawn.expect(lambda z: jnp.stack(z).astype(float))
+    assert (np.abs(mean - completed(CHAIN, x)[1:3]) < 5 * error).all()
+    walk = infer(
+        lambda z: CHAIN.energy(x, z), CHAIN.latent(x), MarkovChain(gibbs_sweep), key=jax.random.key(0)
+    )
+    mean, error = walk.expect(lambda z: jnp.stack(z).astype(float))
+    assert (np.abs(mean - completed(CHAIN, x)[1:3]) < 5 * error).all()
+
+
+def test_elimination_asks_for_factors():
+    energy, space = CHAIN.factored([1.0, np.nan, np.nan, 0.0])
+    assert isinstance(energy, FactorEnergy)
+    with pytest.raises(ValueError, match=r"takes a FactorEnergy.* Got function instead"):
+        infer(lambda z: energy(z), space, Eliminate(), key=jax.random.key(0))
+    with pytest.raises(ValueError, match=r"must have an entry that is missing. Got none\."):
+        CHAIN.factored(np.zeros(4))
+    with pytest.raises(ValueError, match="must be a tuple of Categories"):
+        infer(energy, list(space), Eliminate(), key=jax.random.key(0))
+    # what is given cannot occur
+    sure = BayesianNetwork.of_tables({"a": [1.0, 0.0], "b": np.eye(2)}, {"b": ["a"]})
+    with pytest.raises(ValueError, match="energy must be finite where inference by Eliminate begins"):
+        infer(*sure.factored([np.nan, 1.0]), Eliminate(), key=jax.random.key(0))
 
 
 # labels and numbers

@@ -38,7 +38,8 @@ def network(
     if picture is not None:
         from freeenergy.plots import network as draw
 
-        draw(found, probabilities=answers if given else None).get_figure().savefig(picture, dpi=150)
+        figure: Any = draw(found, probabilities=answers if given else None).figure
+        figure.savefig(picture, dpi=150)
     if json:
         _files.write_json(
             {

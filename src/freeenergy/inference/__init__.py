@@ -93,6 +93,9 @@ from ._diagnostics import (
 from ._energies import (
     Energy,
 )
+from ._chain_root import SquareRootBeliefs
+from ._diagnostics import chain_effective_size, chain_mean, potential_scale_reduction
+from ._eliminate import Eliminate, FactorEnergy
 from ._enumerate import (
     binary_state,
     binary_states,
@@ -347,6 +350,7 @@ __all__ = [
     "DistributionPosterior",
     "DrawsPosterior",
     "Energy",
+    "Eliminate",
     "Enumerate",
     "Enumeration",
     "EvenStates",
@@ -357,6 +361,7 @@ __all__ = [
     "Extrapolated",
     "Factor",
     "Factors",
+    "FactorEnergy",
     "Filtered",
     "Finite",
     "FiniteBeliefs",

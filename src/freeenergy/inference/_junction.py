@@ -139,8 +139,7 @@ class JunctionTree:
                 home = self._nearest[factor.scope[0]]
             else:
                 home = next(i for i, c in enumerate(self.cliques) if set(c).issuperset(factor.scope))
-            if factor.scope:
-                found[home] = found[home] + factor.over(self.cliques[home])
+            found[home] = found[home] + factor.over(self.cliques[home])
         return [Factor(clique, logs) for clique, logs in zip(self.cliques, found, strict=True)]
 
     def collect(

@@ -40,7 +40,7 @@ class TableRows:
         step = max(_AT_ONCE // self.tree.largest, 1)
         return (slice(start, start + step) for start in range(0, len(x), step))
 
-    def _given(self, x: np.ndarray) -> list[Factor]:
+    def given(self, x: np.ndarray) -> list[Factor]:
         """The tables with what is observed of some rows."""
         seen = []
         for column, (variable, size) in enumerate(self.tree.sizes):
@@ -70,7 +70,7 @@ class TableRows:
         nats, holes = np.empty(len(x)), np.asarray(np.isnan(x).any(axis=1))
         nats[~holes] = self.complete_evidence(x[~holes])
         some = x[holes]
-        found = [self.tree.log_partition(self._given(some[part])) for part in self._blocks(some)]
+        found = [self.tree.log_partition(self.given(some[part])) for part in self._blocks(some)]
         if found:
             sizes = [len(some[part]) for part in self._blocks(some)]
             whole = [np.broadcast_to(part, n) for part, n in zip(found, sizes, strict=True)]
@@ -82,7 +82,7 @@ class TableRows:
     def beliefs(self, x: np.ndarray) -> Iterator[tuple[slice, CliqueBeliefs]]:
         """The marginals of all cliques given what is observed, some rows at a time."""
         for part in self._blocks(x):
-            yield part, self.tree.calibrate(self._given(x[part]))
+            yield part, self.tree.calibrate(self.given(x[part]))
 
     def marginals(self, x: np.ndarray, column: int) -> np.ndarray:
         """P(label | what is observed) in one column, a row each."""
@@ -97,7 +97,7 @@ class TableRows:
         found = x.copy()
         for part in self._blocks(x):
             rows = x[part]
-            states = self.tree.sample(self._given(rows), (len(rows),), draw_on_host(rng))
+            states = self.tree.sample(self.given(rows), (len(rows),), draw_on_host(rng))
             drawn = np.stack([np.broadcast_to(states[v], len(rows)) for v in self.tree.variables], axis=1)
             found[part] = np.where(np.isnan(rows), drawn, rows)
         return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import itertools
+import math
 from collections.abc import Sequence
 
 import equinox as eqx
@@ -12,6 +13,9 @@ from scipy.special import gammaln, xlogy
 
 from ..inference import DirectedGraph
 from ..inference._table_rows import complete_counts
+
+# cells of a table that a search looks at
+_LARGEST = 2**22
 
 
 class AbstractScore(eqx.Module):
@@ -26,7 +30,7 @@ class BIC(AbstractScore):
     """The largest log-likelihood less ½ log N for each free parameter (Schwarz 1978).
 
     >>> round(BIC()(np.array([[30.0, 10.0], [10.0, 30.0]])), 4)
-    -49.3692
+    -49.3688
     """
 
     def __call__(self, counts: np.ndarray) -> float:
@@ -80,7 +84,7 @@ class Families:
     ) -> None:
         self.x, self.weight, self.sizes, self.score = x, weight, tuple(sizes), score
         self._missing = np.isnan(x)
-        self._holes = self._missing.any(axis=0)
+        self._holes = np.asarray(self._missing.any(axis=0))
         self._found: dict[tuple[int, frozenset[int]], float] = {}
 
     def counts(self, columns: Sequence[int]) -> np.ndarray:
@@ -96,18 +100,24 @@ class Families:
         """The score of variable `v` with these parents."""
         known = self._found.get((v, parents))
         if known is None:
-            known = self.score(self.counts([*sorted(parents), v]))
+            columns = [*sorted(parents), v]
+            small = math.prod(self.sizes[c] for c in columns) <= _LARGEST
+            known = self.score(self.counts(columns)) if small or not parents else -np.inf
             self._found[v, parents] = known
         return known
 
     def information(self, a: int, b: int) -> float:
         """The mutual information of two columns, in nats per unit of weight."""
-        table = self.counts([a, b])
-        total = table.sum()
-        if not total > 0:
+        seen = ~self._missing[:, [a, b]].any(axis=1)
+        weight = self.weight[seen]
+        if not weight.sum() > 0:
             return 0.0
-        p = table / total
-        return float(xlogy(p, p).sum() - sum(xlogy(q, q).sum() for q in (p.sum(axis=0), p.sum(axis=1))))
+        x, y = self.x[seen][:, [a, b]].astype(int).T
+        # of the pairs that occur, since there may be many labels
+        pairs = np.unique(x * self.sizes[b] + y, return_inverse=True)[1]
+        shares = (np.bincount(code, weight) / weight.sum() for code in (pairs, x, y))
+        both, first, second = (float(xlogy(p, p).sum()) for p in shares)
+        return both - first - second
 
 
 class AbstractStructure(eqx.Module):
@@ -166,7 +176,7 @@ class HillClimbing(AbstractStructure):
     and returns the best of all.
 
     Attributes:
-        score: of a variable with its parents; `BDeu()` is the evidence of the graph.
+        score: of a variable with its parents; None is `BDeu()`, the evidence of the graph.
         max_parents: of a variable.
         tabu: steps without a better graph before it stops.
         max_steps: in all.
@@ -178,13 +188,14 @@ class HillClimbing(AbstractStructure):
     [[0, 2]]
     """
 
-    score: AbstractScore = BDeu()
+    score: AbstractScore | None = None
     max_parents: int = eqx.field(static=True, default=4)
     tabu: int = eqx.field(static=True, default=30)
     max_steps: int = eqx.field(static=True, default=10_000)
 
     def __call__(self, x: np.ndarray, weight: np.ndarray, sizes: Sequence[int]) -> DirectedGraph:
-        families, n = Families(x, weight, sizes, self.score), x.shape[1]
+        score = BDeu() if self.score is None else self.score
+        families, n = Families(x, weight, sizes, score), x.shape[1]
         parents = [frozenset[int]() for _ in range(n)]
         own = [families(v, parents[v]) for v in range(n)]
         best, best_parents, since = sum(own), list(parents), 0

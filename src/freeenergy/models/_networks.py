@@ -19,6 +19,7 @@ from .._core import (
     AbstractSpace,
     Categories,
     Reals,
+    generator,
     log_probability,
     on_device,
     parameter,
@@ -27,8 +28,15 @@ from .._core import (
     simplex,
 )
 from ..distributions import Full, Gaussian, Given
-from ..inference import CliqueBeliefs, DirectedGraph, Factor, JunctionTree, UndirectedGraph
-from ..inference._junction import draw_by_key
+from ..inference import (
+    CliqueBeliefs,
+    DirectedGraph,
+    Factor,
+    FactorEnergy,
+    JunctionTree,
+    UndirectedGraph,
+)
+from ..inference._junction import draw_by_key, draw_on_host
 from ..inference._table_rows import TableRows
 from ._base import AbstractEnergy, AbstractExactModel
 
@@ -233,6 +241,11 @@ class NetworkBeliefs:
         codes = self.beliefs.tree.maximise(self.factors)[0]
         return {self.names[v]: self.states[v][int(code)] for v, code in codes.items()}
 
+    def sample(self, n: int, *, key: Array) -> dict[str, np.ndarray]:
+        """`n` exact draws of all variables given what was observed: the labels of each."""
+        codes = self.beliefs.tree.sample(self.factors, (n,), draw_on_host(generator(key)))
+        return {self.names[v]: np.array(self.states[v])[code] for v, code in codes.items()}
+
     def joint(self, names: Sequence[str]) -> np.ndarray:
         """P of several variables, an axis each."""
         return np.asarray(self.beliefs.joint([_place(self.names, name) for name in names]))
@@ -281,7 +294,7 @@ class AbstractNetwork(AbstractExactModel, AbstractEnergy):
             x[_place(self.names, name)] = code
         rows = self.rows()
         # without an axis of rows
-        factors = [Factor(f.scope, f.logs[0] if f.rows else f.logs) for f in rows._given(x[None])]
+        factors = [Factor(f.scope, f.logs[0] if f.rows else f.logs) for f in rows.given(x[None])]
         found = rows.tree.calibrate(factors)
         if not found.log_evidence > -np.inf:
             shown = ", ".join(f"{n}={self.states[_place(self.names, n)][c]}" for n, c in codes.items())
@@ -294,6 +307,20 @@ class AbstractNetwork(AbstractExactModel, AbstractEnergy):
             tuple(factors),
             float(found.log_evidence) - rows.log_z,
         )
+
+    def factored(self, x: Any) -> tuple[FactorEnergy, tuple[AbstractSpace, ...]]:
+        """The energy of the labels that are missing in `x`, as factors, and what they can be.
+
+        For `inference.infer(*model.factored(x), Eliminate(), key=key)`; any other method takes it too.
+        """
+        x = np.asarray(x, float)
+        missing = [int(v) for v in np.flatnonzero(np.isnan(x))]
+        if not missing:
+            raise ValueError("The 'x' of factored must have an entry that is missing. Got none.")
+        seen = {v: int(x[v]) for v in range(len(x)) if v not in missing}
+        slices = [factor.at(seen) for factor in self.rows().factors]
+        scopes = tuple(tuple(missing.index(v) for v in factor.scope) for factor in slices)
+        return FactorEnergy(tuple(on_device(f.logs) for f in slices), scopes), self.latent(x)
 
     def latent(self, x: Array) -> tuple[AbstractSpace, ...]:
         """What each entry of `x` that is NaN can be, one after another."""
@@ -647,7 +674,7 @@ class MarkovNetwork(AbstractNetwork):
     [0.375, 0.125]
     """
 
-    logs: tuple[Array, ...] = parameter()
+    logs: tuple[Array, ...]
     scopes: tuple[tuple[int, ...], ...] = eqx.field(static=True)
     n_states: tuple[int, ...] = eqx.field(static=True)
     names: tuple[str, ...] = eqx.field(static=True)

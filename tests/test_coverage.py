@@ -17,6 +17,7 @@ NETWORK = {"width": 8, "max_iter": 60, "random_state": 0}
 TABLE = {
     "LinearRegression": (fe.LinearRegression(), 0.0, 1000),
     "Ridge": (fe.Ridge(), 0.01, 1000),
+    "BayesianLinearRegression": (fe.BayesianLinearRegression(), 0.01, 1000),
     "BaseRate": (fe.BaseRate(), 0.02, 1000),
     "SparseRegression": (fe.SparseRegression(0.01), 0.02, 1000),
     "GeneralisedLinearModel": (fe.GeneralisedLinearModel(), 0.02, 1000),

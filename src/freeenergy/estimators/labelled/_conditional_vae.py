@@ -275,5 +275,5 @@ class ConditionalVAE(AbstractFamilyNetwork):
             self.importance_samples,
         )
 
-    def _scores(self, laws: Any, y: np.ndarray) -> tuple[np.ndarray, Any]:
+    def _log_prob_of(self, laws: Any, y: np.ndarray) -> tuple[np.ndarray, Any]:
         return laws.scored(y)

@@ -126,7 +126,7 @@ class AbstractRegressor(
         holes = np.isnan(x).any(axis=1)
         nats, stderr = np.empty(len(x)), np.zeros(len(x))
         if (~holes).any():
-            nats[~holes], stderr[~holes] = self._scores(self._laws(x[~holes]), answers[~holes])
+            nats[~holes], stderr[~holes] = self._log_prob_of(self._laws(x[~holes]), answers[~holes])
         if holes.any():
             laws, own = self._laws_of_incomplete(x[holes]), answers[holes]
             nats[holes] = laws.log_prob(own)
@@ -136,7 +136,7 @@ class AbstractRegressor(
         known = self._exact_if_incomplete or not holes.any()
         return Evidence(nats, stderr, self._kind_if_complete if known else Kind.ESTIMATE)
 
-    def _scores(self, laws: AbstractLaws, y: np.ndarray) -> tuple[np.ndarray, np.ndarray | float]:
+    def _log_prob_of(self, laws: AbstractLaws, y: np.ndarray) -> tuple[np.ndarray, np.ndarray | float]:
         """log p(y | x) of complete rows, and its standard error."""
         return laws.log_prob(y), 0.0
 

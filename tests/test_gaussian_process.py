@@ -14,7 +14,7 @@ from sklearn.gaussian_process import kernels as peer
 
 import freeenergy as fe
 from freeenergy import kernels as k
-from freeenergy.estimators.labelled._gaussian_process import Evidences
+from freeenergy.estimators.labelled._exact_process import Evidences
 from freeenergy.estimators.labelled._kernelled import LogParameters
 from freeenergy.estimators.labelled._sparse_process import Bounds
 from freeenergy.models import GaussianProcess as Model

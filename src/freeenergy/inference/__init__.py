@@ -81,6 +81,7 @@ from ._importance import (
     importance_estimate,
     self_normalised_mean,
 )
+from ._latent_processes import AbstractValuesMethod, LaplaceMethod, VariationalGaussian
 from ._lbfgs import LBFGSState, begin_lbfgs
 from ._measurements import LinearStep, collapse, measure
 from ._methods import (
@@ -146,6 +147,7 @@ __all__ = [
     "AbstractRecognition",
     "AbstractResampler",
     "AbstractSearch",
+    "AbstractValuesMethod",
     "Amortised",
     "Anneal",
     "Annealed",
@@ -174,6 +176,7 @@ __all__ = [
     "Importance",
     "ImportanceEstimate",
     "LBFGSState",
+    "LaplaceMethod",
     "LinearGaussianBeliefs",
     "LinearStep",
     "LinearisedBeliefs",
@@ -209,6 +212,7 @@ __all__ = [
     "Systematic",
     "Taylor",
     "Unscented",
+    "VariationalGaussian",
     "annealed_importance",
     "begin_lbfgs",
     "best_paths",

@@ -24,7 +24,14 @@ from ._density import Density
 from ._emissions import AbstractEmissions, FamilyEmissions, MixtureEmissions, RegressionEmissions
 from ._features import FourierFeatures, LandmarkFeatures
 from ._flow import FlowWithMissing, autoregressive_flow, coupling_flow
-from ._gaussian_process import GaussianProcess, InducedProcess, LaplaceProcess
+from ._gaussian_process import (
+    AnsweredProcess,
+    CoregionalisedProcess,
+    GaussianProcess,
+    InducedProcess,
+    InducedValues,
+    LatentProcess,
+)
 from ._harmonium import Harmonium, Units
 from ._hmm import HMM
 from ._ica import independent_components, spread_sources
@@ -92,6 +99,7 @@ __all__ = [
     "AbstractVariationalBound",
     "AbstractWithPrior",
     "Affine",
+    "AnsweredProcess",
     "AutoRegression",
     "Autoregressive",
     "BayesianMixture",
@@ -101,6 +109,7 @@ __all__ = [
     "Components",
     "Conditional",
     "Constant",
+    "CoregionalisedProcess",
     "CountMarginals",
     "Cycle",
     "Density",
@@ -113,15 +122,16 @@ __all__ = [
     "Harmonium",
     "InUnits",
     "InducedProcess",
+    "InducedValues",
     "InputTransition",
     "KernelMachine",
     "KernelSmoother",
     "Kernels",
     "Labelled",
     "LandmarkFeatures",
-    "LaplaceProcess",
     "LaplaceSource",
     "LatentDirichletAllocation",
+    "LatentProcess",
     "Learned",
     "Level",
     "LevelMarginals",

@@ -28,7 +28,7 @@ from ...models import Components, Conditional
 from ...nn import mlp
 from ...shell import AbstractDensity, Rows, Scaling, adam, cast, check_int, split_rows
 from ...shell._networks import check_networks
-from ._members import knows_law, laws_of
+from ._members import check_answers, knows_law, laws_of, member_of
 from ._regressor import AbstractRegressor
 
 _ROWS_AT_ONCE = 1024
@@ -177,15 +177,7 @@ class MixtureDensity(AbstractRegressor):
         if self.family is None:
             return Gaussian(on_device(np.zeros(outputs)), Diagonal(on_device(np.full(outputs, 0.5))))
         if isinstance(self.family, type):
-            if issubclass(self.family, AbstractShaped):
-                return self.family.prototype(y)
-            fields = [field.name for field in dataclasses.fields(self.family)]
-            return self.family(
-                **{
-                    name: on_device(np.full(outputs, 0.0 if name == "loc" else _STARTS[name]))
-                    for name in fields
-                }
-            )
+            return member_of(self.family, y)
         found = self.family.member if isinstance(self.family, Given) else self.family
         if found.dim != outputs:
             raise ValueError(
@@ -193,16 +185,6 @@ class MixtureDensity(AbstractRegressor):
                 f"Got one of {found.dim} instead."
             )
         return found
-
-    def _check_answers(self, y: np.ndarray) -> None:
-        support = self._family().support
-        inside = support.contains(y)
-        if not inside.all():
-            row = int(np.argwhere(~inside)[0][0])
-            raise ValueError(
-                f"The 'y' of MixtureDensity with the family {self._family().__name__} must be in "
-                f"{type(support).__name__}. Got {y[row].ravel()[0]:g} instead."
-            )
 
     def _check_size(self, rows: int, columns: int) -> None:
         outputs = self.n_components * 4
@@ -215,7 +197,7 @@ class MixtureDensity(AbstractRegressor):
 
     def _learn(self, rows: Rows, key: Array) -> Fit:
         assert rows.known is not None
-        self._check_answers(rows.known)
+        check_answers(self, self._family(), rows.known)
         rows, _ = self._completed(rows, self.answer_scaling_.invert(rows.known))
         assert rows.known is not None
         start_key, fit_key = split_key(key)
@@ -251,10 +233,6 @@ class MixtureDensity(AbstractRegressor):
             for k in range(self.n_components)
         ]
         return MixedLaws(np.asarray(log_weights).T, tuple(parts))
-
-
-# of standardised answers, where a family has no member of its own to start from
-_STARTS = {"scale": 0.7, "df": 5.0, "shape": 1.0, "rate": 1.0}
 
 
 def _has_mean(member: Any) -> bool:

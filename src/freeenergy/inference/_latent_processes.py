@@ -28,8 +28,8 @@ _SHARES = _SHARES / _SHARES.sum()
 # a gain of this part of the value is none
 _NO_GAIN = 1e-13
 _SHORTEST = 1e-12
-# precisions of sites that differ by so little do not
-_SAME = 1e-9
+# a standard deviation of f over which every law is a parabola
+_NARROW = 1e-3
 
 
 class Curve(NamedTuple):
@@ -53,9 +53,17 @@ class AbstractLikelihood(abc.ABC):
         """How Σ value · log p + slope · (log p)′ + bend · (log p)″ changes with parameters of p, at `f`."""
 
     def averaged(self, mean: np.ndarray, variance: np.ndarray) -> Curve:
-        """The curves averaged over f ~ N(mean, variance), by quadrature."""
-        found = self.at(mean + np.sqrt(variance) * _NODES[:, None])
-        return Curve(*(_SHARES @ part for part in found))
+        """The curves averaged over f ~ N(mean, variance), by quadrature.
+
+        The bend is twice the slope in the variance, E f′ t / √variance with t ~ N(0, 1), so that it is that
+        of the quadrature, too.
+        """
+        spread = np.sqrt(variance)
+        found = self.at(mean + spread * _NODES[:, None])
+        value, slope, bend, third = (_SHARES @ part for part in found)
+        wide = spread > _NARROW
+        pulled = (_SHARES * _NODES) @ found.slope / np.where(wide, spread, 1.0)
+        return Curve(value, slope, np.where(wide, pulled, bend), third)
 
     def averaged_parameter_slope(self, mean: np.ndarray, variance: np.ndarray) -> Any:
         """How the average of Σ log p changes with parameters of p."""
@@ -316,12 +324,24 @@ class LaplaceMethod(AbstractValuesMethod):
         return ValuesSlope(0.5 * (alone - inverse + cross + cross.T), parameters)
 
 
+def _is_law(gram: np.ndarray, precision: np.ndarray) -> bool:
+    """Whether K⁻¹ + W is a precision, where some of W are negative."""
+    below = precision < 0
+    if not below.any():
+        return True
+    rest = gram[np.ix_(below, below)] - SiteFactor(gram, np.maximum(precision, 0.0)).explained(gram[below])
+    root = np.sqrt(-precision[below])
+    _, problem = linalg.lapack.dpotrf(np.eye(len(root)) - root[:, None] * rest * root)
+    return problem == 0
+
+
 class VariationalGaussian(AbstractValuesMethod):
-    """The Gaussian q of the highest lower bound, of all those with precision K⁻¹ + W, W ≥ 0:
+    """The Gaussian q of the highest lower bound, which has the precision K⁻¹ + W, a number W for each row:
 
         log p(y) ≥ E_q log p(y | f) − KL(q ‖ N(0, K)).
 
-    Of laws whose logarithm is concave no other Gaussian is better.  Natural gradients set W = −E_q (log p)″
+    Of laws whose logarithm is concave no other Gaussian is better; others may have several that no Gaussian
+    near to them excels.  Natural gradients set W = −E_q (log p)″
     and the slope of the mean α = E_q (log p)′ step by step (Khan and Lin 2017).
 
     Attributes:
@@ -342,11 +362,15 @@ class VariationalGaussian(AbstractValuesMethod):
     def __call__(self, gram: np.ndarray, likelihood: AbstractLikelihood) -> LatentValues:
         def value(precision: np.ndarray, told: np.ndarray) -> tuple[float, Any]:
             """The bound with sites of these precisions, and precisions times means."""
-            factor = SiteFactor(gram, precision)
-            assert factor.root is not None
-            pulled = gram @ told
-            inner = linalg.cho_solve((factor.root, True), factor.sites * pulled, check_finite=False)
-            alpha = told - factor.sites * inner
+            if not _is_law(gram, precision):
+                return -np.inf, None
+            factor, pulled = SiteFactor(gram, precision), gram @ told
+            if factor.root is None:
+                inner = linalg.lu_solve(factor.lu, pulled, check_finite=False)
+                alpha = told - precision * inner
+            else:
+                inner = linalg.cho_solve((factor.root, True), factor.sites * pulled, check_finite=False)
+                alpha = told - factor.sites * inner
             mean = gram @ alpha
             variance = np.maximum(np.diag(gram) - factor.explained(gram, each=True), 0.0)
             curve = likelihood.averaged(mean, variance)
@@ -358,7 +382,7 @@ class VariationalGaussian(AbstractValuesMethod):
         (best, (precision, told, found, curve)), steps = value(begun, np.zeros(len(gram))), 0
         for _ in range(self.max_iter):
             steps += 1
-            target = np.maximum(-curve.bend, 0.0)
+            target = -curve.bend
             aim = target * found.mean + curve.slope
 
             def tried(step: float, way: Any = (precision, told, target, aim)) -> tuple[float, Any]:
@@ -376,10 +400,4 @@ class VariationalGaussian(AbstractValuesMethod):
     def slope(self, gram: np.ndarray, likelihood: AbstractLikelihood, found: LatentValues) -> ValuesSlope:
         inverse = found.factor.matrix()
         slope = 0.5 * (np.multiply.outer(found.coefficients, found.coefficients) - inverse)
-        # sites that would have a negative precision stay at zero, and q moves with K there
-        bend = likelihood.averaged(found.mean, found.variance).bend
-        free = 0.5 * (bend + found.factor.precision)
-        if np.abs(free).max(initial=0.0) > _SAME:
-            way = np.eye(len(gram)) - inverse @ gram
-            slope += (way * free) @ way.T
         return ValuesSlope(slope, likelihood.averaged_parameter_slope(found.mean, found.variance))

@@ -190,8 +190,8 @@ class AbstractProcess(AbstractKernelRegressor):
         if isinstance(self._process, ExactProcess):
             return self._process
         raise ValueError(
-            f"{type(self).__name__} has {what} where noise is Gaussian and no inducing points stand for "
-            "the rows: fit it with family=None and inducing=None."
+            f"{type(self).__name__} has {what} where noise is Gaussian, outputs are apart and no inducing "
+            "points stand for the rows: fit it with family=None, rank=None and inducing=None."
         )
 
     @property
@@ -380,8 +380,9 @@ class GaussianProcess(AbstractProcess):
         return tags
 
     def _answer_scaling(self, y: np.ndarray, weight: np.ndarray | None) -> Scaling:
+        scaling = super()._answer_scaling(y, weight)
         if self.family is None:
-            return super()._answer_scaling(y, weight)
+            return scaling
         if y.shape[1] > 1:
             raise ValueError(
                 f"The 'y' of {type(self).__name__} with a 'family' must have one number a row. "
@@ -395,9 +396,8 @@ class GaussianProcess(AbstractProcess):
                 f"one number. Got {answer.dim} and {answer.size} instead."
             )
         # other families have no other unit, or no other origin
-        if answer.support == Reals() and answer.unit_free_columns(1).all():
-            return super()._answer_scaling(y, weight)
-        return Scaling.identity(1)
+        unit_free = answer.support == Reals() and answer.unit_free_columns(1).all()
+        return scaling if unit_free else Scaling.identity(1)
 
     def _learn(self, rows: Rows, key: Array) -> Fit:
         if self.batch_size is not None or (self.family is not None and self.inducing is not None):

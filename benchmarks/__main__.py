@@ -29,6 +29,7 @@ NAMES = (
     "gaussian_process",
     "gaussian_process_gpytorch",
     "sparse_process",
+    "sparse_process_batches",
     "nystroem",
     "smc",
     "lda",
@@ -50,9 +51,6 @@ def workload_of(name: str) -> Workload:
         if name in module.WORKLOADS:
             return module.WORKLOADS[name]
     return importlib.import_module(f".{name}", __package__).WORKLOAD
-    modules = first_fit, glm, least_squares, elastic_net
-    several = {key: row for module in modules for key, row in module.WORKLOADS.items()}.get(name)
-    return several or importlib.import_module(f".{name}", __package__).WORKLOAD
 
 
 def outcome_of(workload: Workload, *, quick: bool) -> Outcome | Skipped:

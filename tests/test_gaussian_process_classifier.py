@@ -11,8 +11,9 @@ from sklearn.gaussian_process import kernels as peer
 import freeenergy as fe
 from freeenergy import kernels as k
 from freeenergy.estimators.labelled._gaussian_process_classifier import log_average_chance
-from freeenergy.inference._processes import laplace_of_labels, laplace_slope
-from freeenergy.models import LaplaceProcess
+from freeenergy.inference import LaplaceMethod
+from freeenergy.inference._latent_processes import LabelLikelihood
+from freeenergy.models import LatentProcess
 
 RNG = np.random.default_rng(0)
 X = ROWS
@@ -51,13 +52,14 @@ def test_averages_of_chances_are_those_of_quadrature(mean, std):
 def test_the_mode_is_a_maximum_and_the_slope_that_of_finite_differences():
     signs, weight = np.where(LABELS == "out", 1.0, -1.0), np.arange(len(X)) % 3 + 0.5
     gram = (1.5 * k.Matern(2.5)).gram(X)
-    found = laplace_of_labels(gram, signs, weight)
+    seen, method = LabelLikelihood(signs, weight), LaplaceMethod()
+    found = method(gram, seen)
     # α is K⁻¹f̂ and the slope of the likelihood at once
-    np.testing.assert_allclose(gram @ found.coefficients, found.mode, atol=1e-6)
+    np.testing.assert_allclose(gram @ found.coefficients, found.mean, atol=1e-6)
     way = RNG.normal(size=(len(X), 5))
     way = way @ way.T
-    slope = (laplace_slope(gram, found) * way).sum()
-    ends = [laplace_of_labels(gram + s * 1e-5 * way, signs, weight).log_evidence for s in (1, -1)]
+    slope = (method.slope(gram, seen, found).gram * way).sum()
+    ends = [method(gram + s * 1e-5 * way, seen).log_evidence for s in (1, -1)]
     np.testing.assert_allclose(slope, (ends[0] - ends[1]) / 2e-5, rtol=1e-5)
 
 
@@ -114,7 +116,7 @@ def test_far_away_it_knows_nothing_and_holes_are_drawn():
 
 def test_the_model_is_what_is_known_of_the_processes():
     model = fe.GaussianProcessClassifier(2.0 * k.RBF(), **PLAIN).fit(X, LABELS)
-    mean, variance = jax.jit(LaplaceProcess.function)(model.model_, NEW[0])
+    mean, variance = jax.jit(LatentProcess.function)(model.model_, NEW[0])
     chance = np.exp(log_average_chance(np.asarray(mean), np.sqrt(variance)))
     np.testing.assert_allclose(chance[0], model.predict_proba(NEW[:1])[0, 1], rtol=1e-7)
 

@@ -195,6 +195,9 @@ from .estimators import (
     KernelDensity as KernelDensity,
 )
 from .estimators import (
+    KernelLogisticRegression as KernelLogisticRegression,
+)
+from .estimators import (
     KernelRidge as KernelRidge,
 )
 from .estimators import (

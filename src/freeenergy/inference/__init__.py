@@ -196,6 +196,9 @@ from ._measurements import (
     collapse,
     measure,
 )
+from ._latent_processes import AbstractValuesMethod, LaplaceMethod, VariationalGaussian
+from ._lbfgs import LBFGSState, begin_lbfgs
+from ._measurements import LinearStep, collapse, measure
 from ._methods import (
     AbstractChecked,
     AbstractMethod,
@@ -330,6 +333,7 @@ __all__ = [
     "AbstractWalk",
     "AdjustedLangevin",
     "Alternate",
+    "AbstractValuesMethod",
     "Amortised",
     "Anneal",
     "Annealed",
@@ -385,6 +389,7 @@ __all__ = [
     "JunctionTree",
     "LBFGSState",
     "Laplace",
+    "LaplaceMethod",
     "LinearGaussianBeliefs",
     "LinearStep",
     "LinearisedBeliefs",
@@ -445,6 +450,7 @@ __all__ = [
     "UndirectedGraph",
     "Unscented",
     "Weighted",
+    "VariationalGaussian",
     "annealed_importance",
     "begin_lbfgs",
     "best_paths",

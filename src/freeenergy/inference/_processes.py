@@ -9,11 +9,10 @@ so that no eigenvalue of B is below one, a row with s = 0 is left out, and no co
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import linalg
-from scipy.special import expit
 
 _LOG_2PI = float(np.log(2 * np.pi))
 # so many rows are too few for several cores
@@ -63,13 +62,13 @@ class Conditioned(NamedTuple):
     log_evidence: float
 
 
-def condition_process(gram: np.ndarray, y: np.ndarray, noise: float, weight: np.ndarray) -> Conditioned:
+def condition_process(gram: np.ndarray, y: np.ndarray, noise: Any, weight: np.ndarray) -> Conditioned:
     """Conditions f ~ N(0, K) on y = f + e, e ~ N(0, σ²), and says log p(y) = log N(y; 0, K + σ²I).
 
     Args:
         gram: K.
         y: a number for each row.
-        noise: σ².
+        noise: σ², one number, or one for each row.
         weight: how often each row was seen, which may be a fraction; zero leaves it out.
 
     >>> one = np.ones(1)
@@ -82,7 +81,7 @@ def condition_process(gram: np.ndarray, y: np.ndarray, noise: float, weight: np.
     half = linalg.solve_triangular(root, sites * y, lower=True, check_finite=False)
     inner = linalg.solve_triangular(root, half, lower=True, trans=1, check_finite=False)
     log_evidence = (
-        -0.5 * half @ half - np.log(np.diag(root)).sum() - 0.5 * weight.sum() * (_LOG_2PI + np.log(noise))
+        -0.5 * half @ half - np.log(np.diag(root)).sum() - 0.5 * np.sum(weight * (_LOG_2PI + np.log(noise)))
     )
     return Conditioned(root, sites * inner, float(log_evidence))
 
@@ -97,26 +96,36 @@ def _inverse(root: np.ndarray) -> np.ndarray:
     return inverse.T
 
 
+def inverse_of_sites(root: np.ndarray, sites: np.ndarray) -> np.ndarray:
+    """(K + S⁻²)⁻¹ = S (L Lᵀ)⁻¹ S, all of it.
+
+    >>> inverse_of_sites(np.array([[2.0]]), np.ones(1)).tolist()
+    [[0.25]]
+    """
+    half = _inverse(root)
+    return _between(half + np.tril(half, -1).T, sites)
+
+
 class EvidenceSlope(NamedTuple):
     """How log p(y) changes.
 
     Attributes:
         gram: with each entry of the Gram matrix; what belongs to an entry above the diagonal is added to
             that below.
-        log_noise: with log σ².
+        log_noise: with log σ² of each row.
     """
 
     gram: np.ndarray
-    log_noise: float
+    log_noise: np.ndarray
 
 
-def evidence_slope(found: Conditioned, noise: float, weight: np.ndarray) -> EvidenceSlope:
+def evidence_slope(found: Conditioned, noise: Any, weight: np.ndarray) -> EvidenceSlope:
     """∂ log p(y) / ∂K = ½ (ααᵀ − (K + S⁻²)⁻¹), and the slope in log σ².
 
     >>> one = np.ones(1)
     >>> slope = evidence_slope(condition_process(np.array([[1.0]]), one, 1.0, one), 1.0, one)
-    >>> slope.gram.round(6).tolist(), round(slope.log_noise, 6)
-    ([[-0.125]], -0.125)
+    >>> slope.gram.round(6).tolist(), slope.log_noise.round(6).tolist()
+    ([[-0.125]], [-0.125])
     """
     inverse = _between(_inverse(found.root), np.sqrt(weight / noise))
     slope = _syr(-1.0, found.coefficients, a=inverse.T, lower=0, overwrite_a=1).T
@@ -125,8 +134,8 @@ def evidence_slope(found: Conditioned, noise: float, weight: np.ndarray) -> Evid
     # entries below the diagonal stand for two
     slope.flat[:: len(slope) + 1] *= 0.5
     spread = np.divide(noise, weight, out=np.zeros_like(weight), where=weight > 0)
-    repeats = (weight[weight > 0] - 1).sum()
-    return EvidenceSlope(slope, float(0.5 * each @ spread - 0.5 * repeats))
+    repeats = np.where(weight > 0, weight - 1, 0.0)
+    return EvidenceSlope(slope, 0.5 * (each * spread - repeats))
 
 
 def leave_one_out(
@@ -167,86 +176,3 @@ def process_at(
     half = linalg.solve_triangular(root, (cross * sites).T, lower=True, check_finite=False)
     # a variance next to zero has rounding below it
     return cross @ coefficients, np.maximum(diagonal - (half**2).sum(axis=0), 0.0)
-
-
-class LaplaceSites(NamedTuple):
-    """A Gaussian process that was told labels, by Laplace's method: a Gaussian about the likeliest f.
-
-    Attributes:
-        mode: f̂, the likeliest values.
-        coefficients: α = K⁻¹ f̂, which are the slopes of log p(y | f) there.
-        sites: the square roots of minus its curvatures.
-        root: L, with L Lᵀ = I + S K S.
-        log_evidence: log p(y), an estimate.
-    """
-
-    mode: np.ndarray
-    coefficients: np.ndarray
-    sites: np.ndarray
-    root: np.ndarray
-    log_evidence: float
-
-
-def laplace_of_labels(
-    gram: np.ndarray, signs: np.ndarray, weight: np.ndarray, *, most: int = 100
-) -> LaplaceSites:
-    """f ~ N(0, K) given labels ±1 of p(y | f) = 1 / (1 + exp(−y f)), by Newton's method with halved steps.
-
-    Args:
-        gram: K.
-        signs: +1 or −1 for each row.
-        weight: how often each row was seen.
-        most: steps.
-
-    >>> found = laplace_of_labels(np.array([[1.0]]), np.ones(1), np.ones(1))
-    >>> bool(abs(found.mode[0] - 1 / (1 + np.exp(found.mode[0]))) < 1e-9)
-    True
-    """
-    alpha, mode = np.zeros(len(signs)), np.zeros(len(signs))
-
-    def value(alpha: np.ndarray, mode: np.ndarray) -> float:
-        return float(-weight @ np.logaddexp(0.0, -signs * mode) - 0.5 * alpha @ mode)
-
-    best, sites, root = value(alpha, mode), np.zeros(len(signs)), np.eye(len(signs))
-    for _ in range(most):
-        chance = expit(mode)
-        sites = np.sqrt(weight * chance * (1 - chance))
-        slope = weight * signs * expit(-signs * mode)
-        root = factorise_sites(gram, sites)
-        told = sites**2 * mode + slope
-        inner = linalg.cho_solve((root, True), sites * (gram @ told), check_finite=False)
-        new = told - sites * inner
-        step, target = 1.0, gram @ new
-        while step > 1e-6:
-            tried = alpha + step * (new - alpha), mode + step * (target - mode)
-            now = value(*tried)
-            if now >= best - 1e-13 * abs(best):
-                break
-            step /= 2
-        else:
-            break
-        gain, best, (alpha, mode) = now - best, now, tried
-        if gain < 1e-12 * max(1.0, abs(best)):
-            break
-    chance = expit(mode)
-    sites = np.sqrt(weight * chance * (1 - chance))
-    root = factorise_sites(gram, sites)
-    # at the mode α is the slope, which is better known
-    alpha = weight * signs * expit(-signs * mode)
-    return LaplaceSites(mode, alpha, sites, root, best - float(np.log(np.diag(root)).sum()))
-
-
-def laplace_slope(gram: np.ndarray, found: LaplaceSites) -> np.ndarray:
-    """∂ log p(y) / ∂K of Laplace's method, which moves the mode, too."""
-    inverse = _inverse(found.root)
-    inverse = _between(inverse + np.tril(inverse, -1).T, found.sites)
-    half = linalg.solve_triangular(found.root, found.sites[:, None] * gram, lower=True, check_finite=False)
-    spread = np.diag(gram) - (half**2).sum(axis=0)
-    chance = expit(found.mode)
-    # how the curvature changes with f
-    third = -(found.sites**2) * (1 - 2 * chance)
-    moved = 0.5 * spread * third
-    moved = moved - inverse @ (gram @ moved)
-    cross = np.multiply.outer(moved, found.coefficients)
-    alone = np.multiply.outer(found.coefficients, found.coefficients)
-    return 0.5 * (alone - inverse + cross + cross.T)

@@ -5,6 +5,7 @@ from ._em import EM, AbstractSweep, AllRows, ClosedForm, Incremental, Stepwise, 
 from ._fit import fit
 from ._free import only
 from ._gradient import Gradient
+from ._inducing import InducedBatches, InducedValuesAlone
 from ._lbfgs import LBFGS
 from ._negative import (
     AbstractAnswerPhase,
@@ -81,6 +82,8 @@ __all__ = [
     "HillClimbing",
     "ImportanceWeighted",
     "Incremental",
+    "InducedBatches",
+    "InducedValuesAlone",
     "LongChain",
     "Margin",
     "Optimiser",

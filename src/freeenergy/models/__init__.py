@@ -27,7 +27,14 @@ from ._density import Density
 from ._emissions import AbstractEmissions, FamilyEmissions, MixtureEmissions, RegressionEmissions
 from ._features import FourierFeatures, LandmarkFeatures
 from ._flow import FlowWithMissing, autoregressive_flow, coupling_flow
-from ._gaussian_process import GaussianProcess, InducedProcess, LaplaceProcess
+from ._gaussian_process import (
+    AnsweredProcess,
+    CoregionalisedProcess,
+    GaussianProcess,
+    InducedProcess,
+    InducedValues,
+    LatentProcess,
+)
 from ._harmonium import Harmonium, Units
 from ._hmm import HMM
 from ._ica import independent_components, spread_sources
@@ -108,6 +115,7 @@ __all__ = [
     "AbstractVariationalBound",
     "AbstractWithPrior",
     "Affine",
+    "AnsweredProcess",
     "AutoRegression",
     "Autoregressive",
     "BayesianMixture",
@@ -121,6 +129,7 @@ __all__ = [
     "ConditionalFlow",
     "ConditionalVAE",
     "Constant",
+    "CoregionalisedProcess",
     "CountMarginals",
     "Cycle",
     "Density",
@@ -136,15 +145,16 @@ __all__ = [
     "HierarchicalNormal",
     "InUnits",
     "InducedProcess",
+    "InducedValues",
     "InputTransition",
     "KernelMachine",
     "KernelSmoother",
     "Kernels",
     "Labelled",
     "LandmarkFeatures",
-    "LaplaceProcess",
     "LaplaceSource",
     "LatentDirichletAllocation",
+    "LatentProcess",
     "Learned",
     "Level",
     "LevelMarginals",

@@ -72,7 +72,8 @@ class Shell(Shows, BaseEstimator, metaclass=abc.ABCMeta):
         given = self.get_params(deep=False)
         for name in ("max_iter", "n_init", "layers", "width", "depth", "batch_size", "patience"):
             if name in given:
-                check_int(self, name, self._least_depth if name == "depth" else 1)
+                least = self._least_depth if name == "depth" else 1
+                check_int(self, name, least, optional=name in self._may_be_none)
         if "tol" in given:
             check_real(self, "tol")
         if "learning_rate" in given:
@@ -86,6 +87,8 @@ class Shell(Shows, BaseEstimator, metaclass=abc.ABCMeta):
 
     # whether a network may have no hidden layer, and be linear
     _least_depth: ClassVar[int] = 1
+    # which of the usual parameters may be None
+    _may_be_none: ClassVar[tuple[str, ...]] = ()
 
     @abc.abstractmethod
     def _learn(self, events: Any, key: Array) -> Fit:

@@ -15,6 +15,7 @@ from ._gaussian_process_classifier import GaussianProcessClassifier
 from ._glm import GeneralisedLinearModel
 from ._kernel_classifier import SupportVectorMachine
 from ._kernel_features import Nystroem, RandomFourierFeatures
+from ._kernel_logistic import KernelLogisticRegression
 from ._kernel_ridge import KernelRidge
 from ._linear import LinearRegression
 from ._losses import AbstractScoreLoss, QuantileLoss
@@ -55,6 +56,7 @@ __all__ = [
     "GeneralisedLinearModel",
     "InverseGaussian",
     "Isotonic",
+    "KernelLogisticRegression",
     "KernelRidge",
     "LinearRegression",
     "LogarithmicPrior",

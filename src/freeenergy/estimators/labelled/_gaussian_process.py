@@ -2,158 +2,56 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from typing import Any
 
+import equinox as eqx
 import jax
 import numpy as np
 from jax import Array
-from scipy import linalg, stats
+from scipy import stats
 from scipy.special import ndtri
 from sklearn.utils import check_random_state
 
-from ..._core import Evidence, Fit, Kind, Status, generator, on_device
-from ...evaluation import AbstractLaws, Laws
-from ...inference._processes import (
-    Conditioned,
-    condition_process,
-    evidence_slope,
-    leave_one_out,
-    process_at,
-)
+from ..._core import Data, Evidence, Fit, Kind, Status, generator, learnable, on_device, split_key
+from ...distributions import AbstractPartial, AbstractShaped, Diagonal, Gaussian, Given, Reals
+from ...evaluation import AbstractLaws, Laws, NormalLaws
+from ...inference import AbstractValuesMethod
+from ...inference._latent_processes import AnswerLikelihood
+from ...inference._processes import leave_one_out
 from ...kernels import AbstractKernel
-from ...kernels._slopes import gram_slope
+from ...learning import InducedBatches, InducedValuesAlone
+from ...models import AnsweredProcess, CoregionalisedProcess, InducedProcess, InducedValues, LatentProcess
 from ...models import GaussianProcess as GaussianProcessModel
-from ...models import InducedProcess
-from ...shell import AbstractDensity, Rows, Scaling, check_instance, check_int, check_real
+from ...shell import AbstractDensity, Rows, Scaling, adam, check_instance, check_int, check_real
+from ._coregionalised import CoregionalisedEvidences, CoregionalisedHost
+from ._exact_process import Evidences, ExactProcess
 from ._kernelled import (
     AbstractKernelRegressor,
-    Climbed,
     LogParameters,
     LogPrior,
-    climb,
-    limits_of,
+    in_parts,
     starts_about,
 )
+from ._latent import LatentEvidences, ValuesProcess, answer_of, averaged_laws, constant_of
+from ._members import check_answers, knows_law
 from ._sparse_process import Bounds, SparseProcess, spread_rows
 
 # σ² where none is given, as a part of the variance of answers
 _FIRST_NOISE = 0.1
+# passes over all rows for the law of values at inducing points, after the batches
+_PASSES = 50
 
 
-class Evidences:
-    """The evidence of rows and answers as a function of logarithms of parameters, and its maximum."""
-
-    def __init__(
-        self,
-        kernel: LogParameters,
-        x: np.ndarray,
-        answers: np.ndarray,
-        weights: np.ndarray,
-        prior: LogPrior | None = None,
-    ) -> None:
-        self.kernel, self.x, self.answers, self.weights = kernel, x, answers, weights
-        self.prior = LogPrior.none(len(kernel.vector) + answers.shape[1]) if prior is None else prior
-
-    def parts(self, theta: np.ndarray) -> tuple[AbstractKernel, np.ndarray]:
-        """The kernel and σ² at logarithms."""
-        size = len(self.kernel.vector)
-        return self.kernel.kernel(theta[:size]), np.exp(theta[size:])
-
-    def told(self, gram: np.ndarray, noise: np.ndarray) -> list[Conditioned]:
-        """The process of each output."""
-        parts = zip(self.answers.T, noise, self.weights.T, strict=True)
-        return [condition_process(gram, y, float(own), weight) for y, own, weight in parts]
-
-    def evidence(self, theta: np.ndarray, *, slope: bool = True) -> tuple[float, np.ndarray]:
-        """log p(y | X), and its slope."""
-        kernel, noise = self.parts(theta)
-        gram = kernel.gram(self.x)
-        told = self.told(gram, noise)
-        value = sum(part.log_evidence for part in told)
-        if not slope:
-            return value, np.zeros(0)
-        parts = zip(told, noise, self.weights.T, strict=True)
-        found = [evidence_slope(part, float(own), weight) for part, own, weight in parts]
-        size = len(self.kernel.vector)
-        total = functools.reduce(np.add, [part.gram for part in found])
-        slopes = gram_slope(kernel, self.x, total, gram)
-        logs = self.kernel.slope(theta[:size], slopes)
-        return value, np.concatenate([logs, [part.log_noise for part in found]])
-
-    def maximise(self, start: np.ndarray, free: np.ndarray, max_iter: int, tol: float) -> Climbed:
-        """Where the search ends that may change what is `free`."""
-        if not free.any():
-            return Climbed(start, [-self.evidence(start, slope=False)[0]], Status.CONVERGED)
-
-        def asked(moved: np.ndarray) -> tuple[float, np.ndarray]:
-            theta = _with(start, free, moved)
-            value, slope = self.evidence(theta)
-            own, own_slope = self.prior.log_density(theta)
-            return value + own, (slope + own_slope)[free]
-
-        limits = limits_of(start, len(self.kernel.vector))
-        found = climb(asked, start[free], limits[free], self.weights.sum(), max_iter, tol)
-        return found._replace(place=_with(start, free, found.place))
-
-
-def _with(start: np.ndarray, free: np.ndarray, moved: np.ndarray) -> np.ndarray:
-    """The start with other numbers where it is free."""
-    whole = start.copy()
-    whole[free] = moved
-    return whole
-
-
-class ExactProcess:
-    """f given all answers, on the host.
-
-    Attributes:
-        model: a `freeenergy.models.GaussianProcess`.
-        told: the process of each output.
-    """
-
-    def __init__(self, model: GaussianProcessModel, told: list[Conditioned] | None = None) -> None:
-        self.model = model
-        self.told = (
-            self.seen.told(model.kernel.gram(np.asarray(model.x)), np.asarray(model.noise))
-            if told is None
-            else told
-        )
-        self.x = np.asarray(model.x)
-        self.sites = np.sqrt(np.asarray(model.weight) / np.asarray(model.noise)).T
-
-    @property
-    def seen(self) -> Evidences:
-        """What was fitted."""
-        model = self.model
-        return Evidences(LogParameters.of(model.kernel), *map(np.asarray, (model.x, model.y, model.weight)))
-
-    @property
-    def size(self) -> int:
-        """With how many rows a row is compared."""
-        return len(self.x)
-
-    def at(self, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The mean and variance of f, (rows, outputs)."""
-        across, diagonal = self.model.kernel.gram(z, self.x), self.model.kernel.diagonal(z)
-        found = [
-            process_at(across, diagonal, told.root, sites, told.coefficients)
-            for told, sites in zip(self.told, self.sites, strict=True)
-        ]
-        mean, variance = zip(*found, strict=True)
-        return np.stack(mean, axis=1), np.stack(variance, axis=1)
-
-    def together(self, z: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
-        """The mean and covariance of the values at all rows, for each output."""
-        across, prior = self.model.kernel.gram(z, self.x), self.model.kernel.gram(z)
-        laws = []
-        for told, sites in zip(self.told, self.sites, strict=True):
-            half = linalg.solve_triangular(told.root, (across * sites).T, lower=True)
-            laws.append((across @ told.coefficients, prior - half.T @ half))
-        return laws
-
-
-PROCESSES: dict[type, Any] = {GaussianProcessModel: ExactProcess, InducedProcess: SparseProcess}
+PROCESSES: dict[type, Any] = {
+    GaussianProcessModel: ExactProcess,
+    InducedProcess: lambda model: SparseProcess(model.values),
+    InducedValues: SparseProcess,
+    LatentProcess: ValuesProcess,
+    CoregionalisedProcess: CoregionalisedHost,
+    AnsweredProcess: lambda model: PROCESSES[type(model.process)](model.process),
+}
 
 
 class AbstractProcess(AbstractKernelRegressor):
@@ -175,15 +73,19 @@ class AbstractProcess(AbstractKernelRegressor):
             )
         return super()._answer_scaling(y, weight)
 
-    def _seen(self, rows: Rows) -> Evidences:
-        """Rows and answers to learn from, with the kernel to begin with."""
+    def _merged_with_kernel(self, rows: Rows) -> tuple[Rows, LogParameters]:
+        """Distinct rows, with the kernel to begin with."""
         merged, self.places_ = self._merged(rows)
-        assert merged.known is not None
-        known = ~np.isnan(merged.known)
         start = self._start_kernel(merged.x.shape[1])
         # so that what is wrong with the kernel is said before any work
         start.gram(merged.x[:1])
-        logs, outputs = LogParameters.of(start), merged.known.shape[1]
+        return merged, LogParameters.of(start)
+
+    def _seen(self, rows: Rows) -> Evidences:
+        """Rows and answers to learn from, with the kernel to begin with."""
+        merged, logs = self._merged_with_kernel(rows)
+        assert merged.known is not None
+        known, outputs = ~np.isnan(merged.known), merged.known.shape[1]
         return Evidences(
             logs,
             merged.x,
@@ -211,20 +113,23 @@ class AbstractProcess(AbstractKernelRegressor):
         return Fit(model, history, len(path), status)
 
     @functools.cached_property
-    def _process(self) -> ExactProcess | SparseProcess:
+    def _process(self) -> ExactProcess | SparseProcess | ValuesProcess | CoregionalisedHost:
         """f on the host: made again where a file was read."""
         return PROCESSES[type(self.model_)](self.model_)
 
     @property
     def kernel_(self) -> AbstractKernel:
         """The kernel after the fit, in the units that it sees."""
-        return self.model_.kernel
+        return self._process.model.kernel
 
     def _function(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The mean and the variance of f for complete rows, (rows, outputs), in the units of the data."""
-        found = [self._process.at(z) for z in self._in_parts(x, self._process.size)]
+        found = [self._process.at(z) for z in in_parts(self.scaling_.apply(x), self._process.size)]
         mean, variance = (np.concatenate(part) for part in zip(*found, strict=True))
-        return self.answer_scaling_.invert(mean), variance * self.answer_scaling_.scale**2
+        return self.answer_scaling_.invert(mean + self._about), variance * self.answer_scaling_.scale**2
+
+    # what f is about, in the units of rescaled answers
+    _about = 0.0
 
     def _laws(self, x: np.ndarray) -> AbstractLaws:
         mean, variance = self._function(x)
@@ -271,9 +176,13 @@ class AbstractProcess(AbstractKernelRegressor):
         draws = []
         for mean, covariance in self._process.together(z):
             values, vectors = np.linalg.eigh(covariance)
-            noise = rng.standard_normal((n, len(z))) * np.sqrt(np.maximum(values, 0.0))
-            draws.append(mean + noise @ vectors.T)
-        drawn = np.stack(draws, axis=2) * self.answer_scaling_.scale + self.answer_scaling_.shift
+            noise = rng.standard_normal((n, len(mean))) * np.sqrt(np.maximum(values, 0.0))
+            # of one output or of several together
+            draws.append((mean + noise @ vectors.T).reshape(n, -1, len(z)))
+        drawn = (
+            np.concatenate(draws, axis=1).swapaxes(1, 2) * self.answer_scaling_.scale
+            + self.answer_scaling_.shift
+        )
         return drawn.reshape(n, len(z), *self.answer_shape_)
 
     def _whole(self, what: str) -> ExactProcess:
@@ -281,8 +190,8 @@ class AbstractProcess(AbstractKernelRegressor):
         if isinstance(self._process, ExactProcess):
             return self._process
         raise ValueError(
-            f"{type(self).__name__} has {what} where no inducing points stand for the rows: fit it with "
-            "inducing=None."
+            f"{type(self).__name__} has {what} where noise is Gaussian, outputs are apart and no inducing "
+            "points stand for the rows: fit it with family=None, rank=None and inducing=None."
         )
 
     @property
@@ -320,8 +229,17 @@ class GaussianProcess(AbstractProcess):
     Args:
         kernel: k, of `freeenergy.kernels`; None for a Gaussian kernel with a length for each column.
         noise: σ², which is then not learned; None for one for each output, learned.
+        family: the law of an answer y given f, other than f with Gaussian noise: a class of
+            `freeenergy.distributions`, such as `Poisson`, `Bernoulli`, `NegativeBinomial`, `Gamma` or
+            `StudentT`, a member of one, or a `Given` with a link.  What f does not set is learned.
+        method: how a Gaussian is found for f given answers of a `family`: `LaplaceMethod()` or
+            `VariationalGaussian()` of `freeenergy.inference`; None for the first.
+        rank: of W in the covariance of outputs, cov(f_o(x), f_p(x′)) = (W Wᵀ + diag(κ))_op k(x, x′), which
+            is learned with the kernel; None for outputs that have nothing to do with each other.
         inducing: how many points stand for the rows, or the first of them, in the units of the data; None
             for all rows.
+        batch_size: with inducing points, rows of a batch, each of which raises the bound by a step; None
+            for all rows at once by L-BFGS, or with a `family` for 1,024.
         standardise: whether the kernel sees columns and answers in units of their standard deviations, from
             their means; else as they are, with a process about zero.
         learn: whether the parameters of the kernel are learned, or stay as given.
@@ -329,7 +247,8 @@ class GaussianProcess(AbstractProcess):
             log σ² ~ N(−2, 1), have this prior in the units that the kernel sees, if it is standardised.
         n_init: starts of the search; all but the first are random.
         max_iter, tol: the most iterations of L-BFGS, and the slope per row in logarithms of the parameters
-            below which it stops.
+            below which it stops; of batches the most epochs.
+        learning_rate: of Adam, for batches.
         inputs: the density of rows and answers from which missing entries of rows are drawn; None for one
             Gaussian.  In fit they are drawn once.
         random_state: for starts and first points.
@@ -337,14 +256,19 @@ class GaussianProcess(AbstractProcess):
     Attributes:
         kernel_: the kernel after the fit, in the units that it sees.
         noise_: σ² of each output, in the units of the data.
-        log_evidence_: log p(y | X), in the units of the data; a lower bound with inducing points.
+        log_evidence_: log p(y | X), in the units of the data; a lower bound with inducing points, and with
+            a `family` what its `method` has.
         theta_: logarithms of the parameters: those of the kernel, then σ² of each output in the units that
-            the kernel sees.
+            the kernel sees, or what the `family` has to learn.
+        output_covariance_: W Wᵀ + diag(κ), in the units of the data, with a `rank`.
+        answer_: the `family` after the fit, for answers in the units of `answer_scaling_`.
+        offset_: with a `family`, what f is about: a constant that is fitted first, if `standardise`.
         inducing_: the inducing points, in the units of the data.
         places_: which of the different rows each row of the fit is.
         loo_: the law of the answer to each row of the fit given all others, without inducing points.
         columns_, inputs_, answer_shape_, answer_names_, answer_scaling_: as of every regressor.
-        model_: a `freeenergy.models.GaussianProcess` of rescaled rows and answers, or an `InducedProcess`.
+        model_: a `freeenergy.models.GaussianProcess` of rescaled rows and answers, an `InducedProcess`, or
+            with a `family` an `AnsweredProcess`.
         history_, n_iter_, converged_, scaling_, …: as everywhere.
 
     Answers that are NaN are not known, and left out; several outputs share the kernel and have noise of
@@ -352,11 +276,19 @@ class GaussianProcess(AbstractProcess):
     bound of Titsias, log N(y; 0, Q + σ²I) − tr(K − Q)/2σ² with Q = K_fu K_uu⁻¹ K_uf, it grows with m² times
     the rows, of which there may be 100,000 and more.
 
+    With a `family` the law of an answer is p(y | x) = E p(y | f(x)), averaged over the Gaussian of f(x).
+
     >>> x = np.linspace(0.0, 6.0, 25)[:, None]
     >>> model = GaussianProcess().fit(x, np.sin(x[:, 0]))
     >>> model.predict([[1.0], [4.0]]).round(3).tolist()
     [0.841, -0.757]
+    >>> from freeenergy.distributions import Poisson
+    >>> counts = GaussianProcess(family=Poisson).fit(x, np.round(np.exp(1 + np.sin(x[:, 0]))))
+    >>> counts.predict([[1.6], [4.7]]).round().tolist(), counts.predict_interval([[1.6]])[1].tolist()
+    ([7.0, 1.0], [12.0])
     """
+
+    _may_be_none = ("batch_size",)
 
     @property
     def _maximises_likelihood(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -367,25 +299,35 @@ class GaussianProcess(AbstractProcess):
         kernel: AbstractKernel | None = None,
         *,
         noise: float | None = None,
+        family: Any = None,
+        method: AbstractValuesMethod | None = None,
+        rank: int | None = None,
         inducing: Any = None,
+        batch_size: int | None = None,
         standardise: bool = True,
         learn: bool = True,
         prior: bool = True,
         n_init: int = 1,
         max_iter: int = 200,
         tol: float = 1e-5,
+        learning_rate: float = 0.01,
         inputs: AbstractDensity | None = None,
         random_state: Any = None,
     ) -> None:
         self.kernel = kernel
         self.noise = noise
+        self.family = family
+        self.method = method
+        self.rank = rank
         self.inducing = inducing
+        self.batch_size = batch_size
         self.standardise = standardise
         self.learn = learn
         self.prior = prior
         self.n_init = n_init
         self.max_iter = max_iter
         self.tol = tol
+        self.learning_rate = learning_rate
         self.inputs = inputs
         self.random_state = random_state
 
@@ -396,28 +338,246 @@ class GaussianProcess(AbstractProcess):
         check_instance(self, "prior", bool)
         if not isinstance(self.inducing, np.ndarray | list):
             check_int(self, "inducing", optional=True)
+        if self.batch_size is not None and self.inducing is None:
+            raise ValueError(
+                f"The 'batch_size' parameter of {type(self).__name__} must be None without 'inducing' "
+                f"points. Got {self.batch_size!r} instead."
+            )
+        check_instance(self, "method", AbstractValuesMethod, optional=True)
+        check_int(self, "rank", 0, optional=True)
+        if self.rank is not None and (self.family is not None or self.inducing is not None):
+            raise ValueError(
+                f"The 'rank' parameter of {type(self).__name__} must be None with a 'family' or 'inducing' "
+                f"points. Got {self.rank!r} instead."
+            )
+        if self.family is not None:
+            self._check_family()
+
+    def _check_family(self) -> None:
+        shaped = isinstance(self.family, type) and issubclass(self.family, AbstractShaped | AbstractPartial)
+        if not (shaped or isinstance(self.family, AbstractPartial | Given)) or not knows_law(self._family):
+            raise ValueError(
+                f"The 'family' parameter of {type(self).__name__} must be a family of "
+                "freeenergy.distributions with a distribution function, such as Poisson or StudentT, a "
+                f"member of one, a Given, or None. Got {self.family!r} instead."
+            )
+        if self.noise is not None:
+            raise ValueError(
+                f"The 'noise' parameter of {type(self).__name__} must be None with a 'family', which has "
+                f"its own. Got {self.noise!r} instead."
+            )
+
+    @property
+    def _family(self) -> Any:
+        """The class of the family."""
+        found = self.family.member if isinstance(self.family, Given) else self.family
+        return found if isinstance(found, type) else type(found)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = self.family is None
+        tags.target_tags.positive_only = self.family is not None and self._family.support != Reals()
+        return tags
+
+    def _answer_scaling(self, y: np.ndarray, weight: np.ndarray | None) -> Scaling:
+        scaling = super()._answer_scaling(y, weight)
+        if self.family is None:
+            return scaling
+        if y.shape[1] > 1:
+            raise ValueError(
+                f"The 'y' of {type(self).__name__} with a 'family' must have one number a row. "
+                f"Got {y.shape[1]} columns; fit a model for each."
+            )
+        check_answers(self, self._family, y)
+        answer = answer_of(self.family, y[~np.isnan(y[:, 0])])
+        if answer.dim != 1 or answer.size != 1:
+            raise ValueError(
+                f"The 'family' parameter of {type(self).__name__} must have one output, and a link with "
+                f"one number. Got {answer.dim} and {answer.size} instead."
+            )
+        # other families have no other unit, or no other origin
+        unit_free = answer.support == Reals() and answer.unit_free_columns(1).all()
+        return scaling if unit_free else Scaling.identity(1)
 
     def _learn(self, rows: Rows, key: Array) -> Fit:
+        if self.batch_size is not None or (self.family is not None and self.inducing is not None):
+            return self._learn_batches(rows, key)
+        if self.family is not None:
+            return self._learn_latent(rows, key)
         seen = self._seen(rows)
+        if self.rank is not None:
+            return self._learn_outputs(seen, key)
         outputs = seen.answers.shape[1]
-        if self.noise is None:
-            first = np.full(outputs, _FIRST_NOISE)
-            if not self.standardise:
-                mean = (seen.weights * seen.answers).sum(axis=0) / seen.weights.sum(axis=0)
-                square = (seen.weights * (seen.answers - mean) ** 2).sum(axis=0) / seen.weights.sum(axis=0)
-                first *= np.where(square > 0, square, 1.0)
-        else:
-            first = self.noise / self.answer_scaling_.scale**2
+        first = self._first_noise(seen.answers, seen.weights)
         start = np.concatenate([seen.kernel.vector, np.log(first)])
         free = np.repeat([self.learn, self.noise is None], [len(seen.kernel.vector), outputs])
         rng = generator(key)
         if self.inducing is not None:
             return self._learn_sparse(seen, start, free, rng)
-        starts = starts_about(start, free, self.n_init, rng)
-        found = [seen.maximise(one, free, self.max_iter, self.tol) for one in starts]
-        best = min(found, key=lambda one: one.path[-1])
+        best = seen.best(starts_about(start, free, self.n_init, rng), free, self.max_iter, self.tol)
         self.theta_ = best.place
         return self._keep(seen, *best)
+
+    def _learn_latent(self, rows: Rows, key: Array) -> Fit:
+        """A Gaussian for f, given answers of any law."""
+        merged, kernel = self._merged_with_kernel(rows)
+        assert merged.known is not None
+        x, y = merged.x, merged.known[:, 0]
+        weight = merged.weight * ~np.isnan(y)
+        # what is not known has no weight, but is an answer that can occur
+        y = np.where(np.isnan(y), y[np.argmax(weight > 0)], y)
+        answer = answer_of(self.family, y[:, None])
+        family, offset = LogParameters.of(answer), self._constant(answer, y, weight)
+        seen = LatentEvidences(
+            kernel,
+            x,
+            weight[:, None],
+            lambda logs: [AnswerLikelihood(family.kernel(logs), y, weight, offset)],
+            family,
+            self.method,
+            self._prior(x.shape[1], len(kernel.vector) + len(family.vector), 0),
+        )
+        free = np.repeat([self.learn, True], [len(kernel.vector), len(family.vector)])
+        starts = starts_about(seen.start, free, self.n_init, generator(key))
+        best = seen.best(starts, free, self.max_iter, self.tol)
+        self.theta_ = best.place
+        process, value = seen.process(best.place)
+        vars(self)["_process"] = process
+        made = family.kernel(self.theta_[len(kernel.vector) :])
+        units = float(np.log(self.answer_scaling_.scale[0]) * weight.sum())
+        self.log_evidence_ = value - units
+        model = AnsweredProcess(process.model, jax.tree.map(on_device, made), on_device(np.array([offset])))
+        history = {"objective": (np.array(best.path) + units) / weight.sum()}
+        return Fit(model, history, len(best.path), best.status)
+
+    def _constant(self, answer: Given, y: np.ndarray, weight: np.ndarray) -> float:
+        """What f is about."""
+        return constant_of(AnswerLikelihood(answer, y, weight, 0.0)) if self.standardise else 0.0
+
+    def _learn_batches(self, rows: Rows, key: Array) -> Fit:
+        """The law of values at inducing points, from batches of rows."""
+        merged, kernel = self._merged_with_kernel(rows)
+        assert merged.known is not None
+        if merged.known.shape[1] > 1:
+            raise ValueError(
+                f"The 'y' of {type(self).__name__} with a 'batch_size' must have one number a row. "
+                f"Got {merged.known.shape[1]} columns; fit a model for each, or all rows at once."
+            )
+        there = ~np.isnan(merged.known[:, 0]) & (merged.weight > 0)
+        x, y, weight = merged.x[there], merged.known[there], merged.weight[there]
+        if self.family is None:
+            variance = self._first_noise(y, weight[:, None])
+            answer, offset = Given(Gaussian(on_device(np.zeros(1)), Diagonal(on_device(variance)))), 0.0
+        else:
+            answer = answer_of(self.family, y)
+            offset = self._constant(answer, y[:, 0], weight)
+        first, second = split_key(key)
+        points = self._first_points(x, weight, generator(first))
+        size = len(points)
+        values = InducedValues(
+            jax.tree.map(on_device, kernel.kernel(kernel.vector)),
+            *map(on_device, (points, np.zeros((size, 1)), np.eye(size)[None])),
+        )
+        start = AnsweredProcess(values, answer, on_device(np.array([offset])))
+        may: Any = learnable(start)
+        may = eqx.tree_at(lambda m: m.offset, may, False)
+        if not self.learn:
+            may = eqx.tree_at(lambda m: m.process, may, jax.tree.map(lambda _: False, may.process))
+        if self.noise is not None:
+            may = eqx.tree_at(lambda m: m.answer, may, jax.tree.map(lambda _: False, may.answer))
+        # two nodes are exact for a parabola
+        nodes = 2 if self.family is None else 20
+        batch = 1024 if self.batch_size is None else self.batch_size
+        data = Data.of((x, y), weight)
+        learner = InducedBatches(adam(self.learning_rate), batch, nodes=nodes, learnable=may)
+        found = self._run(start, learner, data, merged, second)
+        whole = self._run(found.model, InducedValuesAlone(nodes), data, merged, second, max_iter=_PASSES)
+        units = float(np.log(self.answer_scaling_.scale[0]) * weight.sum())
+        self.log_evidence_ = -float(whole.history["objective"][-1]) - units
+        model: Any = whole.model
+        vars(self)["_process"] = SparseProcess(model.process)
+        logs = [LogParameters.of(model.process.kernel), LogParameters.of(model.answer)]
+        self.theta_ = np.concatenate([part.vector for part in logs])
+        history = {"objective": np.asarray(found.history["objective"]) + units / weight.sum()}
+        if self.family is None:
+            noise = np.asarray(model.answer.member.covariance.variances())
+            self.noise_ = noise * self.answer_scaling_.scale**2
+            model = InducedProcess(model.process, on_device(noise))
+        return dataclasses.replace(found, model=model, history=history)
+
+    @property
+    def answer_(self) -> Given:
+        """The family after the fit."""
+        return self._answered("answer_").answer
+
+    @property
+    def offset_(self) -> float:
+        """What f is about."""
+        return float(self._answered("offset_").offset[0])
+
+    def _answered(self, name: str) -> AnsweredProcess:
+        if isinstance(self.model_, AnsweredProcess):
+            return self.model_
+        raise AttributeError(f"{name} is there where answers have a family.")
+
+    @property
+    def _about(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return 0.0 if self.family is None else self.offset_
+
+    def _laws(self, x: np.ndarray) -> AbstractLaws:
+        if isinstance(self._process, CoregionalisedHost) and self.answer_shape_:
+            z, scale = self.scaling_.apply(x), self.answer_scaling_.scale
+            found = [self._process.across(part) for part in in_parts(z, self._process.size)]
+            mean, covariance = (np.concatenate(part) for part in zip(*found, strict=True))
+            covariance = covariance * np.outer(scale, scale) + np.diag(self.noise_)
+            return NormalLaws(self.answer_scaling_.invert(mean), covariance)
+        if self.family is None:
+            return super()._laws(x)
+        mean, variance = self._function(x)
+        f, spread = self.answer_scaling_.apply(mean), np.sqrt(variance) / self.answer_scaling_.scale
+        return averaged_laws(self.answer_, f[:, 0], spread[:, 0], self.answer_scaling_, self._shaped)
+
+    def _learn_outputs(self, seen: Evidences, key: Array) -> Fit:
+        """Outputs that depend on each other."""
+        kernel, outputs = seen.kernel, seen.answers.shape[1]
+        between = outputs * (1 + int(self.rank or 0))
+        prior = self._prior(seen.x.shape[1], len(kernel.vector) + between, outputs)
+        size = len(kernel.vector) + between + outputs
+        found = CoregionalisedEvidences(
+            kernel, seen.x, seen.answers, seen.weights, LogPrior.none(size) if prior is None else prior
+        )
+        start = found.start(int(self.rank or 0), self._first_noise(seen.answers, seen.weights))
+        parts = [self.learn, True, self.noise is None]
+        free = np.repeat(parts, [len(kernel.vector), between, outputs])
+        best = found.best(
+            starts_about(start, free, self.n_init, generator(key)), free, self.max_iter, self.tol
+        )
+        self.theta_ = best.place
+        process = found.process(best.place)
+        vars(self)["_process"] = process
+        units = float(np.log(self.answer_scaling_.scale) @ seen.weights.sum(axis=0))
+        self.log_evidence_ = process.told.log_evidence - units
+        self.noise_ = process.noise * self.answer_scaling_.scale**2
+        history = {"objective": (np.array(best.path) + units) / seen.weights.sum()}
+        return Fit(process.model, history, len(best.path), best.status)
+
+    @property
+    def output_covariance_(self) -> np.ndarray:
+        """W Wᵀ + diag(κ), in the units of the data."""
+        if not isinstance(self._process, CoregionalisedHost):
+            raise AttributeError("output_covariance_ is there where outputs have a rank.")
+        return self._process.outputs * np.outer(self.answer_scaling_.scale, self.answer_scaling_.scale)
+
+    def _first_noise(self, y: np.ndarray, weight: np.ndarray) -> np.ndarray:
+        """σ² of each output to begin with, in the units of rescaled answers."""
+        if self.noise is not None:
+            return self.noise / self.answer_scaling_.scale**2
+        first = np.full(y.shape[1], _FIRST_NOISE)
+        if self.standardise:
+            return first
+        mean = (weight * y).sum(axis=0) / weight.sum(axis=0)
+        square = (weight * (y - mean) ** 2).sum(axis=0) / weight.sum(axis=0)
+        return first * np.where(square > 0, square, 1.0)
 
     def _prior(self, columns: int, parameters: int, outputs: int) -> LogPrior | None:
         if not (self.prior and self.standardise):
@@ -428,7 +588,7 @@ class GaussianProcess(AbstractProcess):
     def _learn_sparse(
         self, seen: Evidences, start: np.ndarray, free: np.ndarray, rng: np.random.Generator
     ) -> Fit:
-        bounds = Bounds(seen, self._first_points(seen, rng))
+        bounds = Bounds(seen, self._first_points(seen.x, seen.weights.max(axis=1), rng))
         found = [
             bounds.maximise(one, np.append(free, self.learn), self.max_iter, self.tol)
             for one in starts_about(start, free, self.n_init, rng)
@@ -440,20 +600,19 @@ class GaussianProcess(AbstractProcess):
         model, self.log_evidence_ = bounds.model(self.theta_, points)
         self.log_evidence_ -= units
         self.noise_ = np.asarray(model.noise) * self.answer_scaling_.scale**2
-        vars(self)["_process"] = SparseProcess(model)
+        vars(self)["_process"] = SparseProcess(model.values)
         history = {"objective": (np.array(best.path) + units) / seen.weights.sum()}
         return Fit(model, history, len(best.path), best.status)
 
-    def _first_points(self, seen: Evidences, rng: np.random.Generator) -> np.ndarray:
+    def _first_points(self, x: np.ndarray, weight: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Those that were given, or rows that are far from each other."""
         if not isinstance(self.inducing, np.ndarray | list):
-            weight = seen.weights.max(axis=1)
-            return spread_rows(seen.x, weight, min(int(self.inducing), len(seen.x)), rng)
+            return spread_rows(x, weight, min(int(self.inducing), len(x)), rng)
         points = np.asarray(self.inducing, float)
-        if points.ndim != 2 or points.shape[1] != seen.x.shape[1] or not np.isfinite(points).all():
+        if points.ndim != 2 or points.shape[1] != x.shape[1] or not np.isfinite(points).all():
             raise ValueError(
                 f"The 'inducing' parameter of {type(self).__name__} must be an int or finite rows of "
-                f"{seen.x.shape[1]} columns. Got the shape {points.shape} instead."
+                f"{x.shape[1]} columns. Got the shape {points.shape} instead."
             )
         return self.scaling_.apply(points)
 
@@ -462,7 +621,7 @@ class GaussianProcess(AbstractProcess):
         """The inducing points, in the units of the data."""
         if not isinstance(self._process, SparseProcess):
             raise AttributeError("inducing_ is there where inducing points stand for the rows.")
-        return self.scaling_.invert(np.asarray(self.model_.points))
+        return self.scaling_.invert(self._process.points)
 
     def log_marginal_likelihood(self, theta: Any = None, eval_gradient: bool = False) -> Any:
         """log p(y | X) of what was fitted, in the units of the data, at other logarithms of the parameters.
@@ -484,9 +643,19 @@ class GaussianProcess(AbstractProcess):
 
     def _likelihood(self, X: Any, given: dict[str, Any]) -> Any:
         kind = Kind.EXACT if self.inducing is None else Kind.LOWER
+        if self.family is not None and self.inducing is None:
+            kind = Kind.ESTIMATE if self.method is None else self.method.kind
         return Evidence(np.array([self.log_evidence_]), np.zeros(1), kind), self.fitted_size_
 
     def _count_parameters(self) -> int:
-        kernel = len(LogParameters.of(self.model_.kernel).vector) if self.learn else 0
+        if self.family is not None:
+            logs = len(LogParameters.of(self.kernel_).vector)
+            points = self.inducing_.size if self.inducing is not None else 0
+            return len(self.theta_) + points if self.learn else len(self.theta_) - logs
+        if self.rank is not None:
+            logs = len(LogParameters.of(self.kernel_).vector)
+            fixed = (0 if self.learn else logs) + (0 if self.noise is None else len(self.noise_))
+            return len(self.theta_) - fixed
+        kernel = len(LogParameters.of(self.kernel_).vector) if self.learn else 0
         points = self.inducing_.size if self.learn and self.inducing is not None else 0
         return kernel + points + (len(self.noise_) if self.noise is None else 0)

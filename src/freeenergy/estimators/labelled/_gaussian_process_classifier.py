@@ -1,29 +1,22 @@
-"""Labels by Gaussian processes, with Laplace's method for what is not Gaussian."""
+"""Labels by Gaussian processes, with a Gaussian for what is not one."""
 
 from __future__ import annotations
 
 import functools
 from typing import Any
 
-import jax
 import numpy as np
 from jax import Array
 from scipy.special import log_expit, log_ndtr, logsumexp
 
-from ..._core import Evidence, Fit, Kind, Status, generator, on_device
-from ...inference._processes import (
-    LaplaceSites,
-    factorise_sites,
-    laplace_of_labels,
-    laplace_slope,
-    process_at,
-)
+from ..._core import Evidence, Fit, Kind, generator, on_device
+from ...inference import AbstractValuesMethod
+from ...inference._latent_processes import LabelLikelihood
 from ...kernels import RBF, AbstractKernel
-from ...kernels._slopes import gram_slope
-from ...models import LaplaceProcess
 from ...shell import AbstractDensity, Rows, check_instance, check_numbers
 from ._kernel_classifier import AbstractKernelClassifier, check_classes
-from ._kernelled import Climbed, LogParameters, climb, limits_of, starts_about
+from ._kernelled import LogParameters, in_parts, starts_about
+from ._latent import LatentEvidences, ValuesProcess
 
 _NODES, _SHARES = np.polynomial.hermite_e.hermegauss(40)
 # logistic noise at even distances, whose sums are exact but for rounding
@@ -31,7 +24,6 @@ _LOGISTIC = np.linspace(-38.0, 38.0, 305)
 _LOG_PARTS = log_expit(_LOGISTIC) + log_expit(-_LOGISTIC) + np.log(_LOGISTIC[1] - _LOGISTIC[0])
 # a standard deviation from which on the law of f is smoother than the logistic function
 _WIDE = 1.5
-_PAIRS = 2**22
 
 
 def log_average_chance(mean: np.ndarray, std: np.ndarray) -> np.ndarray:
@@ -48,31 +40,12 @@ def log_average_chance(mean: np.ndarray, std: np.ndarray) -> np.ndarray:
     return np.minimum(np.where(std < _WIDE, narrow, wide), 0.0)
 
 
-class _Labels:
-    """The evidence of labels as a function of logarithms of the parameters of a kernel."""
-
-    def __init__(self, kernel: LogParameters, x: np.ndarray, signs: np.ndarray, weight: np.ndarray) -> None:
-        self.kernel, self.x, self.signs, self.weight = kernel, x, signs, weight
-
-    def told(self, kernel: AbstractKernel) -> tuple[np.ndarray, list[LaplaceSites]]:
-        """K, and the process of each machine."""
-        gram = kernel.gram(self.x)
-        return gram, [laplace_of_labels(gram, own, self.weight) for own in self.signs]
-
-    def evidence(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
-        """log p(y | X), an estimate, and its slope."""
-        kernel = self.kernel.kernel(theta)
-        gram, told = self.told(kernel)
-        total = functools.reduce(np.add, [laplace_slope(gram, part) for part in told])
-        slope = self.kernel.slope(theta, gram_slope(kernel, self.x, total, gram))
-        return sum(part.log_evidence for part in told), slope
-
-
 class GaussianProcessClassifier(AbstractKernelClassifier):
     """p(y | x) = E 1/(1 + exp(−y f(x))) for labels y = ±1, with a Gaussian process for f.
 
-    What is known of f is not Gaussian: Laplace's method takes the Gaussian about its likeliest values, and
-    the parameters of the kernel maximise the estimate of the evidence that comes with it,
+    What is known of f is not Gaussian: Laplace's method takes the Gaussian about its likeliest values (or,
+    as `method` says, that of the highest lower bound), and the parameters of the kernel maximise the
+    estimate of the evidence that comes with it,
 
         log p(y | X) ≈ Σ log p(y | f̂) − ½ f̂ᵀK⁻¹f̂ − ½ log |I + S K S|.
 
@@ -84,6 +57,8 @@ class GaussianProcessClassifier(AbstractKernelClassifier):
         standardise: whether the kernel sees columns in units of their standard deviations, from their
             means; else as they are.
         learn: whether the parameters of the kernel are learned, or stay as given.
+        method: how a Gaussian is found for f, `LaplaceMethod()` or `VariationalGaussian()` of
+            `freeenergy.inference`; None for the first.
         n_init: starts of the search; all but the first are random.
         max_iter, tol: the most iterations of L-BFGS, and the slope per row in logarithms of the parameters
             below which it stops.
@@ -95,9 +70,9 @@ class GaussianProcessClassifier(AbstractKernelClassifier):
         classes_: the labels.
         kernel_: the kernel after the fit, in the units that it sees.
         theta_: logarithms of its parameters.
-        log_evidence_: log p(y | X), an estimate.
+        log_evidence_: log p(y | X), an estimate or, with `VariationalGaussian()`, a lower bound.
         columns_, inputs_: what columns are called, and the density that what is missing is drawn from.
-        model_: a `freeenergy.models.LaplaceProcess` of rescaled rows.
+        model_: a `freeenergy.models.LatentProcess` of rescaled rows.
         history_, n_iter_, converged_, scaling_, …: as everywhere.
 
     >>> x = np.linspace(0.0, 6.0, 30)[:, None]
@@ -114,6 +89,7 @@ class GaussianProcessClassifier(AbstractKernelClassifier):
         *,
         standardise: bool = True,
         learn: bool = True,
+        method: AbstractValuesMethod | None = None,
         n_init: int = 1,
         max_iter: int = 200,
         tol: float = 1e-5,
@@ -123,6 +99,7 @@ class GaussianProcessClassifier(AbstractKernelClassifier):
         self.kernel = kernel
         self.standardise = standardise
         self.learn = learn
+        self.method = method
         self.n_init = n_init
         self.max_iter = max_iter
         self.tol = tol
@@ -132,6 +109,7 @@ class GaussianProcessClassifier(AbstractKernelClassifier):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         check_instance(self, "learn", bool)
+        check_instance(self, "method", AbstractValuesMethod, optional=True)
 
     def _learn(self, rows: Rows, key: Array) -> Fit:
         rows, _ = self._merged(rows)
@@ -144,35 +122,23 @@ class GaussianProcessClassifier(AbstractKernelClassifier):
         logs = LogParameters.of(start)
         classes = range(1, 2) if len(self.classes_) == 2 else range(len(self.classes_))
         signs = np.stack([np.where(labels == label, 1.0, -1.0) for label in classes])
-        seen = _Labels(logs, rows.x, signs, rows.weight)
-        free = np.full(len(logs.vector), self.learn)
-        limits = limits_of(logs.vector, len(logs.vector))
-        if free.any():
-            starts = starts_about(logs.vector, free, self.n_init, generator(key))
-            size = rows.weight.sum()
-            found = [climb(seen.evidence, one, limits, size, self.max_iter, self.tol) for one in starts]
-            best = min(found, key=lambda one: one.path[-1])
-        else:
-            best = Climbed(logs.vector, [], Status.CONVERGED)
-        self.theta_ = best.place
-        kernel = logs.kernel(self.theta_)
-        _, told = seen.told(kernel)
-        self.log_evidence_ = sum(part.log_evidence for part in told)
-        arrays = (
-            rows.x,
-            np.stack([part.coefficients for part in told], axis=1),
-            np.stack([part.sites for part in told], axis=1),
+        likelihoods = [LabelLikelihood(own, rows.weight) for own in signs]
+        seen = LatentEvidences(
+            logs, rows.x, rows.weight[:, None], lambda _: list(likelihoods), None, self.method
         )
-        model = LaplaceProcess(jax.tree.map(on_device, kernel), *map(on_device, arrays))
-        vars(self)["_roots"] = [part.root for part in told]
-        path = np.array(best.path or [-self.log_evidence_]) / rows.weight.sum()
-        return Fit(model, {"objective": path}, len(path), best.status)
+        free = np.full(len(logs.vector), self.learn)
+        starts = starts_about(logs.vector, free, self.n_init, generator(key))
+        best = seen.best(starts, free, self.max_iter, self.tol)
+        self.theta_ = best.place
+        process, self.log_evidence_ = seen.process(self.theta_)
+        vars(self)["_process"] = process
+        path = np.array(best.path) / rows.weight.sum()
+        return Fit(process.model, {"objective": path}, len(path), best.status)
 
     @functools.cached_property
-    def _roots(self) -> list[np.ndarray]:
-        """The factors of what was seen, one for each process: made again where a file was read."""
-        gram = self.model_.kernel.gram(np.asarray(self.model_.x))
-        return [factorise_sites(gram, sites) for sites in np.asarray(self.model_.sites).T]
+    def _process(self) -> ValuesProcess:
+        """f on the host: made again where a file was read."""
+        return ValuesProcess(self.model_)
 
     @property
     def kernel_(self) -> AbstractKernel:
@@ -181,16 +147,9 @@ class GaussianProcessClassifier(AbstractKernelClassifier):
 
     def _function(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The mean and standard deviation of each process, for complete rows."""
-        model, seen = self.model_, np.asarray(self.model_.x)
-        sites, coefficients = np.asarray(model.sites).T, np.asarray(model.coefficients).T
-        means, spreads = [], []
-        for z in np.array_split(self.scaling_.apply(x), max(1, -(-len(x) * len(seen) // _PAIRS))):
-            across, diagonal = model.kernel.gram(z, seen), model.kernel.diagonal(z)
-            parts = zip(self._roots, sites, coefficients, strict=True)
-            found = [process_at(across, diagonal, *told) for told in parts]
-            means.append(np.stack([mean for mean, _ in found], axis=1))
-            spreads.append(np.sqrt(np.stack([variance for _, variance in found], axis=1)))
-        return np.concatenate(means), np.concatenate(spreads)
+        found = [self._process.at(z) for z in in_parts(self.scaling_.apply(x), self._process.size)]
+        mean, variance = (np.concatenate(part) for part in zip(*found, strict=True))
+        return mean, np.sqrt(variance)
 
     def _scores(self, x: np.ndarray) -> np.ndarray:
         mean, spread = self._function(x)
@@ -204,7 +163,8 @@ class GaussianProcessClassifier(AbstractKernelClassifier):
         return scores - logsumexp(scores, axis=-1, keepdims=True)
 
     def _likelihood(self, X: Any, given: dict[str, Any]) -> Any:
-        return Evidence(np.array([self.log_evidence_]), np.zeros(1), Kind.ESTIMATE), self.fitted_size_
+        kind = Kind.ESTIMATE if self.method is None else self.method.kind
+        return Evidence(np.array([self.log_evidence_]), np.zeros(1), kind), self.fitted_size_
 
     def _count_parameters(self) -> int:
         return len(self.theta_) if self.learn else 0

@@ -31,11 +31,9 @@ from ...shell import (
 )
 from ._design import TakesAnyColumns
 from ._inputs import DRAWS
-from ._kernelled import DrawsInputsOnce, merged_rows
+from ._kernelled import DrawsInputsOnce, in_parts, merged_rows
 
 _FOLDS = 5
-# kernels are asked for so many pairs at once
-_PAIRS = 2**22
 # what stands for no limit of a multiplier, in units of 1 / k(x, x)
 _NO_LIMIT = 1e6
 _MOST_STEPS = 1_000_000
@@ -92,7 +90,7 @@ class AbstractKernelClassifier(
         """f of each answer, for complete rows in the units of the data."""
         model = self.model_
         seen, coefficients = np.asarray(model.x), np.asarray(model.coefficients)
-        parts = np.array_split(self.scaling_.apply(x), max(1, -(-len(x) * len(seen) // _PAIRS)))
+        parts = in_parts(self.scaling_.apply(x), len(seen))
         found = [model.kernel.gram(z, seen) @ coefficients for z in parts]
         return check_numbers(self, "decision_function", np.concatenate(found) + np.asarray(model.offset))
 
@@ -401,7 +399,7 @@ class SupportVectorMachine(AbstractKernelClassifier):
         self.support_ = np.flatnonzero(decides[which])
         self.dual_coef_ = (signed / rows.weight)[:, which[self.support_]]
         self.slope_ = self._calibrated(gram, labels, rows.weight)
-        coefficients, offset = _for_answers(signed[:, decides].T, self.intercept_)
+        coefficients, offset = for_answers(signed[:, decides].T, self.intercept_)
         arrays = coefficients, offset, self.slope_, rows.x[decides]
         model = KernelMachine(jax.tree.map(on_device, kernel), *map(on_device, arrays))
         worst = float((self.gap_ / np.maximum(np.abs(self.primal_), 1.0)).max())
@@ -437,7 +435,7 @@ class SupportVectorMachine(AbstractKernelClassifier):
                 # fewer rows have a hard margin where all have one, but for rounding
                 found = self._machines(gram, labels, weight)
                 rest = np.ones(len(labels), bool)
-            signed, offset = _for_answers(
+            signed, offset = for_answers(
                 np.stack([m.signed for m in found], axis=1), np.array([m.offset for m in found])
             )
             scores[out] = gram[np.ix_(out, rest)] @ signed + offset
@@ -468,7 +466,7 @@ class SupportVectorMachine(AbstractKernelClassifier):
         return inner * np.asarray(self.model_.kernel.variance) / self.scaling_.scale
 
 
-def _for_answers(coefficients: np.ndarray, offset: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def for_answers(coefficients: np.ndarray, offset: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """What belongs to each answer: one machine says of two that f and −f are theirs."""
     if len(offset) > 1:
         return coefficients, offset

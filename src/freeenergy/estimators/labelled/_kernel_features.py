@@ -27,9 +27,20 @@ class AbstractKernelFeatures(Transforms, DrawsInputsOnce):
     What is missing in a row is drawn 20 times from a density of the rows, and features are averaged.
     """
 
-    kernel: AbstractKernel | None
-    n_components: int
-    standardise: bool
+    def __init__(
+        self,
+        kernel: AbstractKernel | None = None,
+        *,
+        n_components: int = 100,
+        standardise: bool = True,
+        inputs: AbstractDensity | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.kernel = kernel
+        self.n_components = n_components
+        self.standardise = standardise
+        self.inputs = inputs
+        self.random_state = random_state
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -103,21 +114,6 @@ class Nystroem(AbstractKernelFeatures):
     True
     """
 
-    def __init__(
-        self,
-        kernel: AbstractKernel | None = None,
-        *,
-        n_components: int = 100,
-        standardise: bool = True,
-        inputs: AbstractDensity | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.kernel = kernel
-        self.n_components = n_components
-        self.standardise = standardise
-        self.inputs = inputs
-        self.random_state = random_state
-
     def _model(self, rows: Rows, rng: np.random.Generator) -> LandmarkFeatures:
         kernel, share = self._start_kernel(), rows.weight / rows.weight.sum()
         size = min(self.n_components, len(rows.x))
@@ -166,21 +162,6 @@ class RandomFourierFeatures(AbstractKernelFeatures):
     >>> bool(np.allclose(model.transform(X) @ model.transform(X).T, RBF().gram(X), atol=0.1))
     True
     """
-
-    def __init__(
-        self,
-        kernel: AbstractKernel | None = None,
-        *,
-        n_components: int = 100,
-        standardise: bool = True,
-        inputs: AbstractDensity | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.kernel = kernel
-        self.n_components = n_components
-        self.standardise = standardise
-        self.inputs = inputs
-        self.random_state = random_state
 
     def _model(self, rows: Rows, rng: np.random.Generator) -> FourierFeatures:
         kernel, columns = self._start_kernel(), rows.x.shape[1]

@@ -8,7 +8,8 @@ from jax import Array
 from ..._core import Fit, Status
 from ...kernels import RBF, AbstractKernel
 from ...shell import AbstractDensity, Rows, Scaling, check_real
-from ._gaussian_process import AbstractProcess, Evidences
+from ._exact_process import Evidences
+from ._gaussian_process import AbstractProcess
 
 # penalties that are tried, in units of the mean of k(x, x)
 _PENALTIES = np.logspace(-8, 3, 45)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -28,7 +29,7 @@ _NO_RISE = 1e-9
 
 
 class LogParameters(NamedTuple):
-    """The learnable parameters of a kernel, which are all positive, as a vector of logarithms.
+    """The learnable parameters of a kernel or a family, which are all positive, as a vector of logarithms.
 
     >>> logs = LogParameters.of(2.0 * RBF([1.0, 3.0]))
     >>> np.exp(logs.vector).round(6).tolist()
@@ -42,8 +43,8 @@ class LogParameters(NamedTuple):
     structure: Any
 
     @staticmethod
-    def of(kernel: AbstractKernel) -> LogParameters:
-        """Those of a kernel; a parameter that is zero stays so."""
+    def of(kernel: Any) -> LogParameters:
+        """Those of a kernel, or of a conditional family; a parameter that is zero stays so."""
         leaves, structure = jax.tree.flatten(kernel)
         open_ = jax.tree.leaves(learnable(kernel))
         values = [np.asarray(leaf) for leaf in leaves]
@@ -172,10 +173,60 @@ def limits_of(start: np.ndarray, kernel: int) -> np.ndarray:
     return np.column_stack([np.minimum(limits[:, 0], start), np.maximum(limits[:, 1], start)])
 
 
+class AbstractEvidences(abc.ABC):
+    """The evidence of what was seen as a function of logarithms of parameters, and its maximum.
+
+    Attributes:
+        kernel: the parameters of the kernel, which are the first of them.
+        x: rows, rescaled.
+        weights: how often each answer was seen, (rows, outputs).
+        prior: of all of them.
+    """
+
+    kernel: LogParameters
+    x: np.ndarray
+    weights: np.ndarray
+    prior: LogPrior
+
+    @abc.abstractmethod
+    def evidence(self, theta: np.ndarray, *, slope: bool = True) -> tuple[float, np.ndarray]:
+        """log p(y | X), and its slope."""
+
+    def maximise(self, start: np.ndarray, free: np.ndarray, max_iter: int, tol: float) -> Climbed:
+        """Where the search ends that may change what is `free`."""
+        if not free.any():
+            return Climbed(start, [-self.evidence(start, slope=False)[0]], Status.CONVERGED)
+
+        def whole(moved: np.ndarray) -> np.ndarray:
+            theta = start.copy()
+            theta[free] = moved
+            return theta
+
+        def asked(moved: np.ndarray) -> tuple[float, np.ndarray]:
+            theta = whole(moved)
+            value, slope = self.evidence(theta)
+            own, own_slope = self.prior.log_density(theta)
+            return value + own, (slope + own_slope)[free]
+
+        limits = limits_of(start, len(self.kernel.vector))
+        found = climb(asked, start[free], limits[free], self.weights.sum(), max_iter, tol)
+        return found._replace(place=whole(found.place))
+
+    def best(self, starts: list[np.ndarray], free: np.ndarray, max_iter: int, tol: float) -> Climbed:
+        """The best of searches from several starts."""
+        found = [self.maximise(one, free, max_iter, tol) for one in starts]
+        return min(found, key=lambda one: one.path[-1])
+
+
 def starts_about(start: np.ndarray, free: np.ndarray, n: int, rng: np.random.Generator) -> list[np.ndarray]:
     """The start, and others about it."""
     more = [start + _SPREAD * free * rng.standard_normal(len(start)) for _ in range(n - 1)]
     return [start, *more]
+
+
+def in_parts(z: np.ndarray, seen: int) -> list[np.ndarray]:
+    """Rows, few enough at a time for the pairs with what was seen."""
+    return np.array_split(z, max(1, -(-len(z) * seen // _PAIRS)))
 
 
 class AbstractKernelRegressor(DrawsInputsOnce, AbstractRegressor):
@@ -208,7 +259,3 @@ class AbstractKernelRegressor(DrawsInputsOnce, AbstractRegressor):
         assert rows.known is not None
         rows = self._drawn_once(rows, self.answer_scaling_.invert(rows.known))
         return merged_rows(rows._replace(x=self.scaling_.apply(rows.x)))
-
-    def _in_parts(self, x: np.ndarray, seen: int) -> list[np.ndarray]:
-        """Rescaled rows, few enough at a time for the pairs with what was seen."""
-        return np.array_split(self.scaling_.apply(x), max(1, -(-len(x) * seen // _PAIRS)))

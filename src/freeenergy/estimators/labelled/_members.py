@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -9,8 +10,10 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from ..._core import on_device
 from ...distributions import (
     AbstractLocationScale,
+    AbstractShaped,
     Bernoulli,
     Beta,
     Cauchy,
@@ -54,6 +57,35 @@ def laws_of(member: Any, scaling: Scaling, shaped: Shaped) -> AbstractLaws:
 def knows_law(family: Any) -> bool:
     """Whether `laws_of` has the law of a family, a class."""
     return laws_of.dispatch(family) is not laws_of.dispatch(object)
+
+
+# of standardised answers, where a family has no member of its own to start from
+_STARTS = {"scale": 0.7, "df": 5.0, "shape": 1.0, "rate": 1.0}
+
+
+def member_of(family: Any, y: np.ndarray) -> Any:
+    """A member of a family, a class, for the outputs that `y` has.
+
+    >>> member_of(StudentT, np.zeros((3, 1))).df.tolist()
+    [5.0]
+    """
+    if issubclass(family, AbstractShaped):
+        return family.prototype(y)
+    names = [field.name for field in dataclasses.fields(family)]
+    return family(
+        **{name: on_device(np.full(y.shape[1], 0.0 if name == "loc" else _STARTS[name])) for name in names}
+    )
+
+
+def check_answers(owner: Any, family: Any, y: np.ndarray) -> None:
+    """Refuses answers that are known and cannot be of a family, a class."""
+    inside = family.support.contains(y) | np.isnan(y)
+    if not inside.all():
+        row = int(np.argwhere(~inside)[0][0])
+        raise ValueError(
+            f"The 'y' of {type(owner).__name__} with the family {family.__name__} must be in "
+            f"{type(family.support).__name__}. Got {y[row].ravel()[0]:g} instead."
+        )
 
 
 @laws_of.register

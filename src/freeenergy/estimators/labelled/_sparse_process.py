@@ -14,7 +14,7 @@ from sklearn.cluster import kmeans_plusplus
 from ..._core import Status, on_device
 from ...inference._induced import JITTER, Induced, RowSums, collapsed_bound
 from ...kernels import AbstractKernel
-from ...models import InducedProcess
+from ...models import InducedProcess, InducedValues
 from ._kernelled import Climbed, LogParameters, climb, limits_of
 
 # rows of a block
@@ -146,17 +146,18 @@ class Bounds:
         (value, laws), _ = _bound_slopes(kernel.gram(points), self.sums(kernel, points), noise)
         made = jax.tree.map(on_device, kernel)
         mean = on_device(np.asarray(laws.mean).T)
-        return InducedProcess(made, on_device(noise), on_device(points), mean, laws.root), float(value)
+        values = InducedValues(made, on_device(points), mean, laws.root)
+        return InducedProcess(values, on_device(noise)), float(value)
 
 
 class SparseProcess:
     """f given the law of its values at inducing points, on the host.
 
     Attributes:
-        model: a `freeenergy.models.InducedProcess`.
+        model: `freeenergy.models.InducedValues`.
     """
 
-    def __init__(self, model: InducedProcess) -> None:
+    def __init__(self, model: InducedValues) -> None:
         self.model, self.points = model, np.asarray(model.points)
         gram = model.kernel.gram(self.points)
         more = JITTER * np.trace(gram) / len(gram) * np.eye(len(gram))

@@ -12,12 +12,10 @@ from ..._core import AbstractAlgorithm, Fit, on_device, split_key
 from ...distributions import AbstractPartial, AbstractShaped, Diagonal, Free, Gaussian, Given, Reals
 from ...learning import Gradient
 from ...shell import Rows, Scaling, adam, cast, split_rows
-from ._members import knows_law
+from ._members import check_answers, knows_law, member_of
 from ._regressor import AbstractRegressor
 
 ROWS_AT_ONCE = 1024
-# of standardised answers, where a family has no member of its own to start from
-_STARTS = {"scale": 0.7, "df": 5.0, "shape": 1.0, "rate": 1.0}
 
 
 class AbstractNetworkRegressor(AbstractRegressor):
@@ -100,15 +98,7 @@ class AbstractFamilyNetwork(AbstractNetworkRegressor):
         if self.family is None:
             return Gaussian(on_device(np.zeros(outputs)), Diagonal(on_device(np.full(outputs, 0.5))))
         if isinstance(self.family, type):
-            if issubclass(self.family, AbstractShaped):
-                return self.family.prototype(y)
-            fields = [field.name for field in dataclasses.fields(self.family)]
-            return self.family(
-                **{
-                    name: on_device(np.full(outputs, 0.0 if name == "loc" else _STARTS[name]))
-                    for name in fields
-                }
-            )
+            return member_of(self.family, y)
         found = self.family.member if isinstance(self.family, Given) else self.family
         if found.dim != outputs:
             raise ValueError(
@@ -121,11 +111,4 @@ class AbstractFamilyNetwork(AbstractNetworkRegressor):
         return self.family.link if isinstance(self.family, Given) else Free()
 
     def _check_answers(self, y: np.ndarray) -> None:
-        support = self._family().support
-        inside = support.contains(y)
-        if not inside.all():
-            row = int(np.argwhere(~inside)[0][0])
-            raise ValueError(
-                f"The 'y' of {type(self).__name__} with the family {self._family().__name__} must be in "
-                f"{type(support).__name__}. Got {y[row].ravel()[0]:g} instead."
-            )
+        check_answers(self, self._family(), y)

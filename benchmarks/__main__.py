@@ -6,12 +6,12 @@ import sys
 
 from rich.console import Console
 
-from . import elastic_net, first_fit, glm, least_squares
+from . import elastic_net, first_fit, glm, least_squares, nuts
 from ._race import Outcome, Skipped, Workload
 from ._report import RESULTS, Row, reached, show, write
 
 # modules with several workloads
-_SEVERAL = (first_fit, least_squares, elastic_net, glm)
+_SEVERAL = (first_fit, least_squares, elastic_net, glm, nuts)
 
 NAMES = (
     "mixture",
@@ -48,9 +48,6 @@ def workload_of(name: str) -> Workload:
         if name in module.WORKLOADS:
             return module.WORKLOADS[name]
     return importlib.import_module(f".{name}", __package__).WORKLOAD
-    modules = first_fit, glm, least_squares, elastic_net
-    several = {key: row for module in modules for key, row in module.WORKLOADS.items()}.get(name)
-    return several or importlib.import_module(f".{name}", __package__).WORKLOAD
 
 
 def outcome_of(workload: Workload, *, quick: bool) -> Outcome | Skipped:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
-import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
 from .._core import AbstractContinuous, AbstractFinite, boltzmann, count_states, enumerate_states, free_size

@@ -349,8 +349,8 @@ def _entry_spaces(owner: Any, holes: np.ndarray) -> list[AbstractSpace]:
     schema = schema_of(owner)
 
     def space(column: int) -> AbstractSpace:
-        if roles.labels[column]:
-            known = () if schema is None else schema.modelled[column].categories
+        known = () if schema is None else schema.modelled[column].categories
+        if roles.labels[column] or known:
             return Categories(len(known) or None, ())
         return Counts(()) if roles.whole[column] else Reals(())
 

@@ -1,4 +1,4 @@
-"""NUTS beside NumPyro's: seconds for a thousand effective draws of the worst entry, and from a cold start."""
+"""NUTS beside NumPyro's: seconds for a thousand effective draws of the worst entry, warm and cold."""
 
 from __future__ import annotations
 
@@ -96,16 +96,15 @@ def ours(energy: Any, dim: int, seed: int) -> Drawn:
 
 def theirs(dim: int) -> Callable[[Any, int], Drawn]:
     """NumPyro's, its chains all at once (`vectorized`) as ours; the second run compiles nothing."""
-    from numpyro.infer import MCMC
-    from numpyro.infer import NUTS as Peer
+    from numpyro import infer as peers
 
     made: dict[int, Any] = {}
 
     def run(energy: Any, seed: int) -> Drawn:
         started = time.perf_counter()
         if 0 not in made:
-            made[0] = MCMC(
-                Peer(potential_fn=energy),
+            made[0] = peers.MCMC(
+                peers.NUTS(potential_fn=energy),
                 num_warmup=BURN_IN,
                 num_samples=STEPS,
                 num_chains=CHAINS,

@@ -446,7 +446,7 @@ def infer(
     timing: Timing,
     reading: Reading,
 ) -> None:
-    """What a model knows of the missing part of a row: means, intervals, regions, probabilities of labels."""
+    """What a model knows of the missing part of a row: means, intervals, probabilities of labels."""
     import numpy as np
 
     import freeenergy as fe

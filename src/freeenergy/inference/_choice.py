@@ -119,8 +119,8 @@ def choose_method(space: PyTree, *, start: PyTree = None) -> Choice:
     count = count_states(finite)
     if count > _FEW_BESIDE:
         raise TypeError(
-            f"No method serves an unknown with {size:,} free reals and a finite part of {count:.3g} states by "
-            "itself. Pass one, such as MarkovChain(kernel) with a block_gibbs kernel."
+            f"No method serves an unknown with {size:,} free reals and a finite part of {count:.3g} states "
+            "by itself. Pass one, such as MarkovChain(kernel) with a block_gibbs kernel."
         )
     why = (
         f"NUTS with the finite part summed out, since the unknown has {size:,} free reals and only "

@@ -257,8 +257,8 @@ def _merged(moments: Moments, rows: Float[Array, "chains dim"], share: Array, de
 def _first_improper(target: FreeTarget, free: Float[Array, " dim"]) -> Int[Array, ""]:
     """The first free coordinate along which exp(−e) falls no faster than one over the distance, or −1.
 
-    A density that can be integrated can be so along almost every line, so that its energy grows by more than
-    the logarithm of the distance.
+    A density that can be integrated can be so along almost every line, so that its energy grows by more
+    than the logarithm of the distance.
     """
     dim = free.shape[0]
     if dim > _MOST_COORDINATES:

@@ -115,8 +115,8 @@ def infer(
         found = _latent(what, observed, how)
     else:
         raise TypeError(
-            "infer takes an Energy, a model with an energy, a fitted estimator, or any of the latter two with "
-            f"a 'prior'. Got {type(what).__name__} instead."
+            "infer takes an Energy, a model with an energy, a fitted estimator, or any of the latter two "
+            f"with a 'prior'. Got {type(what).__name__} instead."
         )
     for sentence in found.warnings:
         warnings.warn(sentence, ConvergenceWarning, stacklevel=2)
@@ -379,8 +379,8 @@ def _missing_by_energy(
 ) -> AbstractPosterior:
     if not (isinstance(owner, CompletesRows) and isinstance(owner, ScoresRows) and owner._knows_evidence):
         raise TypeError(
-            f"{type(owner).__name__} draws what is missing itself: its log p of a complete row is no energy "
-            "that a 'method' could take. Leave it out."
+            f"{type(owner).__name__} draws what is missing itself: its log p of a complete row is no "
+            "energy that a 'method' could take. Leave it out."
         )
     energy = _OfMissing(
         owner.model_,

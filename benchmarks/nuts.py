@@ -138,8 +138,8 @@ def _run(problem: Callable[[], tuple[Any, int]], *, cold: bool) -> Callable[[boo
         note = f"{a.size:.0f} and {b.size:.0f} effective draws in {a.seconds:.2f} and {b.seconds:.2f} s"
         if cold:
             return Outcome([first[0].seconds], [first[1].seconds], good, note)
-        sides = zip(*pairs, strict=True)
-        return Outcome(*([1000 * d.seconds / d.size for d in side] for side in sides), good, note)
+        mine, other = ([1000 * d.seconds / d.size for d in side] for side in zip(*pairs, strict=True))
+        return Outcome(mine, other, good, note)
 
     return run
 

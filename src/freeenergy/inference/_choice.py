@@ -46,8 +46,8 @@ class Collapsed(AbstractMethod):
         states = enumerate_states(parts)
 
         def whole(v: list[Any], s: list[Any]) -> PyTree:
-            v, s = iter(v), iter(s)
-            return jax.tree.unflatten(structure, [next(s) if own else next(v) for own in finite])
+            left, right = iter(v), iter(s)
+            return jax.tree.unflatten(structure, [next(right) if own else next(left) for own in finite])
 
         def energies(v: list[Any]) -> Array:
             return jax.vmap(lambda s: energy(whole(v, s)))(states)

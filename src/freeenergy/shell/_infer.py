@@ -295,15 +295,16 @@ def _answer(owner: Any, observed: Any, how: _How) -> AbstractPosterior:
 
 def _missing(owner: Any, observed: Any, how: _How) -> AbstractPosterior:
     """The missing entries of one row or series."""
-    rows = isinstance(owner, AbstractRowEstimator)
-    x = owner._read(observed).x if rows else np.asarray(observed, float)
-    if rows or not isinstance(owner, AbstractSequenceDensity):
+    rows, serial = isinstance(owner, AbstractRowEstimator), isinstance(owner, AbstractSequenceDensity)
+    density: Any = owner
+    x = density._read(observed).x if rows else np.asarray(observed, float)
+    if not serial:
         _one(x, owner)
         x = x[0]
     holes = np.isnan(x)
     if not holes.any():
         raise ValueError("infer asks for what is missing (NaN). Got nothing that is missing instead.")
-    nats = owner.evidence(observed)
+    nats = density.evidence(observed)
     if nats.nats[0] == -np.inf:
         raise ValueError(
             f"What is observed has probability zero under {type(owner).__name__}: nothing can be inferred "
@@ -315,12 +316,12 @@ def _missing(owner: Any, observed: Any, how: _How) -> AbstractPosterior:
         return _missing_by_energy(owner, x, holes, spaces, how)
     seed = int(np.asarray(jax.random.key_data(how.key)).ravel()[-1])
     if rows:
-        taken = owner._read(observed)
+        taken = density._read(observed)
         many = taken.take(np.zeros(_CHAINS * _DRAWS, int))
         with taken.naming_cells():
-            drawn = taken.back(owner._fill_sample(many.z, key=how.key))
+            drawn = taken.back(density._fill_sample(many.z, key=how.key))
     else:
-        drawn = np.asarray(owner.sample(_CHAINS * _DRAWS, seed, given=observed), float)
+        drawn = np.asarray(density.sample(_CHAINS * _DRAWS, seed, given=observed), float)
         drawn = drawn.reshape(_CHAINS * _DRAWS, *x.shape)
     values = drawn[:, holes].reshape(_CHAINS, _DRAWS, -1)
     exact = nats.kind is Kind.EXACT

@@ -91,32 +91,32 @@ def test_one_program_serves_all_values_of_a_module():
 
 def test_evidence_of_probability_zero_is_refused():
     never = Energy(lambda z: jnp.inf + z, Binary(()))
-    with pytest.raises(ValueError, match="^What is observed has probability zero: the energy is infinite"):
+    with pytest.raises(ValueError, match=r"^What is observed has probability zero: the energy is infinite"):
         infer(never, never.space, Enumerate(), key=KEY)
 
 
 def test_bad_parts_are_refused_in_one_sentence():
-    with pytest.raises(TypeError, match="'fn' of Energy must be a function of the unknown. Got 3 instead"):
+    with pytest.raises(TypeError, match=r"'fn' of Energy must be a function of the unknown. Got 3 instead"):
         Energy(3, Reals(()))  # pyright: ignore[reportArgumentType]
-    with pytest.raises(TypeError, match="must be a space or a tree of spaces. Got 'a' instead"):
+    with pytest.raises(TypeError, match=r"must be a space or a tree of spaces. Got 'a' instead"):
         Energy(jnp.sum, {"x": "a"})
-    with pytest.raises(TypeError, match="Got an empty tree instead"):
+    with pytest.raises(TypeError, match=r"Got an empty tree instead"):
         Energy(jnp.sum, ())
-    with pytest.raises(ValueError, match="must have one space. Got"):
+    with pytest.raises(ValueError, match=r"must have one space. Got"):
         ENERGY + Energy(jnp.sum, Reals(()))
-    with pytest.raises(TypeError, match="unsupported operand"):
+    with pytest.raises(TypeError, match=r"unsupported operand"):
         ENERGY + 1  # pyright: ignore[reportOperatorIssue]
-    with pytest.raises(ValueError, match="'temperature' of an energy must be a positive number. Got 0 in"):
+    with pytest.raises(ValueError, match=r"'temperature' of an energy must be a positive number. Got 0 in"):
         ENERGY.tempered(0.0)
-    with pytest.raises(ValueError, match="'where' must name a part of the unknown"):
+    with pytest.raises(ValueError, match=r"'where' must name a part of the unknown"):
         ENERGY.given(lambda z: z["off"], 1.0)
-    with pytest.raises(ValueError, match="'where' must leave a part of the unknown"):
+    with pytest.raises(ValueError, match=r"'where' must leave a part of the unknown"):
         Energy(jnp.sum, Reals(())).given(lambda z: z, 1.0)
     with pytest.raises(ValueError, match=r"must have the shape \(\). Got \(2,\) instead"):
         ENERGY.given(lambda z: z["on"], np.zeros(2))
-    with pytest.raises(ValueError, match="must have entries 0 or 1. Got 0.5 instead"):
+    with pytest.raises(ValueError, match=r"must have entries 0 or 1. Got 0.5 instead"):
         ENERGY.given(lambda z: z["on"], 0.5)
-    with pytest.raises(TypeError, match="States are numbered in a tree of finite spaces"):
+    with pytest.raises(TypeError, match=r"States are numbered in a tree of finite spaces"):
         Energy(lambda z: z["x"] + z["y"], {"x": Reals(()), "y": Positive(())}).marginal(lambda z: z["x"])
-    with pytest.raises(ValueError, match="'weights' of a mixture of 1 energies must be as many"):
+    with pytest.raises(ValueError, match=r"'weights' of a mixture of 1 energies must be as many"):
         Energy.mixture([ENERGY], [0.0])

@@ -218,6 +218,7 @@ PAGES = [
     "docs/files.md",
     "docs/inference.md",
     "docs/inference/samplers.md",
+    "docs/inference/one_call.md",
     "docs/learning.md",
     "docs/numbers.md",
     "docs/companion/mathematics.md",

@@ -14,6 +14,7 @@ from freeenergy.inference import (
     NUTS,
     AbstractHamiltonian,
     AbstractSteps,
+    Energy,
     FreeTarget,
     HamiltonianMonteCarlo,
     infer,
@@ -101,6 +102,23 @@ def test_a_leapfrog_goes_back_the_way_it_came():
             jnp.concatenate([begin, momentum])
         )
     np.testing.assert_allclose(np.abs(np.linalg.det(slopes)), 1.0, rtol=1e-10)
+
+
+def test_chains_over_the_weights_of_a_linear_regression():
+    """Cho S6: p(w) ∝ exp(−β Σ loss) p(w), whose moments are those of ridge."""
+    rng = np.random.default_rng(0)
+    x, tau2, beta = rng.normal(size=(20, 2)), 0.5, 0.7
+    y = x @ [1.0, -2.0] + rng.normal(size=20)
+    loss = Energy(lambda w: jnp.sum((y - x @ w) ** 2) / 2, Reals((2,)))
+    prior = Energy(lambda w: jnp.sum(w**2) / (2 * tau2), Reals((2,)))
+    whole = loss.tempered(1 / beta) + prior
+    found = infer(whole, whole.space, METHODS["HMC"], key=KEY)
+    covariance = np.linalg.inv(beta * x.T @ x + np.eye(2) / tau2)
+    centre = covariance @ (beta * x.T @ y)
+    mean, error = found.expect(lambda w: w)
+    assert (np.abs(mean - centre) < FAR * error).all()
+    second, error = found.expect(lambda w: jnp.outer(w - centre, w - centre))
+    assert (np.abs(second - covariance) < FAR * error).all()
 
 
 def test_constrained_unknowns_of_a_tree():

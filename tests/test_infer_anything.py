@@ -21,7 +21,7 @@ from freeenergy.distributions import (
     Poisson,
     Reals,
 )
-from freeenergy.inference import NUTS, Collapsed, DrawsPosterior, Nature, choose_method
+from freeenergy.inference import NUTS, ArgMin, Collapsed, DrawsPosterior, Nature, choose_method
 from freeenergy.models import LinearGaussian, Mixture
 from freeenergy.shell import named_fields
 
@@ -61,8 +61,6 @@ def test_a_finite_part_is_summed_out():
     assert abs(which - share[1]) < FAR * which_error
     assert abs(x - share @ ((means + 1) / 2)) < FAR * x_error
     with pytest.raises(TypeError, match=r"'method' of Collapsed must give draws\. Got ArgMin instead"):
-        from freeenergy.inference import ArgMin
-
         fe.infer(fe.Energy(energy, space), method=Collapsed(ArgMin()), key=0)
 
 
@@ -80,7 +78,7 @@ def test_hidden_causes_of_models():
     label = fe.infer(mixture, np.array([3.0]), key=0)
     odds = stats.poisson.pmf(3, [1, 6])
     np.testing.assert_allclose(label.probabilities, odds / odds.sum())
-    with pytest.raises(ValueError, match="infer needs what is 'observed' of the model"):
+    with pytest.raises(ValueError, match=r"infer needs what is 'observed' of the model"):
         fe.infer(mixture, key=0)
 
 
@@ -231,19 +229,19 @@ def test_unknowns_that_are_not_there_are_refused():
         ValueError, match=r"^infer asks for what is missing \(NaN\)\. Got nothing that is m"
     ):
         fe.infer(model, X[:1], key=0)
-    with pytest.raises(ValueError, match="asks GaussianDensity of one row at a time. Got 2 rows instead"):
+    with pytest.raises(ValueError, match=r"asks GaussianDensity of one row at a time. Got 2 rows instead"):
         fe.infer(model, X[:2], key=0)
     with pytest.raises(
         TypeError, match=r"infer takes an Energy, a model with an energy, .* Got int instead"
     ):
         fe.infer(3, X, key=0)
-    with pytest.raises(TypeError, match="infer has no unknown to ask KMeans for"):
+    with pytest.raises(TypeError, match=r"infer has no unknown to ask KMeans for"):
         fe.infer(fe.KMeans(2).fit(X), X[:1], key=0)
-    with pytest.raises(TypeError, match="RBM draws what is missing itself"):
-        binary = (X > 0).astype(float)
-        fe.infer(fe.RBM(2, max_iter=2).fit(binary), [[1.0, np.nan]], method=SHORT, key=0)
+    units = fe.RBM(2, max_iter=2).fit((X > 0).astype(float))
+    with pytest.raises(TypeError, match=r"RBM draws what is missing itself"):
+        fe.infer(units, [[1.0, np.nan]], method=SHORT, key=0)
     flat = fe.Energy(lambda z: 0.0 * jnp.sum(z), Reals((2,)))
-    with pytest.raises(ValueError, match="^The posterior is improper"):
+    with pytest.raises(ValueError, match=r"^The posterior is improper"):
         fe.infer(flat, method=SHORT, key=0)
 
 
@@ -263,5 +261,5 @@ def test_a_row_of_probability_zero_is_refused():
     model = fe.Mixture.from_model(
         Mixture(jnp.ones(1), Bernoulli(jnp.array([[0.0, 0.5]]))), family=Bernoulli
     )
-    with pytest.raises(ValueError, match="What is observed has probability zero under Mixture"):
+    with pytest.raises(ValueError, match=r"What is observed has probability zero under Mixture"):
         fe.infer(model, [[1.0, np.nan]], key=0)

@@ -139,15 +139,16 @@ def test_regions_of_weighted_whole_and_constant_numbers():
     assert still.highest_density(0.5) == {"[0]": [(3.0, 3.0)]}
     assert highest_density_of(np.ones(3), np.ones(3) / 3, 3.0, 0.5, discrete=False) == [(1.0, 1.0)]
     edges, mass = smooth_cells(np.array([0.0, 1.0]), np.full(2, 0.5), 2.0, cells=64)
-    assert len(edges) == 65 and (mass >= 0).all()
+    assert len(edges) == 65
+    assert (mass >= 0).all()
     np.testing.assert_allclose(mass.sum(), 1)
     with pytest.raises(
-        ValueError, match="'level' of highest_density must be between 0 and 1. Got 1 instead"
+        ValueError, match=r"'level' of highest_density must be between 0 and 1. Got 1 instead"
     ):
         finite.highest_density(1)
     labels = FinitePosterior(np.arange(2), np.full(2, 0.5), spaces=(Categories(2),))
     for ask in (labels.highest_density, labels.summary):
-        with pytest.raises(ValueError, match="Labels have no order"):
+        with pytest.raises(ValueError, match=r"Labels have no order"):
             ask()
 
 
@@ -184,7 +185,8 @@ def test_summaries_and_how_posteriors_print():
 def test_chains_of_weighted_draws_have_their_law():
     weighted = FinitePosterior(np.array([0.0, 1.0]), np.array([0.1, 0.9]), spaces=(Binary(()),))
     names, chains = weighted.chains()
-    assert names == ["z"] and chains.shape == (1, 1000, 1)
+    assert names == ["z"]
+    assert chains.shape == (1, 1000, 1)
     assert abs(chains.mean() - 0.9) < 4 * 0.3 / 1000**0.5
 
 
@@ -230,5 +232,5 @@ def test_draws_go_to_arviz(monkeypatch, version):
 def test_without_arviz_there_is_a_sentence(monkeypatch):
     monkeypatch.setitem(sys.modules, "arviz", None)
     finite = FinitePosterior(np.array([0.0, 1.0]), np.array([0.1, 0.9]), spaces=(Binary(()),))
-    with pytest.raises(ImportError, match="^'to_arviz' needs the package ArviZ. Install it"):
+    with pytest.raises(ImportError, match=r"^'to_arviz' needs the package ArviZ. Install it"):
         finite.to_arviz()

@@ -431,6 +431,132 @@ def impute(
 
 
 @reads_series
+def infer(
+    model: ModelFile,
+    data: Data,
+    row: Annotated[
+        int | None,
+        typer.Option("--row", min=1, help="Which row; else the first one with something missing."),
+    ] = None,
+    level: Level = None,
+    picture: Annotated[
+        Path | None, typer.Option("--picture", help="A file for the picture: .png, .svg or .pdf.")
+    ] = None,
+    report: Annotated[Path | None, typer.Option("--report", help="An .html file for a report.")] = None,
+    output: Output = None,
+    seed: Seed = None,
+    json: Json = False,
+    *,
+    timing: Timing,
+    reading: Reading,
+) -> None:
+    """What a model knows of the missing part of a row: means, intervals, probabilities of labels."""
+    import numpy as np
+
+    import freeenergy as fe
+    from freeenergy.shell import ScoresSteps
+
+    from . import _files
+
+    _files.check_output(output)
+    _files.check_output(picture, (".png", ".svg", ".pdf"))
+    _files.check_output(report, (".html",))
+    estimator, found, X = _asked(model, "fit", data, reading, timing=timing)
+    if not isinstance(estimator, ScoresSteps):
+        chosen = _row_to_infer(estimator, X) if row is None else row - 1
+        if chosen >= len(X):
+            raise ValueError(f"--row must be at most {len(X):,}, the rows of the data. Got {row} instead.")
+        X = X[chosen : chosen + 1]
+    with found.in_words_of_the_file():
+        posterior = fe.infer(estimator, X, key=0 if seed is None else seed)
+    say(f"{type(estimator).__name__}: by {posterior.note}.")
+    if picture is not None:
+        figure = np.ravel(posterior.plot())[0].figure
+        figure.savefig(picture)
+    if report is not None:
+        fe.report.posterior_to_html(posterior, report)
+    _give(_entries(estimator, posterior, 0.9 if level is None else level), output, json)
+
+
+def _row_to_infer(estimator: Any, X: Any) -> int:
+    """The first row in which something is missing, or the first where nothing can be."""
+    import numpy as np
+
+    from freeenergy.shell import Completes
+
+    if not isinstance(estimator, Completes):
+        return 0
+    for number in range(len(X)):
+        values = np.asarray(X[number : number + 1], object).ravel()
+        if any(value is None or value != value for value in values):
+            return number
+    raise ValueError("infer asks for what is missing in a row. The data have no row with a missing entry.")
+
+
+def _entries(estimator: Any, posterior: Any, level: float) -> dict[str, Any]:
+    """A line for each number and for each label of an unknown."""
+    import numpy as np
+
+    from freeenergy.shell._schema import schema_of
+
+    if not 0 < level < 1:
+        raise ValueError(f"--level must be between 0 and 1. Got {level:g} instead.")
+    titles = ("entry", "label", "probability", "mean", "sd", "from", "to", "region")
+    lines: list[tuple[Any, ...]] = []
+    schema = schema_of(estimator)
+    known = {} if schema is None else {str(field.name): field.categories for field in schema.modelled}
+    values, weights = posterior.weighted_values()
+    parts = values if isinstance(values, dict) else {"answer": values}
+    spaces = dict(zip(sorted(parts), posterior.spaces, strict=True))
+    share = np.asarray(weights)
+    for name, part in parts.items():
+        own = np.asarray(part, float)
+        if getattr(spaces[name], "unordered", False):
+            names = getattr(estimator, "classes_", None) if name == "answer" else known.get(name)
+            codes = np.unique(own) if names is None or not len(names) else np.arange(len(names))
+            labels = [f"{code:g}" for code in codes] if names is None or not len(names) else names
+            for code, label in zip(codes, labels, strict=True):
+                chance = float(share[own == code].sum())
+                lines.append((name, str(label), chance, None, None, None, None, ""))
+            continue
+        own = own.reshape(len(own), -1)
+        for place in range(own.shape[1]):
+            entry = name if own.shape[1] == 1 else f"{name}[{place}]"
+            lines.append((entry, "", None, *_told(own[:, place], share, spaces[name], level)))
+    columns = zip(*lines, strict=True)
+    return dict(zip(titles, (_column(column) for column in columns), strict=True))
+
+
+def _column(values: Any) -> Any:
+    import numpy as np
+
+    if all(value is None or isinstance(value, float) for value in values):
+        return np.array([np.nan if value is None else value for value in values])
+    return np.array(list(values))
+
+
+def _told(values: Any, share: Any, space: Any, level: float) -> tuple[float, float, float, float, str]:
+    """Mean, spread, central interval and region of one number."""
+    import numpy as np
+
+    from freeenergy.inference import highest_density_of
+
+    mean = float(share @ values)
+    order = np.argsort(values)
+    below = np.cumsum(share[order])
+    low, high = (
+        float(values[order[min(int(np.searchsorted(below, p)), len(values) - 1)]])
+        for p in ((1 - level) / 2, (1 + level) / 2)
+    )
+    size = float(1 / np.sum(share**2))
+    pieces = highest_density_of(
+        values, share, size, level, discrete=bool(getattr(space, "discrete", False))
+    )
+    words = " and ".join(f"{a:.4g} to {b:.4g}" for a, b in pieces)
+    return mean, float(np.sqrt(share @ (values - mean) ** 2)), low, high, words
+
+
+@reads_series
 def decode(
     model: ModelFile,
     data: Data,

@@ -33,6 +33,7 @@ for command in (
     _answers.predict,
     _answers.transform,
     _answers.impute,
+    _answers.infer,
     _answers.outliers,
     _answers.sample,
     _answers.forecast,

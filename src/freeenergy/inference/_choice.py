@@ -46,8 +46,8 @@ class Collapsed(AbstractMethod):
         states = enumerate_states(parts)
 
         def whole(v: list[Any], s: list[Any]) -> PyTree:
-            v, s = iter(v), iter(s)
-            return jax.tree.unflatten(structure, [next(s) if own else next(v) for own in finite])
+            left, right = iter(v), iter(s)
+            return jax.tree.unflatten(structure, [next(right) if own else next(left) for own in finite])
 
         def energies(v: list[Any]) -> Array:
             return jax.vmap(lambda s: energy(whole(v, s)))(states)
@@ -119,8 +119,8 @@ def choose_method(space: PyTree, *, start: PyTree = None) -> Choice:
     count = count_states(finite)
     if count > _FEW_BESIDE:
         raise TypeError(
-            f"No method serves an unknown with {size:,} free reals and a finite part of {count:.3g} states by "
-            "itself. Pass one, such as MarkovChain(kernel) with a block_gibbs kernel."
+            f"No method serves an unknown with {size:,} free reals and a finite part of {count:.3g} states "
+            "by itself. Pass one, such as MarkovChain(kernel) with a block_gibbs kernel."
         )
     why = (
         f"NUTS with the finite part summed out, since the unknown has {size:,} free reals and only "

@@ -10,6 +10,8 @@ import numpy as np
 from jaxtyping import Array, Float
 from scipy import special, stats
 
+Chains = Float[Array, "chains steps *event"] | np.ndarray
+
 # chains whose R̂ by ranks is larger have not yet forgotten where they began (Vehtari et al. 2021)
 _WORST_REDUCTION = 1.01
 # effective draws for each chain below which quantiles and R̂ itself are not to be relied on
@@ -31,7 +33,7 @@ _MOST_TAIL = 0.7
 _HARMLESS = 0.9
 
 
-def _variances(chains: Float[Array, "chains steps *event"]) -> tuple[Array, Array]:
+def _variances(chains: Chains) -> tuple[Any, Any]:
     """The mean variance within chains, and the variance of the target as all of them together have it."""
     xp, n = _namespace(chains), chains.shape[1]
     within = xp.mean(xp.var(chains, axis=1, ddof=1), axis=0)
@@ -39,7 +41,7 @@ def _variances(chains: Float[Array, "chains steps *event"]) -> tuple[Array, Arra
     return within, within * (n - 1) / n + between
 
 
-def chain_effective_size(chains: Float[Array, "chains steps *event"]) -> Float[Array, " *event"]:
+def chain_effective_size(chains: Chains) -> Float[Array, " *event"]:
     """How many independent draws the chains are worth (effective sample size), entry by entry.
 
         ESS = M N / τ,   τ = −1 + 2 Σ_k P_k,   P_k = ρ_{2k} + ρ_{2k+1}
@@ -72,14 +74,14 @@ def chain_effective_size(chains: Float[Array, "chains steps *event"]) -> Float[A
 
 
 def chain_mean(
-    chains: Float[Array, "chains steps *event"],
+    chains: Chains,
 ) -> tuple[Float[Array, " *event"], Float[Array, " *event"]]:
     """The mean over all chains, and its standard error √(variance / ESS)."""
     xp, spread = _namespace(chains), _variances(chains)[1]
     return xp.mean(chains, axis=(0, 1)), xp.sqrt(spread / chain_effective_size(chains))
 
 
-def potential_scale_reduction(chains: Float[Array, "chains steps *event"]) -> Float[Array, " *event"]:
+def potential_scale_reduction(chains: Chains) -> Float[Array, " *event"]:
     """R̂: by how much the spread would shrink if the chains agreed, with each cut in halves; one is good.
 
     Also known as the Gelman–Rubin statistic.
@@ -98,7 +100,7 @@ def _reduction(chains: Any) -> Any:
     return xp.where(within > 0, xp.sqrt(spread / xp.where(within > 0, within, 1)), xp.inf)
 
 
-def _halves(chains: Float[Array, "chains steps *event"]) -> Any:
+def _halves(chains: Chains) -> Any:
     """Each chain as two."""
     half = chains.shape[1] // 2
     return _namespace(chains).concatenate([chains[:, :half], chains[:, -half:]])
@@ -243,7 +245,9 @@ def _cut(told: Mapping[str, float]) -> str | None:
     share = told.get("longest_share", 0.0)
     if not share > _MOST_CUT:
         return None
-    return f"{share:.0%} of the trajectories were cut at their longest; raise 'doublings', or take a dense mass."
+    return (
+        f"{share:.0%} of the trajectories were cut at their longest; raise 'doublings', or take a dense mass."
+    )
 
 
 def far_from_posterior(told: Mapping[str, float]) -> str | None:

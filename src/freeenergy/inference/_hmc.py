@@ -26,7 +26,7 @@ from ._posterior import DrawsPosterior
 from ._walks import FreeTarget
 
 # a trajectory along which the energy rises by this is lost
-_LOST = 1000.0
+_LOST = 1000
 # how far an energy is looked at, in free coordinates, to see whether exp(−e) can be integrated
 _FAR, _FARTHER = 1e30, 1e60
 _MOST_COORDINATES = 512
@@ -257,8 +257,8 @@ def _merged(moments: Moments, rows: Float[Array, "chains dim"], share: Array, de
 def _first_improper(target: FreeTarget, free: Float[Array, " dim"]) -> Int[Array, ""]:
     """The first free coordinate along which exp(−e) falls no faster than one over the distance, or −1.
 
-    A density that can be integrated can be so along almost every line, so that its energy grows by more than
-    the logarithm of the distance.
+    A density that can be integrated can be so along almost every line, so that its energy grows by more
+    than the logarithm of the distance.
     """
     dim = free.shape[0]
     if dim > _MOST_COORDINATES:
@@ -320,7 +320,7 @@ class NUTS(AbstractHamiltonian):
     ) -> tuple[Any, Transition]:
         from blackjax.mcmc import nuts
 
-        kernel = nuts.build_kernel(divergence_threshold=_LOST)
+        kernel: Any = nuts.build_kernel(divergence_threshold=_LOST)
         new, info = kernel(key, place, lambda u: -target(u), step_size, inverse_mass, self.doublings)
         cut = (info.num_trajectory_expansions == self.doublings) & ~info.is_turning
         return new, Transition(
@@ -363,7 +363,7 @@ class HamiltonianMonteCarlo(AbstractHamiltonian):
 
         count, run = jax.random.split(key)
         leaps = jax.random.randint(count, (), 1, self.leaps + 1)
-        kernel = hmc.build_kernel(divergence_threshold=_LOST)
+        kernel: Any = hmc.build_kernel(divergence_threshold=_LOST)
         new, info = kernel(run, place, lambda u: -target(u), step_size, inverse_mass, leaps)
         return new, Transition(
             new.position,

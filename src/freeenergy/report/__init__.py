@@ -10,11 +10,12 @@ from typing import Any
 
 from .. import plots
 from .._core import in_notebook, notes_in_notebook, write_whole
-from . import _columns, _numbers, _pictures, _predictions
+from . import _columns, _numbers, _pictures, _posteriors, _predictions
+from ._html import escape
 from ._numbers import table_html
 from ._view import View
 
-__all__ = ["notebook_html", "table_html", "to_html"]
+__all__ = ["notebook_html", "posterior_to_html", "table_html", "to_html"]
 
 _SECTIONS = (
     ("columns", "Columns", _columns.columns),
@@ -61,26 +62,53 @@ def to_html(
         image_shape: height and width, when rows are images; square ones are recognised.
     """
     view = View(board, image_shape)
-    script = _resource("report.js")
-    # only this very script runs, and nothing is fetched, whatever the names in the data say
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    policy = f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
     with plots.theme():
         written = [(name, title, write(view)) for name, title, write in _SECTIONS]
     # what is about other data than these is left out
     left = _OF_DENSITIES if view.numbers else ()
     written = [(name, title, text) for name, title, text in written if text and name not in left]
-    sections = [f'<section id="{name}"><h2>{title}</h2>{text}</section>' for name, title, text in written]
-    links = "".join(f'<li><a href="#{name}">{title}</a></li>' for name, title, _ in written)
     rows = f"{board.n_rows:,}".replace(",", "\u202f")
+    about = f"{len(view.lines)} models · {rows} rows · {board.dimension} dimensions"
+    _write(path, "Which model explains the data?", _numbers.headline(view), about, written)
+
+
+def posterior_to_html(
+    posterior: Any, path: str | os.PathLike[str], *, title: str = "What is known"
+) -> None:
+    """Writes a posterior to one HTML file: a table, and of each entry histogram, trace and ranks; pairs.
+
+    Args:
+        posterior: what `freeenergy.infer` returned.
+        path: of the file; it needs no other file and no network.
+        title: its heading.
+    """
+    with plots.theme():
+        written = _posteriors.sections(posterior)
+    _write(path, title, _posteriors.headline(posterior), _posteriors.about(posterior), written)
+
+
+def _write(
+    path: str | os.PathLike[str],
+    title: str,
+    headline: str,
+    about: str,
+    written: list[tuple[str, str, str]],
+) -> None:
+    """A page of sections, each with its name, its title and its HTML; `headline` is HTML too."""
+    script = _resource("report.js")
+    # only this very script runs, and nothing is fetched, whatever the names in the data say
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    policy = f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+    sections = [f'<section id="{name}"><h2>{head}</h2>{text}</section>' for name, head, text in written]
+    links = "".join(f'<li><a href="#{name}">{head}</a></li>' for name, head, _ in written)
     page = (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         '<link rel="icon" href="data:,">'
-        f"<title>Which model explains the data?</title><style>{_resource('report.css')}</style></head>\n"
-        f'<body><header id="headline"><h1>Which model explains the data?</h1>{_numbers.headline(view)}'
-        f'<p class="soft">{len(view.lines)} models · {rows} rows · {board.dimension} dimensions</p>'
+        f"<title>{escape(title)}</title><style>{_resource('report.css')}</style></head>\n"
+        f'<body><header id="headline"><h1>{escape(title)}</h1>{headline}'
+        f'<p class="soft">{about}</p>'
         f'<nav aria-label="Sections"><ul>{links}</ul></nav></header>\n'
         f"<main>{chr(10).join(sections)}</main>\n<script>{script}</script></body></html>\n"
     )

@@ -115,8 +115,8 @@ def infer(
         found = _latent(what, observed, how)
     else:
         raise TypeError(
-            "infer takes an Energy, a model with an energy, a fitted estimator, or any of the latter two with "
-            f"a 'prior'. Got {type(what).__name__} instead."
+            "infer takes an Energy, a model with an energy, a fitted estimator, or any of the latter two "
+            f"with a 'prior'. Got {type(what).__name__} instead."
         )
     for sentence in found.warnings:
         warnings.warn(sentence, ConvergenceWarning, stacklevel=2)
@@ -295,15 +295,16 @@ def _answer(owner: Any, observed: Any, how: _How) -> AbstractPosterior:
 
 def _missing(owner: Any, observed: Any, how: _How) -> AbstractPosterior:
     """The missing entries of one row or series."""
-    rows = isinstance(owner, AbstractRowEstimator)
-    x = owner._read(observed).x if rows else np.asarray(observed, float)
-    if rows or not isinstance(owner, AbstractSequenceDensity):
+    rows, serial = isinstance(owner, AbstractRowEstimator), isinstance(owner, AbstractSequenceDensity)
+    density: Any = owner
+    x = density._read(observed).x if rows else np.asarray(observed, float)
+    if not serial:
         _one(x, owner)
         x = x[0]
     holes = np.isnan(x)
     if not holes.any():
         raise ValueError("infer asks for what is missing (NaN). Got nothing that is missing instead.")
-    nats = owner.evidence(observed)
+    nats = density.evidence(observed)
     if nats.nats[0] == -np.inf:
         raise ValueError(
             f"What is observed has probability zero under {type(owner).__name__}: nothing can be inferred "
@@ -315,12 +316,12 @@ def _missing(owner: Any, observed: Any, how: _How) -> AbstractPosterior:
         return _missing_by_energy(owner, x, holes, spaces, how)
     seed = int(np.asarray(jax.random.key_data(how.key)).ravel()[-1])
     if rows:
-        taken = owner._read(observed)
+        taken = density._read(observed)
         many = taken.take(np.zeros(_CHAINS * _DRAWS, int))
         with taken.naming_cells():
-            drawn = taken.back(owner._fill_sample(many.z, key=how.key))
+            drawn = taken.back(density._fill_sample(many.z, key=how.key))
     else:
-        drawn = np.asarray(owner.sample(_CHAINS * _DRAWS, seed, given=observed), float)
+        drawn = np.asarray(density.sample(_CHAINS * _DRAWS, seed, given=observed), float)
         drawn = drawn.reshape(_CHAINS * _DRAWS, *x.shape)
     values = drawn[:, holes].reshape(_CHAINS, _DRAWS, -1)
     exact = nats.kind is Kind.EXACT
@@ -349,8 +350,8 @@ def _entry_spaces(owner: Any, holes: np.ndarray) -> list[AbstractSpace]:
     schema = schema_of(owner)
 
     def space(column: int) -> AbstractSpace:
-        if roles.labels[column]:
-            known = () if schema is None else schema.modelled[column].categories
+        known = () if schema is None else schema.modelled[column].categories
+        if roles.labels[column] or known:
             return Categories(len(known) or None, ())
         return Counts(()) if roles.whole[column] else Reals(())
 
@@ -379,8 +380,8 @@ def _missing_by_energy(
 ) -> AbstractPosterior:
     if not (isinstance(owner, CompletesRows) and isinstance(owner, ScoresRows) and owner._knows_evidence):
         raise TypeError(
-            f"{type(owner).__name__} draws what is missing itself: its log p of a complete row is no energy "
-            "that a 'method' could take. Leave it out."
+            f"{type(owner).__name__} draws what is missing itself: its log p of a complete row is no "
+            "energy that a 'method' could take. Leave it out."
         )
     energy = _OfMissing(
         owner.model_,

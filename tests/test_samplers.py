@@ -274,6 +274,10 @@ def test_particles_find_both_modes_and_what_is_impossible():
         SequentialMonteCarlo(particles=10, groups=3)
     with pytest.raises(ValueError, match=r"must be in the range \(0, 1\)\. Got 1\.5 instead"):
         SequentialMonteCarlo(effective=1.5)
+    with pytest.raises(ValueError, match=r"must rise from 0 to 1\. Got \[0\.  0\.5\] instead"):
+        SequentialMonteCarlo(schedule=jnp.array([0.0, 0.5]))
+    with pytest.raises(ValueError, match=r"Got to the inverse temperature 0\.\d+ in 1 steps"):
+        infer(lambda z: 1e4 * (z - 3) ** 2, Reals(()), SequentialMonteCarlo(base=base, most=1), key=KEY)
 
 
 class _Wide(AbstractDistribution):

@@ -10,9 +10,9 @@ from jaxtyping import Array, Float, PyTree
 from .._core import Kind, log_mean_exp, to_free
 from ..distributions import Full, Gaussian
 from ._diagnostics import chain_effective_size
-from ._methods import AbstractMethod
+from ._methods import AbstractChecked, AbstractMethod
 from ._minimise import Energy
-from ._posterior import DrawsPosterior, LogEvidence
+from ._posterior import AbstractPosterior, DrawsPosterior, LogEvidence
 from ._recognition import weighted_draws
 from ._walks import FreeTarget
 
@@ -60,7 +60,7 @@ def bridge_evidence(
     return LogEvidence(nats, jnp.sqrt(error), Kind.ESTIMATE)
 
 
-class Bridge(AbstractMethod):
+class Bridge(AbstractChecked):
     """Gives the posterior of another sampler the evidence, by bridge sampling.
 
     Half of the draws of each chain make a Gaussian over the free coordinates; between it and the other
@@ -106,3 +106,7 @@ class Bridge(AbstractMethod):
         return eqx.tree_at(
             lambda p: p.log_evidence, found, bridge_evidence(logs, own), is_leaf=lambda x: x is None
         )
+
+    def check(self, posterior: AbstractPosterior) -> None:
+        if isinstance(self.sampler, AbstractChecked):
+            self.sampler.check(posterior)

@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
 from jaxtyping import Array, Float, PyTree
 
 from .._core import AbstractFinite, Kind, from_free, log_mean_exp, to_free
@@ -15,9 +17,9 @@ from ._annealed import geometric_path
 from ._filters import AbstractResampler, Systematic
 from ._gibbs import gibbs_sweep
 from ._importance import effective_sample_size, importance_estimate
-from ._methods import AbstractMethod, KernelMaker, standard_base
+from ._methods import AbstractChecked, KernelMaker, standard_base
 from ._minimise import Energy
-from ._posterior import DrawsPosterior, LogEvidence
+from ._posterior import AbstractPosterior, DrawsPosterior, LogEvidence
 from ._walks import FreeTarget
 
 
@@ -34,7 +36,7 @@ class _Swarm(NamedTuple):
     count: Array
 
 
-class SequentialMonteCarlo(AbstractMethod):
+class SequentialMonteCarlo(AbstractChecked):
     """Particles that are led from a base to the posterior, resampled and moved on the way (SMC).
 
         e_β = (1 − β) e_0 + β e,      log Z = Σ_k log mean exp(−(β_k − β_{k−1}) (e − e_0)),
@@ -89,6 +91,13 @@ class SequentialMonteCarlo(AbstractMethod):
                 "The 'effective' share of SequentialMonteCarlo must be in the range (0, 1). "
                 f"Got {self.effective} instead."
             )
+        if self.schedule is not None and not isinstance(self.schedule, Tracer):
+            steps = np.asarray(self.schedule)
+            if len(steps) < 2 or steps[0] != 0 or steps[-1] != 1 or (np.diff(steps) <= 0).any():
+                raise ValueError(
+                    "The 'schedule' of SequentialMonteCarlo must rise from 0 to 1. "
+                    f"Got {np.array2string(steps, threshold=6)} instead."
+                )
 
     def __call__(self, energy: Energy, space: PyTree, *, key: Array) -> DrawsPosterior:
         leaves = tuple(jax.tree.leaves(space))
@@ -113,21 +122,30 @@ class SequentialMonteCarlo(AbstractMethod):
             draws = last.z
         estimate = importance_estimate(last.log_partition)
         kind = Kind.ESTIMATE if self.schedule is None else Kind.LOWER
-        # what has not come to the end of the path is no posterior
-        nats = jnp.where(last.beta >= 1, estimate.log_mean, jnp.nan)
         return DrawsPosterior(
             draws,
             jnp.repeat(last.log_partition, self.particles // self.groups),
             spaces=leaves,
             groups=self.groups,
-            log_evidence=LogEvidence(nats, estimate.stderr, kind),
+            log_evidence=LogEvidence(estimate.log_mean, estimate.stderr, kind),
             diagnostics={
                 "effective_groups": estimate.effective_sample_size,
                 "temperatures": last.count,
                 "acceptance": last.acceptance,
-                "start_energy": jnp.where(last.beta >= 1, jnp.min(last.target), jnp.inf),
+                "reached": last.beta,
+                # of the particles that are left, and of those at the beginning where none is possible
+                "start_energy": jnp.min(last.target),
             },
         )
+
+    def check(self, posterior: AbstractPosterior) -> None:
+        told = posterior.diagnostics
+        if not told["reached"] >= 1:
+            raise ValueError(
+                "The particles must come to the posterior. Got to the inverse temperature "
+                f"{float(told['reached']):.3g} in {int(told['temperatures'])} steps: take a base that is "
+                "nearer, or raise 'most'."
+            )
 
     def _run(
         self,

@@ -208,6 +208,7 @@ PAGES = [
     pytest.param("docs/extend.md", marks=pytest.mark.slow),
     "docs/files.md",
     "docs/inference.md",
+    pytest.param("docs/inference/variational.md", marks=pytest.mark.slow),
     "docs/learning.md",
     "docs/numbers.md",
     "docs/companion/mathematics.md",

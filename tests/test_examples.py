@@ -219,6 +219,7 @@ PAGES = [
     "docs/inference.md",
     "docs/inference/samplers.md",
     "docs/inference/one_call.md",
+    pytest.param("docs/inference/variational.md", marks=pytest.mark.slow),
     "docs/learning.md",
     "docs/numbers.md",
     "docs/companion/mathematics.md",

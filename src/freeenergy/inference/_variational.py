@@ -29,7 +29,7 @@ from ._recognition import AbstractRecognition, balanced_noise, weighted_draws
 from ._walks import FreeTarget, Pushforward
 
 # with more free coordinates the matrices of the search for a start cost more than it gains
-_MOST_ON_PATH = 500
+_MOST_ON_PATH = 200
 
 
 class AbstractDivergence(eqx.Module):
@@ -268,8 +268,13 @@ class GaussianVariational(AbstractMethod):
 
 def _about_standard(covariance: AbstractCovariance, size: int, *, key: Array) -> Gaussian:
     """A normal law of this structure near N(0, I), as of a few rows: with a factor of zero none moves."""
-    rows = jax.random.normal(key, (4 * size + 16, size))
-    second = jnp.sum(jax.vmap(covariance.second_moments)(rows), axis=0)
+    rows = jnp.ones((1, size)) if covariance.separable else jax.random.normal(key, (4 * size + 16, size))
+
+    # one row after another: all products of all rows would be too many
+    def add(total: Array, row: Array) -> tuple[Array, None]:
+        return total + covariance.second_moments(row), None
+
+    second = jax.lax.scan(add, jnp.zeros_like(covariance.second_moments(rows[0])), rows)[0]
     weight = jnp.full(size, 1.0 * len(rows))
     return Gaussian(jnp.zeros(size), covariance.from_moments(weight, jnp.zeros(size), second))
 

@@ -250,7 +250,7 @@ def test_in_a_program_the_slope_of_log_z_is_the_marginal():
     @jax.jit
     def answer(tables, key):
         made = [Factor(scope, logs) for scope, logs in zip(scopes, tables, strict=True)]
-        draws = tree.sample(made, (), draw_by_key(key))
+        draws = tree.sample(made, (), draw_by_key(key, len(tree.cliques)))
         return tree.log_partition(made), jnp.stack([draws[v] for v in size])
 
     (value, draws), slopes = jax.value_and_grad(answer, has_aux=True)(tables, jax.random.key(0))

@@ -124,7 +124,7 @@ def test_a_network_of_labels_is_the_product_of_its_tables():
 
 
 def test_draws_of_networks_follow_their_tables():
-    n = 20_000
+    n = 5000
     joint = np.exp(every(CHAIN, STATES))
     keys = jax.random.split(jax.random.key(0), n)
     row = jnp.array([1.0, jnp.nan, jnp.nan, 0.0])
@@ -260,7 +260,7 @@ def test_linear_gaussian_numbers_given_labels():
     np.testing.assert_allclose(
         filled, [parts[1] / sum(parts), np.dot(parts, means) / sum(parts), 0.2, -0.4]
     )
-    n = 20_000
+    n = 5000
     keys = jax.random.split(jax.random.key(0), n)
     draws = drawn(LINES, some, keys)
     assert (np.abs(draws.mean(axis=0) - filled)[:2] < 5 * draws.std(axis=0)[:2] / np.sqrt(n)).all()

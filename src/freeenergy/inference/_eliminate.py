@@ -72,7 +72,7 @@ class Eliminate(AbstractMethod):
         total = tree.log_partition(factors)
 
         def draw(key: Array) -> tuple[Array, ...]:
-            states = tree.sample(factors, (), draw_by_key(key))
+            states = tree.sample(factors, (), draw_by_key(key, len(tree.cliques)))
             return tuple(states[i] for i in range(len(space)))
 
         draws = jax.vmap(draw)(jax.random.split(key, self.draws))

@@ -234,22 +234,25 @@ Draw = Callable[[Any, int], Any]
 """`draw(logs, i)` chooses a state along the last axis."""
 
 
-def draw_by_key(key: Any) -> Draw:
-    """Draws in a program, from parts of a key."""
-    return lambda logs, i: jax.random.categorical(jax.random.fold_in(key, i), logs, axis=-1)
+def draw_by_key(key: Any, questions: int) -> Draw:
+    """Draws of one event in a program, of all numbers of which one key is the seed."""
+    levels = jax.random.uniform(key, (questions,))
+    return lambda logs, i: _inverted(logs, levels[i])
 
 
 def draw_on_host(rng: np.random.Generator) -> Draw:
-    """Draws of many rows on the host, by the inverse of the distribution function."""
+    """Draws of many rows on the host."""
+    return lambda logs, i: _inverted(logs, rng.random(logs.shape[:-1]))
 
-    def draw(logs: np.ndarray, i: int) -> np.ndarray:
-        high = logs.max(axis=-1, keepdims=True)
-        below = np.cumsum(np.exp(logs - np.where(high > -np.inf, high, 0)), axis=-1)
-        # strictly below the whole, so that the last state that is chosen has some probability
-        level = rng.random(below.shape[:-1])[..., None] * below[..., -1:]
-        return (below <= level).sum(axis=-1).clip(max=logs.shape[-1] - 1)
 
-    return draw
+def _inverted(logs: Any, level: Any) -> Any:
+    """The state below which lies this share of probability: the inverse of the distribution function."""
+    xp = namespace(logs)
+    high = xp.max(logs, axis=-1, keepdims=True)
+    below = xp.cumsum(xp.exp(logs - xp.where(high > -np.inf, high, 0)), axis=-1)
+    # a level is less than one, so that the state has some probability; rounding may say otherwise
+    reached = xp.sum(below <= level[..., None] * below[..., -1:], axis=-1)
+    return xp.minimum(reached, logs.shape[-1] - 1)
 
 
 @dataclasses.dataclass(frozen=True)

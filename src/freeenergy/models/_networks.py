@@ -496,11 +496,11 @@ class BayesianNetwork(AbstractNetwork):
 
     def sample(self, *, key: Array) -> Array:
         """A draw, parents before children (ancestral sampling)."""
-        return self._ancestral(jnp.full(len(self.nodes), jnp.nan), key)
+        return self._ancestral(jnp.full(len(self.nodes), jnp.nan), self._order, key)
 
-    def _ancestral(self, x: Array, key: Array) -> Array:
-        """`x` with each NaN drawn given its parents."""
-        for v in self._order:
+    def _ancestral(self, x: Array, nodes: Sequence[int], key: Array) -> Array:
+        """`x` with each NaN among some nodes drawn given its parents."""
+        for v in nodes:
             drawn = self.nodes[v].sample(*self._parents_of(v, x), key=jax.random.fold_in(key, v))
             x = x.at[v].set(jnp.where(jnp.isnan(x[v]), drawn.astype(x.dtype), x[v]))
         return x
@@ -604,10 +604,10 @@ class BayesianNetwork(AbstractNetwork):
         self._check_exact()
         first, second = jax.random.split(key)
         if self._by_tree:
-            drawn = self.tree.sample(self._factors(x), (), draw_by_key(first))
+            drawn = self.tree.sample(self._factors(x), (), draw_by_key(first, len(self.tree.cliques)))
             for v, state in drawn.items():
                 x = x.at[v].set(jnp.where(jnp.isnan(x[v]), state.astype(x.dtype), x[v]))
-            return self._ancestral(x, second)
+            return self._ancestral(x, self._numbers, second)
         states, total, means, covariances = self._weighted(x)
         numbers = np.array(self._numbers, int)
         which = jax.random.categorical(first, total)
@@ -779,11 +779,11 @@ class MarkovNetwork(AbstractNetwork):
 
     def sample(self, *, key: Array) -> Array:
         """An exact draw, clique by clique."""
-        drawn = self.tree.sample(self._factors(), (), draw_by_key(key))
+        drawn = self.tree.sample(self._factors(), (), draw_by_key(key, len(self.tree.cliques)))
         return jnp.stack([drawn[v] for v in range(len(self.n_states))]).astype(float)
 
     def complete_sample(self, x: Array, *, key: Array) -> Array:
-        drawn = self.tree.sample(self._factors(x), (), draw_by_key(key))
+        drawn = self.tree.sample(self._factors(x), (), draw_by_key(key, len(self.tree.cliques)))
         states = jnp.stack([drawn[v] for v in range(len(self.n_states))]).astype(x.dtype)
         return jnp.where(jnp.isnan(x), states, x)
 

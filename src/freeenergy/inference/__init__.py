@@ -182,6 +182,11 @@ from ._langevin import (
 from ._laplace import (
     Laplace,
 )
+from ._latent_processes import (
+    AbstractValuesMethod,
+    LaplaceMethod,
+    VariationalGaussian,
+)
 from ._lbfgs import (
     LBFGSState,
     begin_lbfgs,
@@ -196,9 +201,6 @@ from ._measurements import (
     collapse,
     measure,
 )
-from ._latent_processes import AbstractValuesMethod, LaplaceMethod, VariationalGaussian
-from ._lbfgs import LBFGSState, begin_lbfgs
-from ._measurements import LinearStep, collapse, measure
 from ._methods import (
     AbstractChecked,
     AbstractMethod,
@@ -330,10 +332,10 @@ __all__ = [
     "AbstractSearch",
     "AbstractSteps",
     "AbstractTuned",
+    "AbstractValuesMethod",
     "AbstractWalk",
     "AdjustedLangevin",
     "Alternate",
-    "AbstractValuesMethod",
     "Amortised",
     "Anneal",
     "Annealed",
@@ -449,8 +451,8 @@ __all__ = [
     "UnadjustedLangevin",
     "UndirectedGraph",
     "Unscented",
-    "Weighted",
     "VariationalGaussian",
+    "Weighted",
     "annealed_importance",
     "begin_lbfgs",
     "best_paths",

@@ -81,6 +81,7 @@ def posterior_to_html(
         posterior: what `freeenergy.infer` returned.
         path: of the file; it needs no other file and no network.
         title: its heading.
+    """
     with plots.theme():
         written = _posteriors.sections(posterior)
     _write(path, title, _posteriors.headline(posterior), _posteriors.about(posterior), written)

@@ -245,7 +245,10 @@ def _cut(told: Mapping[str, float]) -> str | None:
     share = told.get("longest_share", 0.0)
     if not share > _MOST_CUT:
         return None
-    return f"{share:.0%} of the trajectories were cut at their longest; raise 'doublings', or take a dense mass."
+    return (
+        f"{share:.0%} of the trajectories were cut at their longest; raise 'doublings', or take a dense "
+        "mass."
+    )
 
 
 def far_from_posterior(told: Mapping[str, float]) -> str | None:

@@ -2,6 +2,7 @@
 
 import warnings
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ from freeenergy.distributions import (
     Poisson,
     Reals,
 )
-from freeenergy.inference import NUTS, ArgMin, Collapsed, DrawsPosterior, Nature, choose_method
+from freeenergy.inference import NUTS, ArgMin, Choice, Collapsed, DrawsPosterior, Nature, choose_method
 from freeenergy.models import LinearGaussian, Mixture
 from freeenergy.shell import named_fields
 
@@ -52,6 +53,7 @@ def test_a_finite_part_is_summed_out():
 
     space = {"x": Reals(()), "which": Categories(2)}
     choice = choose_method(space)
+    assert isinstance(choice, Choice)
     assert isinstance(choice.method, Collapsed)
     found = fe.infer(fe.Energy(energy, space), method=Collapsed(SHORT), key=0)
     # the product of two normal laws, for each component
@@ -220,6 +222,32 @@ def test_parameters_of_a_fitted_mixture():
     weights, error = found.expect(lambda m: jnp.sort(m.weights))
     # two far components: the labels are as good as known, and Dirichlet(2, 2) meets 30 and 60
     np.testing.assert_allclose(weights, np.array([32, 62]) / 94, atol=FAR * np.max(error) + 0.01)
+
+
+def _weak_prior(model):
+    """Normal laws about zero of all numbers, wide ones."""
+    return (
+        -sum(jnp.sum(jnp.square(v)) for v in named_fields(model).values() if eqx.is_inexact_array(v)) / 200
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["HMM", "LinearGaussianSSM"])
+def test_parameters_of_models_of_series(name):
+    rng = np.random.RandomState(0)
+    X = np.where(np.arange(60)[:, None] // 10 % 2, 3.0, -3.0) + rng.normal(size=(60, 1))
+    model = _learned(CASES[name].estimator, X)
+    with warnings.catch_warnings():
+        # short chains, to see that they run
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        short = NUTS(steps=40, burn_in=40, doublings=5)
+        found = fe.infer(model, X, prior=_weak_prior, method=short, key=0)
+    assert found.note == ""
+    names, chains = found.chains()
+    assert np.isfinite(chains).all()
+    assert len(names) == chains.shape[2]
+    # chains are where the data leave them: about the fit
+    assert np.mean(found.diagnostics["energy"]) < -model.score_samples([X])[0] + 30
 
 
 def test_unknowns_that_are_not_there_are_refused():

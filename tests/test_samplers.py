@@ -238,7 +238,7 @@ def test_the_mean_of_the_estimates_of_z_is_z(resampler):
 
 
 def test_particles_state_their_own_error():
-    method = SequentialMonteCarlo(particles=256, groups=16, moves=3)
+    method = SequentialMonteCarlo(particles=1024, groups=16, moves=3)
 
     @jax.jit
     def runs(keys):
@@ -251,7 +251,7 @@ def test_particles_state_their_own_error():
 
         return jax.lax.map(one, keys, batch_size=50)
 
-    for scores in runs(jax.random.split(KEY, 200)):
+    for scores in runs(jax.random.split(KEY, 150)):
         assert 0.75 < np.std(scores) < 1.4
         assert abs(np.mean(scores)) < 0.5
 
@@ -276,7 +276,7 @@ def test_particles_find_both_modes_and_what_is_impossible():
         SequentialMonteCarlo(effective=1.5)
     with pytest.raises(ValueError, match=r"must rise from 0 to 1\. Got \[0\.  0\.5\] instead"):
         SequentialMonteCarlo(schedule=jnp.array([0.0, 0.5]))
-    with pytest.raises(ValueError, match=r"Got to the inverse temperature 0\.\d+ in 1 steps"):
+    with pytest.raises(ValueError, match=r"Got to the inverse temperature \S+ in 1 steps"):
         infer(lambda z: 1e4 * (z - 3) ** 2, Reals(()), SequentialMonteCarlo(base=base, most=1), key=KEY)
 
 
@@ -681,7 +681,7 @@ def test_an_area_by_the_share_of_points_in_it():
     assert abs(found.log_evidence.nats - np.log(np.pi / 4)) < FAR * found.log_evidence.stderr
     # the error falls with the root of the number of points
     share = np.pi / 4
-    tried = float(found.diagnostics["kept"] / found.diagnostics["acceptance"])
+    tried = int(found.diagnostics["kept"]) / float(found.diagnostics["acceptance"])
     np.testing.assert_allclose(found.log_evidence.stderr, np.sqrt((1 - share) / share / tried), rtol=0.05)
 
 

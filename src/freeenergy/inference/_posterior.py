@@ -493,19 +493,21 @@ class DrawsPosterior(AbstractPosterior):
         if self.log_weights is None:
             pairs = jax.tree.map(lambda a: chain_mean(a.astype(float)), jax.vmap(jax.vmap(f))(self.draws))
         else:
-            log_weights, values = self.log_weights, jax.vmap(f)(self.draws)
-            if self.groups:
-                each = len(log_weights) // self.groups
-                log_weights = log_weights[::each]
-                values = jax.tree.map(
-                    lambda a: jnp.mean(a.reshape(self.groups, each, *a.shape[1:]).astype(float), axis=1),
-                    values,
-                )
-            pairs = jax.tree.map(
-                lambda a: self_normalised_mean(log_weights, a.astype(log_weights.dtype)), values
-            )
+            pairs = jax.tree.map(lambda a: self._weighted_mean(a.astype(float)), jax.vmap(f)(self.draws))
         outer = jax.tree.structure(jax.eval_shape(f, _chosen(self.weighted_values()[0], jnp.asarray(0))))
         return jax.tree.transpose(outer, jax.tree.structure((0, 0)), pairs)
+
+    def _weighted_mean(self, values: Float[Array, " draws *event"]) -> tuple[Array, Array]:
+        assert self.log_weights is not None
+        log_weights, wider = self.log_weights, 1.0
+        if self.groups:
+            each = len(log_weights) // self.groups
+            log_weights = log_weights[::each]
+            values = jnp.mean(values.reshape(self.groups, each, *values.shape[1:]), axis=1)
+            # few groups are nearer to their own mean than to the true one
+            wider = (self.groups / (self.groups - 1)) ** 0.5
+        mean, error = self_normalised_mean(log_weights, values.astype(log_weights.dtype))
+        return mean, wider * error
 
     def mean(self) -> PyTree:
         refuse_labels(self.spaces, "mean")

@@ -391,6 +391,28 @@ def test_sandwich_holds_the_integral_of_a_bimodal_density():
         assert 0 < side.stderr < 0.05
 
 
+def test_annealing_to_a_target_that_is_impossible_in_places():
+    # a normal law cut at zero, from a whole one: half of the first draws cannot be
+    path = geometric_path(lambda x: x**2 / 2, lambda x: jnp.where(x > 0, x**2 / 2, jnp.inf))
+
+    def metropolis(beta, x, *, key):
+        propose, accept = jax.random.split(key)
+        there = x + jax.random.normal(propose)
+        log_ratio = path(beta, x) - path(beta, there)
+        return jnp.where(jnp.log(jax.random.uniform(accept)) < log_ratio, there, x)
+
+    found = annealed_importance(
+        path,
+        metropolis,
+        jax.random.normal(jax.random.key(5), (400,)),
+        log_partition=jnp.asarray(0.5 * np.log(2 * np.pi)),
+        schedule=linear_schedule(5),
+        key=jax.random.key(6),
+    )
+    assert abs(found.log_partition - np.log(np.pi / 2) / 2) < 4 * found.stderr
+    assert np.isneginf(found.log_weights).any()
+
+
 def test_schedules_rise_from_zero_to_one():
     for schedule in (linear_schedule(10), sigmoid_schedule(10)):
         assert schedule[0] == 0

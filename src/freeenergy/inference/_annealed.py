@@ -59,8 +59,14 @@ def sigmoid_schedule(steps: int, sharpness: float = 4.0, dtype: Any = float) -> 
 
 
 def geometric_path(base: Callable[[Any], Array], target: Callable[[Any], Array]) -> PathEnergy:
-    """e_β(x) = (1 − β) e_0(x) + β e_1(x)."""
-    return lambda beta, x: (1 - beta) * base(x) + beta * target(x)
+    """e_β(x) = (1 − β) e_0(x) + β e_1(x), where 0 · ∞ = 0: either may be infinite at the other's end."""
+
+    def energy(beta: Array, x: Any) -> Array:
+        first, last = base(x), target(x)
+        first, last = jnp.where(beta == 1, 0, first), jnp.where(beta == 0, 0, last)
+        return (1 - beta) * first + beta * last
+
+    return energy
 
 
 def annealed_importance(
@@ -102,7 +108,9 @@ def annealed_importance(
     chains = jax.tree.leaves(start)[0].shape[0]
 
     def one(x: Any, before: Array, after: Array, key: Array) -> tuple[Any, Array]:
-        return kernel(after, x, key=key), energy(before, x) - energy(after, x)
+        was, now = energy(before, x), energy(after, x)
+        # a draw that cannot be any more has no weight, and none ever after
+        return kernel(after, x, key=key), jnp.where(now == jnp.inf, -jnp.inf, was - now)
 
     def anneal(carry: tuple[Any, Array], k: Array) -> tuple[tuple[Any, Array], None]:
         states, log_weights = carry

@@ -82,8 +82,9 @@ def test_a_logistic_regression_by_several_methods(method):
         warnings.filterwarnings("ignore", ".*not to be believed")
         found = infer(energy, energy.space, method, key=KEY)
     mean, error = found.expect(lambda z: jnp.stack([z["intercept"][0], z["slopes"][0, 0]]))
-    # a normal law is not the posterior: its mean is off by a part of a deviation
-    slack = 0 if isinstance(method, RandomWalk) else 0.15
+    # a normal law is not this skewed posterior, and its mean (for Laplace, the mode) is off by a third of a
+    # deviation at most
+    slack = 0 if isinstance(method, RandomWalk) else 0.28
     assert (np.abs(np.asarray(mean) - [intercept, slope]) < FAR * np.asarray(error) + slack).all()
     nats = energy.log_predictive(found, [[2.0], [2.0]], [1.0, 0.0])
     np.testing.assert_allclose(np.exp(nats).sum(), 1, rtol=1e-9)

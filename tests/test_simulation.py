@@ -42,18 +42,18 @@ def exact(data, key, narrow=1.0):
 
 
 def test_an_exact_posterior_is_calibrated_and_a_narrow_one_is_not():
-    found = simulation_based_calibration(regression, exact, simulations=300, seed=0)
+    found = simulation_based_calibration(regression, exact, simulations=120, seed=0)
     assert found.names == ("noise", "slope")
-    assert found.ranks.shape == (300, 2)
+    assert found.ranks.shape == (120, 2)
     assert (found.p_values > 1e-3).all()
     counts, (low, high) = found.counts(), found.band(0.999)
     assert counts.shape == (2, 20)
-    assert (counts.sum(axis=1) == 300).all()
+    assert (counts.sum(axis=1) == 120).all()
     assert ((counts >= low) & (counts <= high)).all()
-    assert "300 simulations, 99 draws each" in str(found)
+    assert "120 simulations, 99 draws each" in str(found)
     # a slope of half the spread: its ranks heap at both ends, those of the noise do not
     wrong = simulation_based_calibration(
-        regression, lambda data, key: exact(data, key, narrow=0.5), simulations=300, seed=0
+        regression, lambda data, key: exact(data, key, narrow=0.5), simulations=120, seed=0
     )
     assert wrong.p_values[0] > 1e-3
     assert wrong.p_values[1] < 1e-6

@@ -1,7 +1,5 @@
 """Laws nearest to a posterior: against closed forms, quadrature and the algebra of normal laws."""
 
-import warnings
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -59,13 +57,6 @@ def normal(z):
     return 0.5 * gap @ jnp.asarray(PRECISION) @ gap
 
 
-def doubted(energy, space, method):
-    """What is inferred, whether there is a warning of it or not."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", ".*: The law is not to be believed")
-        return infer(energy, space, method, key=KEY)
-
-
 @pytest.mark.parametrize("method", [Laplace(), Pathfinder(), GaussianVariational(samples=8)])
 def test_a_normal_posterior_is_found_exactly(method):
     found = infer(normal, Reals((3,)), method, key=KEY)
@@ -86,7 +77,7 @@ DIRECTIONS = [(Exclusive(), 1 / np.diagonal(PRECISION)), (Inclusive(), UNITS**2)
 def test_the_nearest_independent_law_in_both_directions(divergence, variances):
     """KL(q ‖ p) has the variances 1/Λ_ii, KL(p ‖ q) those of p (chaudhari L7)."""
     method = GaussianVariational(Diagonal(), divergence, samples=2048, steps=600)
-    found = doubted(normal, Reals((3,)), method)
+    found = infer(normal, Reals((3,)), method, key=KEY)
     # weights of independent draws have a heavy tail here: measured, the bias is 7 % with 2,048 of them
     loose = 0.1 if isinstance(divergence, Inclusive) else 0.01
     np.testing.assert_allclose(found.q.base.covariance.variance, variances, rtol=loose)
@@ -115,7 +106,7 @@ def test_a_covariance_of_low_rank_finds_one():
     np.testing.assert_allclose(found.q.base.covariance.matrix(), sigma, atol=0.02)
     assert isinstance(found.q.base.covariance, LowRank)
     # one variance for all: that of the mean precision
-    found = doubted(energy, Reals((5,)), GaussianVariational(Spherical()))
+    found = infer(energy, Reals((5,)), GaussianVariational(Spherical()), key=KEY)
     expected = 5 / np.trace(np.asarray(energy.precision))
     np.testing.assert_allclose(found.q.base.covariance.variances(), expected, rtol=1e-3)
 
@@ -181,10 +172,8 @@ def test_one_direction_seeks_a_mode_and_the_other_covers_both():
     """KL(q ‖ p) has two optima, by where it begins; the other has the moments of p (chaudhari L8)."""
     for start in (-2.0, 2.0):
         seeking = GaussianVariational(start=jnp.array([start]), draws=400_000)
-        with pytest.warns(
-            UserWarning, match=r"GaussianVariational: The law is not to be believed: .* k̂ = "
-        ):
-            found = infer(bimodal, Reals((1,)), seeking, key=KEY)
+        found = infer(bimodal, Reals((1,)), seeking, key=KEY)
+        assert "not to be believed" in found.warnings[0]
         np.testing.assert_allclose(found.q.base.mean, [1.5 * start], atol=0.02)
         np.testing.assert_allclose(found.q.base.covariance.matrix(), [[1.0]], atol=0.05)
     # half of the mass is missing
@@ -207,7 +196,7 @@ def test_more_weights_make_the_bound_tighter():
     bounds = []
     for divergence in (Exclusive(), Weighted(20)):
         method = GaussianVariational(Diagonal(), divergence, samples=80, draws=40_000)
-        bounds.append(doubted(energy, Reals((2,)), method))
+        bounds.append(infer(energy, Reals((2,)), method, key=KEY))
     nats = [float(b.log_evidence.nats) for b in bounds]
     errors = [float(b.log_evidence.stderr) for b in bounds]
     assert nats[0] + 0.01 < nats[1] < FAR * errors[1]
@@ -227,8 +216,8 @@ def test_a_flow_bends_where_a_normal_law_cannot():
     bent = infer(banana, Reals((2,)), FlowVariational(flow, steps=400), key=KEY)
     gap = exact - float(bent.log_evidence.nats)
     assert -FAR * float(bent.log_evidence.stderr) < gap < 0.1
-    with pytest.warns(UserWarning, match="not to be believed"):
-        straight = infer(banana, Reals((2,)), GaussianVariational(), key=KEY)
+    straight = infer(banana, Reals((2,)), GaussianVariational(), key=KEY)
+    assert "not to be believed" in straight.warnings[0]
     assert exact - float(straight.log_evidence.nats) > 0.2
 
 

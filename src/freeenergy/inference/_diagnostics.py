@@ -262,8 +262,8 @@ def far_from_posterior(told: Mapping[str, float]) -> str | None:
     if not (k > _MOST_TAIL and share < _HARMLESS):
         return None
     return (
-        f"The law is not to be believed: the weights of its draws have the tail k̂ = {k:.2f}, where at most "
-        f"{_MOST_TAIL} is wanted; take a wider family, or a sampler."
+        f"The law that was drawn from is not to be believed: the weights of its draws have the tail k̂ = "
+        f"{k:.2f}, where at most {_MOST_TAIL} is wanted; take a wider one, or a sampler."
     )
 
 

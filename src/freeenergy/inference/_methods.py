@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -43,7 +42,6 @@ from ._chains import chain_of
 from ._diagnostics import (
     chain_diagnostics,
     chain_effective_size,
-    far_from_posterior,
     potential_scale_reduction,
 )
 from ._gibbs import run_chain
@@ -214,7 +212,7 @@ def infer(
     _refuse_hopeless(method, posterior.diagnostics, finite=isinstance(posterior, FinitePosterior))
     if isinstance(method, AbstractChecked) and not isinstance(jax.tree.leaves(posterior)[0], Tracer):
         method.check(posterior)
-    _look_at_law(posterior, type(method).__name__)
+    _refuse_what_is_no_law(posterior, type(method).__name__)
     return judged(posterior)
 
 
@@ -247,8 +245,8 @@ def judged(posterior: AbstractPosterior) -> AbstractPosterior:
     return dataclasses.replace(posterior, diagnostics=told)
 
 
-def _look_at_law(posterior: AbstractPosterior, method: str) -> None:
-    """Refuses an approximation that is none, and warns of one that is not to be believed."""
+def _refuse_what_is_no_law(posterior: AbstractPosterior, method: str) -> None:
+    """Refuses an approximation that is none."""
     told = posterior.diagnostics
     curvature, k = told.get("least_curvature"), told.get("pareto_k")
     if curvature is not None and not isinstance(curvature, Tracer) and not curvature > 0:
@@ -265,9 +263,6 @@ def _look_at_law(posterior: AbstractPosterior, method: str) -> None:
             f"{method} must end at a law with finite energy. Got draws whose energy is no number; give it "
             "another start, shorter steps, or look at the energy there."
         )
-    said = far_from_posterior({name: float(told[name]) for name in ("pareto_k", "effective_share")})
-    if said is not None:
-        warnings.warn(f"{method}: {said}", stacklevel=3)
 
 
 @eqx.filter_jit
@@ -427,6 +422,7 @@ def _from_weights(
         log_evidence=LogEvidence(estimate.log_mean, estimate.stderr, Kind.LOWER),
         diagnostics={
             "effective_sample_size": estimate.effective_sample_size,
+            "effective_share": estimate.effective_sample_size / len(log_weights),
             "pareto_k": smoothed.pareto_k,
             "start_energy": -jnp.max(log_weights),
         },

@@ -11,7 +11,7 @@ from .._core import Kind, log_mean_exp, to_free
 from ..distributions import Full, Gaussian
 from ._diagnostics import chain_effective_size
 from ._methods import AbstractChecked, AbstractMethod
-from ._minimise import Energy
+from ._minimise import EnergyFunction
 from ._posterior import AbstractPosterior, DrawsPosterior, LogEvidence
 from ._recognition import weighted_draws
 from ._walks import FreeTarget
@@ -81,7 +81,7 @@ class Bridge(AbstractChecked):
     sampler: AbstractMethod
     draws: int | None = eqx.field(static=True, default=None)
 
-    def __call__(self, energy: Energy, space: PyTree, *, key: Array) -> DrawsPosterior:
+    def __call__(self, energy: EnergyFunction, space: PyTree, *, key: Array) -> DrawsPosterior:
         sample, propose = jax.random.split(key)
         found = self.sampler(energy, space, key=sample)
         if not isinstance(found, DrawsPosterior) or found.log_weights is not None:

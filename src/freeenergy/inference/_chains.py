@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, PyTree
 
 from ._gibbs import run_chain
 from ._kernels import AbstractWalk, Kernel
-from ._minimise import Energy
+from ._minimise import EnergyFunction
 
 
 class AbstractTuned(eqx.Module):
@@ -25,7 +25,7 @@ class AbstractTuned(eqx.Module):
     wanted: eqx.AbstractVar[float | None]
 
     @abc.abstractmethod
-    def __call__(self, energy: Energy, space: PyTree) -> AbstractWalk:
+    def __call__(self, energy: EnergyFunction, space: PyTree) -> AbstractWalk:
         """The kernel of an energy over a space."""
 
     @abc.abstractmethod
@@ -35,7 +35,7 @@ class AbstractTuned(eqx.Module):
 
 def chain_of(
     maker: Any,
-    energy: Energy,
+    energy: EnergyFunction,
     space: PyTree,
     first: PyTree,
     *,
@@ -77,7 +77,7 @@ def chain_of(
 
 
 def _tuned(
-    maker: AbstractTuned, energy: Energy, space: PyTree, first: PyTree, burn_in: int, key: Array
+    maker: AbstractTuned, energy: EnergyFunction, space: PyTree, first: PyTree, burn_in: int, key: Array
 ) -> tuple[PyTree, AbstractTuned]:
     wanted = 1.0 if maker.wanted is None else maker.wanted
 

@@ -11,7 +11,7 @@ from .._core import AbstractContinuous, AbstractFinite, boltzmann, count_states,
 from ._gibbs import gibbs_sweep
 from ._hmc import NUTS
 from ._methods import AbstractMethod, Enumerate, MarkovChain, leaves_of
-from ._minimise import Energy
+from ._minimise import EnergyFunction
 from ._posterior import DrawsPosterior
 
 # states that are visited one by one, and beside each value of a continuous part
@@ -38,7 +38,7 @@ class Collapsed(AbstractMethod):
 
     method: AbstractMethod = NUTS()
 
-    def __call__(self, energy: Energy, space: PyTree, *, key: Array) -> DrawsPosterior:
+    def __call__(self, energy: EnergyFunction, space: PyTree, *, key: Array) -> DrawsPosterior:
         leaves, structure = jax.tree.flatten(space)
         finite = [isinstance(leaf, AbstractFinite) for leaf in leaves]
         parts = [leaf for leaf, own in zip(leaves, finite, strict=True) if own]

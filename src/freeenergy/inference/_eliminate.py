@@ -14,7 +14,7 @@ from .._core import Categories, Kind
 from ._factors import Factor
 from ._junction import JunctionTree, draw_by_key
 from ._methods import AbstractMethod
-from ._minimise import Energy
+from ._minimise import EnergyFunction
 from ._posterior import DrawsPosterior, LogEvidence
 
 
@@ -58,7 +58,7 @@ class Eliminate(AbstractMethod):
 
     draws: int = eqx.field(static=True, default=1000)
 
-    def __call__(self, energy: Energy, space: PyTree, *, key: Array) -> DrawsPosterior:
+    def __call__(self, energy: EnergyFunction, space: PyTree, *, key: Array) -> DrawsPosterior:
         if not isinstance(energy, FactorEnergy):
             raise ValueError(
                 "Eliminate takes a FactorEnergy, of which it sees the factors, such as "

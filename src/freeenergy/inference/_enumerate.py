@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from .._core import boltzmann
-from ._minimise import Energy
+from ._minimise import EnergyFunction
 from ._recognition import Finite
 
 
@@ -28,7 +28,7 @@ def binary_states(n: int, dtype: Any = float) -> Float[Array, "2**n n"]:
 
 
 def log_partition_by_enumeration(
-    energy: Energy, states: PyTree, *, batch_size: int = 1024
+    energy: EnergyFunction, states: PyTree, *, batch_size: int = 1024
 ) -> Float[Array, ""]:
     """log Z = log Σ_s exp(−e(s)), over `states` along the first axis.
 
@@ -44,7 +44,7 @@ def log_partition_by_enumeration(
 
 
 def posterior_by_enumeration(
-    energy: Energy, states: PyTree, *, temperature: Array | float = 1.0, batch_size: int = 1024
+    energy: EnergyFunction, states: PyTree, *, temperature: Array | float = 1.0, batch_size: int = 1024
 ) -> Finite:
     """p(s) ∝ exp(−e(s) / T), a distribution over the numbers of the `states`.
 

@@ -15,7 +15,7 @@ from jaxtyping import Array, Float, PyTree
 
 from .._core import AbstractFinite, count_states, enumerate_states, state_number
 from ._kernels import AbstractFiniteKernel, Kernel
-from ._minimise import Energy
+from ._minimise import EnergyFunction
 from ._spaces import FrozenSpace
 
 # a block with more joint values is not redrawn at once
@@ -125,7 +125,7 @@ class Gibbs(AbstractFiniteKernel):
         scan: whether a step redraws one block at random (a reversible kernel), and not all in turn.
     """
 
-    energy: Energy
+    energy: EnergyFunction
     space: FrozenSpace = eqx.field(static=True, converter=FrozenSpace.of)
     blocks: Blocks = eqx.field(static=True)
     scan: bool = eqx.field(static=True, default=False)
@@ -199,7 +199,9 @@ def _checked_blocks(space: PyTree, blocks: Sequence[Sequence[int]] | None) -> Bl
     return made
 
 
-def gibbs_sweep(energy: Energy, space: PyTree, *, blocks: Sequence[Sequence[int]] | None = None) -> Gibbs:
+def gibbs_sweep(
+    energy: EnergyFunction, space: PyTree, *, blocks: Sequence[Sequence[int]] | None = None
+) -> Gibbs:
     """The Markov kernel that redraws each entry of a finite unknown in turn, given all others.
 
     The energy is asked for every value of an entry, which serves any energy; where it has structure,
@@ -218,7 +220,9 @@ def gibbs_sweep(energy: Energy, space: PyTree, *, blocks: Sequence[Sequence[int]
     return Gibbs(energy, space, _checked_blocks(space, blocks))
 
 
-def gibbs_scan(energy: Energy, space: PyTree, *, blocks: Sequence[Sequence[int]] | None = None) -> Gibbs:
+def gibbs_scan(
+    energy: EnergyFunction, space: PyTree, *, blocks: Sequence[Sequence[int]] | None = None
+) -> Gibbs:
     """The Markov kernel that redraws one entry of a finite unknown, chosen at random, given all others.
 
     Also known as random-scan Gibbs sampling; unlike a sweep it is reversible.  Arguments as in
@@ -247,7 +251,7 @@ class Alternate(eqx.Module):
 
     makers: PyTree
 
-    def __call__(self, energy: Energy, space: PyTree) -> Kernel:
+    def __call__(self, energy: EnergyFunction, space: PyTree) -> Kernel:
         names = self.makers.keys() if isinstance(self.makers, dict) else range(len(self.makers))
         there = set(space.keys()) if isinstance(space, dict) else set(range(len(space)))
         if set(names) != there:

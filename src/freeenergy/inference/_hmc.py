@@ -21,7 +21,7 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 from .._core import start, to_free
 from ._diagnostics import energy_fraction
 from ._methods import AbstractSteps, leaves_of, worth_of
-from ._minimise import Energy
+from ._minimise import EnergyFunction
 from ._posterior import DrawsPosterior
 from ._walks import FreeTarget
 
@@ -107,7 +107,7 @@ class AbstractHamiltonian(AbstractSteps):
     def n_steps(self) -> int:
         return self.burn_in + self.steps
 
-    def init(self, energy: Energy, space: PyTree, *, key: Array) -> HamiltonianState:
+    def init(self, energy: EnergyFunction, space: PyTree, *, key: Array) -> HamiltonianState:
         """All chains at their starts, with steps of size one tenth."""
         from blackjax.adaptation.step_size import dual_averaging_adaptation
         from blackjax.mcmc import hmc
@@ -134,7 +134,7 @@ class AbstractHamiltonian(AbstractSteps):
         )
 
     def step(
-        self, state: HamiltonianState, energy: Energy, space: PyTree, *, key: Array
+        self, state: HamiltonianState, energy: EnergyFunction, space: PyTree, *, key: Array
     ) -> tuple[HamiltonianState, Transition]:
         target = FreeTarget(energy, space)
 
@@ -173,7 +173,7 @@ class AbstractHamiltonian(AbstractSteps):
         return {"acceptance": jnp.mean(kept.acceptance)}
 
     def posterior(
-        self, kept: Transition, state: HamiltonianState, energy: Energy, space: PyTree
+        self, kept: Transition, state: HamiltonianState, energy: EnergyFunction, space: PyTree
     ) -> DrawsPosterior:
         target = FreeTarget(energy, space)
         # (steps, chains, …) to (chains, steps, …), without the warm-up

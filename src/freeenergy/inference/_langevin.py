@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, PyTree
 from .._core import to_free
 from ._chains import AbstractTuned
 from ._kernels import AbstractWalk
-from ._minimise import Energy
+from ._minimise import EnergyFunction
 from ._walks import FreeTarget
 
 
@@ -72,7 +72,7 @@ class UnadjustedLangevin(eqx.Module):
 
     step_size: float | Array
 
-    def __call__(self, energy: Energy, space: PyTree) -> LangevinWalk:
+    def __call__(self, energy: EnergyFunction, space: PyTree) -> LangevinWalk:
         return LangevinWalk(FreeTarget(energy, space), self.step_size, False)
 
 
@@ -101,5 +101,5 @@ class AdjustedLangevin(AbstractTuned):
     def scaled(self, factor: Array) -> Self:
         return eqx.tree_at(lambda m: m.step_size, self, self.step_size * factor)
 
-    def __call__(self, energy: Energy, space: PyTree) -> LangevinWalk:
+    def __call__(self, energy: EnergyFunction, space: PyTree) -> LangevinWalk:
         return LangevinWalk(FreeTarget(energy, space), self.step_size, True)

@@ -11,7 +11,7 @@ from .._core import LOG_2PI, Kind, to_free
 from ..distributions import Full, Gaussian
 from ._importance import importance_estimate
 from ._methods import AbstractMethod, from_distribution
-from ._minimise import AbstractSearch, Energy, QuasiNewton, minimise
+from ._minimise import AbstractSearch, EnergyFunction, QuasiNewton, minimise
 from ._posterior import DistributionPosterior, LogEvidence
 from ._recognition import weighted_draws
 from ._walks import FreeTarget, Pushforward
@@ -43,7 +43,7 @@ class Laplace(AbstractMethod):
     search: AbstractSearch = QuasiNewton()
     draws: int = eqx.field(static=True, default=4000)
 
-    def __call__(self, energy: Energy, space: PyTree, *, key: Array) -> DistributionPosterior:
+    def __call__(self, energy: EnergyFunction, space: PyTree, *, key: Array) -> DistributionPosterior:
         target = FreeTarget(energy, space)
         begin = jnp.zeros(target.size) if self.start is None else to_free(space, self.start)
         found = minimise(target, begin, self.search)

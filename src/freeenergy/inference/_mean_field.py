@@ -19,7 +19,7 @@ from ..distributions import (
     mean_parameters,
 )
 from ._methods import AbstractMethod, from_distribution
-from ._minimise import Energy, FixedPoint, minimise
+from ._minimise import EnergyFunction, FixedPoint, minimise
 from ._posterior import DistributionPosterior, LogEvidence
 from ._recognition import weighted_draws
 
@@ -166,7 +166,7 @@ class CoordinateMeanField(AbstractMethod):
     max_steps: int = eqx.field(static=True, default=1000)
     draws: int = eqx.field(static=True, default=4000)
 
-    def __call__(self, energy: Energy, space: PyTree, *, key: Array) -> DistributionPosterior:
+    def __call__(self, energy: EnergyFunction, space: PyTree, *, key: Array) -> DistributionPosterior:
         sweep = _Sweep.of(self.expected, self.factors)
         flat, tree_of = ravel_pytree(sweep.start())
 

@@ -47,7 +47,7 @@ from ._diagnostics import (
 from ._gibbs import run_chain
 from ._importance import effective_sample_size, importance_estimate
 from ._kernels import Kernel
-from ._minimise import AbstractSearch, Energy, Exhaustive, QuasiNewton, minimise
+from ._minimise import AbstractSearch, EnergyFunction, Exhaustive, QuasiNewton, minimise
 from ._pareto import pareto_smooth
 from ._posterior import (
     AbstractPosterior,
@@ -62,7 +62,7 @@ from ._recognition import AbstractRecognition, weighted_draws
 from ._spaces import FrozenSpace
 from ._walks import FreeTarget, Pushforward, WalkState, metropolis_step
 
-KernelMaker = Callable[[Energy, Any], Kernel]
+KernelMaker = Callable[[EnergyFunction, Any], Kernel]
 """`maker(energy, space)` is a Markov kernel that leaves exp(−energy) over the space unchanged."""
 
 
@@ -70,7 +70,9 @@ class AbstractMethod(eqx.Module):
     """A way to infer an unknown from its energy."""
 
     @abc.abstractmethod
-    def __call__(self, energy: Energy, space: PyTree[AbstractSpace], *, key: Array) -> AbstractPosterior:
+    def __call__(
+        self, energy: EnergyFunction, space: PyTree[AbstractSpace], *, key: Array
+    ) -> AbstractPosterior:
         """The posterior p(z) ∝ exp(−e(z)) over `space`.
 
         Its diagnostics have the energy at which the method began as `start_energy`, if it began anywhere:
@@ -87,11 +89,11 @@ class AbstractSteps(AbstractMethod):
         """How many steps it takes."""
 
     @abc.abstractmethod
-    def init(self, energy: Energy, space: PyTree, *, key: Array) -> Any:
+    def init(self, energy: EnergyFunction, space: PyTree, *, key: Array) -> Any:
         """The first state."""
 
     @abc.abstractmethod
-    def step(self, state: Any, energy: Energy, space: PyTree, *, key: Array) -> tuple[Any, Any]:
+    def step(self, state: Any, energy: EnergyFunction, space: PyTree, *, key: Array) -> tuple[Any, Any]:
         """The next state, and what is kept of the step."""
 
     @abc.abstractmethod
@@ -103,10 +105,10 @@ class AbstractSteps(AbstractMethod):
         """Numbers of a step for whoever watches."""
 
     @abc.abstractmethod
-    def posterior(self, kept: Any, state: Any, energy: Energy, space: PyTree) -> AbstractPosterior:
+    def posterior(self, kept: Any, state: Any, energy: EnergyFunction, space: PyTree) -> AbstractPosterior:
         """The posterior of what was kept of all steps, along a first axis, and of the last state."""
 
-    def __call__(self, energy: Energy, space: PyTree, *, key: Array) -> AbstractPosterior:
+    def __call__(self, energy: EnergyFunction, space: PyTree, *, key: Array) -> AbstractPosterior:
         begin, run = jax.random.split(key)
 
         def step(state: Any, i: Array) -> tuple[Any, Any]:
@@ -141,13 +143,15 @@ class _Stepping(AbstractAlgorithm):
 
 
 @eqx.filter_jit
-def _finish(method: AbstractSteps, kept: Any, state: Any, energy: Energy, space: Any) -> AbstractPosterior:
+def _finish(
+    method: AbstractSteps, kept: Any, state: Any, energy: EnergyFunction, space: Any
+) -> AbstractPosterior:
     return method.posterior(kept, state, energy, space)
 
 
 def _by_steps(
     method: AbstractSteps,
-    energy: Energy,
+    energy: EnergyFunction,
     space: Any,
     key: Array,
     progress: Callable[[int], AbstractProgress],
@@ -180,7 +184,7 @@ class AbstractChecked(AbstractMethod):
 
 
 def infer(
-    energy: Energy,
+    energy: EnergyFunction,
     space: PyTree[AbstractSpace],
     method: AbstractMethod,
     *,
@@ -266,7 +270,7 @@ def _refuse_what_is_no_law(posterior: AbstractPosterior, method: str) -> None:
 
 
 @eqx.filter_jit
-def _run(method: AbstractMethod, energy: Energy, space: Any, key: Array) -> AbstractPosterior:
+def _run(method: AbstractMethod, energy: EnergyFunction, space: Any, key: Array) -> AbstractPosterior:
     return method(energy, space, key=key)
 
 
@@ -288,7 +292,7 @@ class Enumerate(AbstractMethod):
 
     batch_size: int = eqx.field(static=True, default=1024)
 
-    def __call__(self, energy: Energy, space: PyTree, *, key: Array) -> FinitePosterior:
+    def __call__(self, energy: EnergyFunction, space: PyTree, *, key: Array) -> FinitePosterior:
         states = enumerate_states(space)
         energies = jax.lax.map(energy, states, batch_size=self.batch_size)
         free, probabilities = boltzmann(energies)
@@ -326,7 +330,7 @@ class Recognise(AbstractMethod):
     x: PyTree = None
     draws: int = eqx.field(static=True, default=4000)
 
-    def __call__(self, energy: Energy, space: PyTree, *, key: Array) -> DistributionPosterior:
+    def __call__(self, energy: EnergyFunction, space: PyTree, *, key: Array) -> DistributionPosterior:
         q = self.recognition(energy, self.x)
         return from_distribution(
             q,
@@ -378,7 +382,7 @@ class ArgMin(AbstractMethod):
     search: AbstractSearch = QuasiNewton()
     start: PyTree = None
 
-    def __call__(self, energy: Energy, space: PyTree, *, key: Array) -> PointPosterior:
+    def __call__(self, energy: EnergyFunction, space: PyTree, *, key: Array) -> PointPosterior:
         if _is_finite(space):
             found = minimise(energy, enumerate_states(space), Exhaustive())
             point, begun = found.point, found.energy
@@ -406,7 +410,7 @@ class Importance(AbstractMethod):
     samples: int = eqx.field(static=True, default=4000)
     smooth: bool = eqx.field(static=True, default=True)
 
-    def __call__(self, energy: Energy, space: PyTree, *, key: Array) -> DrawsPosterior:
+    def __call__(self, energy: EnergyFunction, space: PyTree, *, key: Array) -> DrawsPosterior:
         draws, log_weights = weighted_draws(energy, self.proposal, samples=self.samples, key=key)
         return _from_weights(draws, log_weights, space, smooth=self.smooth)
 
@@ -449,7 +453,7 @@ class Anneal(AbstractMethod):
     steps: int = eqx.field(static=True, default=100)
     settle: int | None = eqx.field(static=True, default=None)
 
-    def __call__(self, energy: Energy, space: PyTree, *, key: Array) -> DrawsPosterior:
+    def __call__(self, energy: EnergyFunction, space: PyTree, *, key: Array) -> DrawsPosterior:
         begin, run = jax.random.split(key)
         base = standard_base(space) if self.base is None else self.base
         path = geometric_path(lambda z: -base.log_prob(z), energy)
@@ -507,7 +511,7 @@ class MarkovChain(AbstractMethod):
     burn_in: int = eqx.field(static=True, default=500)
     thin: int = eqx.field(static=True, default=1)
 
-    def __call__(self, energy: Energy, space: PyTree, *, key: Array) -> DrawsPosterior:
+    def __call__(self, energy: EnergyFunction, space: PyTree, *, key: Array) -> DrawsPosterior:
         count = {"steps": self.steps, "burn_in": self.burn_in, "thin": self.thin}
 
         def chain(key: Array) -> tuple[PyTree, dict[str, Array], Array]:
@@ -559,7 +563,7 @@ class RandomWalk(AbstractMethod):
     scale: float = eqx.field(static=True, default=1.0)
     acceptance: float = eqx.field(static=True, default=0.3)
 
-    def __call__(self, energy: Energy, space: PyTree, *, key: Array) -> DrawsPosterior:
+    def __call__(self, energy: EnergyFunction, space: PyTree, *, key: Array) -> DrawsPosterior:
         target = FreeTarget(energy, space)
 
         def chain(key: Array) -> tuple[Array, Array, Array, Array]:

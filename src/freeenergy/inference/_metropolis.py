@@ -15,7 +15,7 @@ from .._core import AbstractFinite, enumerate_states, to_free
 from ..distributions import AbstractDistribution, Diagonal, Gaussian
 from ._gibbs import entry_spaces, from_digits, to_digits
 from ._kernels import AbstractFiniteKernel, AbstractWalk
-from ._minimise import Energy
+from ._minimise import EnergyFunction
 from ._spaces import FrozenSpace
 from ._walks import Pushforward
 
@@ -94,7 +94,7 @@ class Metropolis(AbstractWalk, AbstractFiniteKernel):
         proposal: `proposal(z)` is q(·|z).
     """
 
-    energy: Energy
+    energy: EnergyFunction
     proposal: Proposal
 
     def _log_ratio(self, before: Array, z: PyTree, after: Array, there: PyTree) -> Float[Array, ""]:
@@ -156,7 +156,7 @@ class MetropolisHastings(eqx.Module):
     proposal: Proposal | None = None
     scale: float | Array = 0.5
 
-    def __call__(self, energy: Energy, space: PyTree) -> Metropolis:
+    def __call__(self, energy: EnergyFunction, space: PyTree) -> Metropolis:
         if self.proposal is not None:
             return Metropolis(energy, self.proposal)
         if all(isinstance(leaf, AbstractFinite) for leaf in jax.tree.leaves(space)):

@@ -19,7 +19,7 @@ from jaxtyping import Array, Bool, Float, PyTree
 
 from ._lbfgs import LBFGSState, begin_lbfgs
 
-Energy = Callable[..., Float[Array, ""]]
+EnergyFunction = Callable[..., Float[Array, ""]]
 """`energy(z)`: a scalar function of the unknown alone."""
 
 
@@ -49,11 +49,11 @@ class AbstractSearch(eqx.Module):
     max_steps: eqx.AbstractVar[int]
 
     @abc.abstractmethod
-    def init(self, energy: Energy, start: PyTree) -> Any:
+    def init(self, energy: EnergyFunction, start: PyTree) -> Any:
         """The first state."""
 
     @abc.abstractmethod
-    def step(self, energy: Energy, state: Any) -> Any:
+    def step(self, energy: EnergyFunction, state: Any) -> Any:
         """The next state."""
 
     @abc.abstractmethod
@@ -61,11 +61,11 @@ class AbstractSearch(eqx.Module):
         """Whether to stop, and whether that is because the minimum has been found."""
 
     @abc.abstractmethod
-    def result(self, energy: Energy, state: Any) -> tuple[PyTree, Float[Array, ""]]:
+    def result(self, energy: EnergyFunction, state: Any) -> tuple[PyTree, Float[Array, ""]]:
         """The point that `state` stands for, and its energy."""
 
 
-def minimise(energy: Energy, start: PyTree, search: AbstractSearch) -> Minimum:
+def minimise(energy: EnergyFunction, start: PyTree, search: AbstractSearch) -> Minimum:
     """A minimum of `energy`, by `search` from `start`.
 
     Args:
@@ -100,18 +100,18 @@ class Exhaustive(AbstractSearch):
 
     max_steps: int = eqx.field(static=True, default=0, init=False)
 
-    def init(self, energy: Energy, start: PyTree) -> tuple[PyTree, Array]:
+    def init(self, energy: EnergyFunction, start: PyTree) -> tuple[PyTree, Array]:
         energies = jax.vmap(energy)(start)
         best = jnp.argmin(energies)
         return jax.tree.map(lambda a: a[best], start), energies[best]
 
-    def step(self, energy: Energy, state: tuple[PyTree, Array]) -> tuple[PyTree, Array]:
+    def step(self, energy: EnergyFunction, state: tuple[PyTree, Array]) -> tuple[PyTree, Array]:
         return state
 
     def terminate(self, state: tuple[PyTree, Array]) -> tuple[Array, Array]:
         return jnp.ones((), bool), jnp.ones((), bool)
 
-    def result(self, energy: Energy, state: tuple[PyTree, Array]) -> tuple[PyTree, Array]:
+    def result(self, energy: EnergyFunction, state: tuple[PyTree, Array]) -> tuple[PyTree, Array]:
         return state
 
 
@@ -148,10 +148,10 @@ class QuasiNewton(AbstractSearch):
     tol: float | Array = 1e-6
     max_steps: int = eqx.field(static=True, default=300, kw_only=True)
 
-    def init(self, energy: Energy, start: PyTree) -> QuasiNewtonState:
+    def init(self, energy: EnergyFunction, start: PyTree) -> QuasiNewtonState:
         return QuasiNewtonState(begin_lbfgs(ravel_pytree(start)[0]), start)
 
-    def step(self, energy: Energy, state: QuasiNewtonState) -> QuasiNewtonState:
+    def step(self, energy: EnergyFunction, state: QuasiNewtonState) -> QuasiNewtonState:
         look = jax.value_and_grad(lambda flat: energy(state.tree_of(flat)))
         return state._replace(search=state.search.tell(*look(state.search.ask())))
 
@@ -159,7 +159,7 @@ class QuasiNewton(AbstractSearch):
         converged = state.steepest <= self.tol
         return converged | state.search.stuck | jnp.isnan(state.search.value), converged
 
-    def result(self, energy: Energy, state: QuasiNewtonState) -> tuple[PyTree, Array]:
+    def result(self, energy: EnergyFunction, state: QuasiNewtonState) -> tuple[PyTree, Array]:
         return state.point, state.search.value
 
 
@@ -179,10 +179,10 @@ class Descent(AbstractSearch):
     optimiser: optax.GradientTransformation = eqx.field(static=True)
     max_steps: int = eqx.field(static=True, default=300, kw_only=True)
 
-    def init(self, energy: Energy, start: PyTree) -> tuple[PyTree, Any]:
+    def init(self, energy: EnergyFunction, start: PyTree) -> tuple[PyTree, Any]:
         return start, self.optimiser.init(start)
 
-    def step(self, energy: Energy, state: tuple[PyTree, Any]) -> tuple[PyTree, Any]:
+    def step(self, energy: EnergyFunction, state: tuple[PyTree, Any]) -> tuple[PyTree, Any]:
         point, memory = state
         # Optax mixes types, which a caller may have forbidden
         with jax.numpy_dtype_promotion("standard"):
@@ -192,7 +192,7 @@ class Descent(AbstractSearch):
     def terminate(self, state: tuple[PyTree, Any]) -> tuple[Array, Array]:
         return jnp.zeros((), bool), jnp.zeros((), bool)
 
-    def result(self, energy: Energy, state: tuple[PyTree, Any]) -> tuple[PyTree, Array]:
+    def result(self, energy: EnergyFunction, state: tuple[PyTree, Any]) -> tuple[PyTree, Array]:
         return state[0], energy(state[0])
 
 
@@ -221,10 +221,10 @@ class NoisyDescent(AbstractSearch):
     def _sure(self) -> optax.GradientTransformation:
         return optax.apply_if_finite(self.optimiser, 5)
 
-    def init(self, energy: Energy, start: PyTree) -> tuple[PyTree, Any, Array]:
+    def init(self, energy: EnergyFunction, start: PyTree) -> tuple[PyTree, Any, Array]:
         return start, self._sure.init(start), jnp.zeros((), jnp.int32)
 
-    def step(self, energy: Energy, state: tuple[PyTree, Any, Array]) -> tuple[PyTree, Any, Array]:
+    def step(self, energy: EnergyFunction, state: tuple[PyTree, Any, Array]) -> tuple[PyTree, Any, Array]:
         point, memory, count = state
         slope = jax.grad(energy)(point, jax.random.fold_in(self.key, count))
         with jax.numpy_dtype_promotion("standard"):
@@ -234,7 +234,7 @@ class NoisyDescent(AbstractSearch):
     def terminate(self, state: tuple[PyTree, Any, Array]) -> tuple[Array, Array]:
         return jnp.zeros((), bool), jnp.zeros((), bool)
 
-    def result(self, energy: Energy, state: tuple[PyTree, Any, Array]) -> tuple[PyTree, Array]:
+    def result(self, energy: EnergyFunction, state: tuple[PyTree, Any, Array]) -> tuple[PyTree, Array]:
         return state[0], energy(state[0], self.key)
 
 
@@ -272,11 +272,11 @@ class ProximalGradient(AbstractSearch):
     tol: float = 1e-13
     max_steps: int = eqx.field(static=True, default=2000, kw_only=True)
 
-    def init(self, energy: Energy, start: Float[Array, " dim"]) -> ProximalState:
+    def init(self, energy: EnergyFunction, start: Float[Array, " dim"]) -> ProximalState:
         one = jnp.ones((), start.dtype)
         return ProximalState(start, start, one, jnp.inf * one)
 
-    def step(self, energy: Energy, state: ProximalState) -> ProximalState:
+    def step(self, energy: EnergyFunction, state: ProximalState) -> ProximalState:
         x, ahead, t, _ = state
         new = self.proximal(ahead - self.length * jax.grad(energy)(ahead), self.length)
         later = (1 + jnp.sqrt(1 + 4 * t**2)) / 2
@@ -290,7 +290,7 @@ class ProximalGradient(AbstractSearch):
         # (a change that is no number stops the search too)
         return ~(state.change > self.tol), converged
 
-    def result(self, energy: Energy, state: ProximalState) -> tuple[Array, Array]:
+    def result(self, energy: EnergyFunction, state: ProximalState) -> tuple[Array, Array]:
         return state.point, energy(state.point)
 
 
@@ -318,17 +318,17 @@ class FixedPoint(AbstractSearch):
     max_steps: int = eqx.field(static=True, default=10_000, kw_only=True)
     change: Callable[[Array, Array], Array] = mean_change
 
-    def init(self, energy: Energy, start: Array) -> tuple[Array, Array]:
+    def init(self, energy: EnergyFunction, start: Array) -> tuple[Array, Array]:
         return start, jnp.asarray(jnp.inf, start.dtype)
 
-    def step(self, energy: Energy, state: tuple[Array, Array]) -> tuple[Array, Array]:
+    def step(self, energy: EnergyFunction, state: tuple[Array, Array]) -> tuple[Array, Array]:
         new = self.update(state[0])
         return new, self.change(new, state[0])
 
     def terminate(self, state: tuple[Array, Array]) -> tuple[Array, Array]:
         return ~(state[1] > self.tol), state[1] <= self.tol
 
-    def result(self, energy: Energy, state: tuple[Array, Array]) -> tuple[Array, Array]:
+    def result(self, energy: EnergyFunction, state: tuple[Array, Array]) -> tuple[Array, Array]:
         return state[0], energy(state[0])
 
 
@@ -363,11 +363,11 @@ class Extrapolated(AbstractSearch):
     inside: Callable[[Array], Array]
     max_steps: int = eqx.field(static=True, default=10_000, kw_only=True)
 
-    def init(self, energy: Energy, start: Array) -> ExtrapolatedState:
+    def init(self, energy: EnergyFunction, start: Array) -> ExtrapolatedState:
         never = jnp.asarray(jnp.inf, start.dtype)
         return ExtrapolatedState(start, start, never, never)
 
-    def step(self, energy: Energy, state: ExtrapolatedState) -> ExtrapolatedState:
+    def step(self, energy: EnergyFunction, state: ExtrapolatedState) -> ExtrapolatedState:
         here = state.far
         once = self.update(here)
         twice = self.update(once)
@@ -389,7 +389,7 @@ class Extrapolated(AbstractSearch):
     def terminate(self, state: ExtrapolatedState) -> tuple[Array, Array]:
         return ~(state.change > self.tol), state.change <= self.tol
 
-    def result(self, energy: Energy, state: ExtrapolatedState) -> tuple[Array, Array]:
+    def result(self, energy: EnergyFunction, state: ExtrapolatedState) -> tuple[Array, Array]:
         return state.sure, energy(state.sure)
 
 
@@ -421,11 +421,11 @@ class Damped(AbstractSearch):
     least_share: float = 1e-4
     max_steps: int = eqx.field(static=True, default=10_000, kw_only=True)
 
-    def init(self, energy: Energy, start: Array) -> DampedState:
+    def init(self, energy: EnergyFunction, start: Array) -> DampedState:
         one = jnp.ones((), start.dtype)
         return DampedState(start, energy(start), one, jnp.inf * one)
 
-    def step(self, energy: Energy, state: DampedState) -> DampedState:
+    def step(self, energy: EnergyFunction, state: DampedState) -> DampedState:
         point, value, share, change = state
         new = point + share * (self.update(point) - point)
         lower = energy(new)
@@ -441,5 +441,5 @@ class Damped(AbstractSearch):
         at_rest = (state.change <= self.tol) | (state.share <= self.least_share)
         return at_rest | jnp.isnan(state.value), at_rest
 
-    def result(self, energy: Energy, state: DampedState) -> tuple[Array, Array]:
+    def result(self, energy: EnergyFunction, state: DampedState) -> tuple[Array, Array]:
         return state.point, state.value

@@ -13,7 +13,7 @@ from .._core import LOG_2PI, Kind, to_free
 from ..distributions import Full, Gaussian
 from ._lbfgs import LBFGSState, begin_lbfgs
 from ._methods import AbstractMethod, from_distribution
-from ._minimise import AbstractSearch, Energy, minimise
+from ._minimise import AbstractSearch, EnergyFunction, minimise
 from ._posterior import DistributionPosterior
 from ._recognition import weighted_draws
 from ._walks import FreeTarget, Pushforward
@@ -51,12 +51,12 @@ class PathSearch(AbstractSearch):
     tol: float = 1e-6
     max_steps: int = eqx.field(static=True, default=200, kw_only=True)
 
-    def init(self, energy: Energy, start: Float[Array, " n"]) -> PathState:
+    def init(self, energy: EnergyFunction, start: Float[Array, " n"]) -> PathState:
         ones = jnp.ones_like(start)
         never = -jnp.inf * jnp.ones((), start.dtype)
         return PathState(begin_lbfgs(start), ones, start, jnp.diag(ones), never)
 
-    def step(self, energy: Energy, state: PathState) -> PathState:
+    def step(self, energy: EnergyFunction, state: PathState) -> PathState:
         search = state.search.tell(*jax.value_and_grad(energy)(state.search.ask()))
         scales = _renewed(state.scales, search)
         covariance = _inverse_curvature(search, scales)
@@ -79,7 +79,9 @@ class PathSearch(AbstractSearch):
         converged = steepest <= self.tol
         return converged | search.stuck | jnp.isnan(search.value), converged
 
-    def result(self, energy: Energy, state: PathState) -> tuple[tuple[Array, Array], Float[Array, ""]]:
+    def result(
+        self, energy: EnergyFunction, state: PathState
+    ) -> tuple[tuple[Array, Array], Float[Array, ""]]:
         return (state.mean, state.factor), -state.bound
 
 
@@ -111,7 +113,12 @@ def _inverse_curvature(search: LBFGSState, scales: Float[Array, " n"]) -> Float[
 
 
 def best_on_path(
-    energy: Energy, start: Float[Array, " n"], *, samples: int = 16, max_steps: int = 200, key: Array
+    energy: EnergyFunction,
+    start: Float[Array, " n"],
+    *,
+    samples: int = 16,
+    max_steps: int = 200,
+    key: Array,
 ) -> tuple[Gaussian, Float[Array, ""]]:
     """The normal law of largest bound of log Z on the way of L-BFGS from `start`, and that bound.
 
@@ -148,7 +155,7 @@ class Pathfinder(AbstractMethod):
     max_steps: int = eqx.field(static=True, default=200)
     draws: int = eqx.field(static=True, default=4000)
 
-    def __call__(self, energy: Energy, space: PyTree, *, key: Array) -> DistributionPosterior:
+    def __call__(self, energy: EnergyFunction, space: PyTree, *, key: Array) -> DistributionPosterior:
         target = FreeTarget(energy, space)
         look, draw = jax.random.split(key)
         begin = jnp.zeros(target.size) if self.start is None else to_free(space, self.start)

@@ -23,7 +23,7 @@ from jaxtyping import Array, Float, PyTree
 from .._core import Kind, categorical_entropy, log_mean_exp, log_probability
 from ..distributions import AbstractDistribution, Diagonal, Gaussian, entropy
 from ._expectation import AbstractExpectation, Pathwise
-from ._minimise import AbstractSearch, Descent, Energy, minimise
+from ._minimise import AbstractSearch, Descent, EnergyFunction, minimise
 
 JointEnergy = Callable[[Any, Any], Float[Array, ""]]
 """`energy(x, z)` = −log p(x, z), up to log Z where that is unknown."""
@@ -79,7 +79,7 @@ class AbstractRecognition(eqx.Module):
     evidence_kind: ClassVar[Kind | None] = Kind.LOWER
 
     @abc.abstractmethod
-    def __call__(self, energy: Energy, x: PyTree) -> AbstractDistribution:
+    def __call__(self, energy: EnergyFunction, x: PyTree) -> AbstractDistribution:
         """q(z | x).
 
         Args:
@@ -100,7 +100,7 @@ class Exact(AbstractRecognition):
     expectation: AbstractExpectation = eqx.field(default=Pathwise(), kw_only=True)
     evidence_kind: ClassVar[Kind | None] = Kind.EXACT
 
-    def __call__(self, energy: Energy, x: PyTree) -> AbstractDistribution:
+    def __call__(self, energy: EnergyFunction, x: PyTree) -> AbstractDistribution:
         return self.posterior(x)
 
 
@@ -113,7 +113,7 @@ class Point(AbstractRecognition):
     # the entropy of a point is left out, and with it the bound
     evidence_kind: ClassVar[Kind | None] = None
 
-    def __call__(self, energy: Energy, x: PyTree) -> AbstractDistribution:
+    def __call__(self, energy: EnergyFunction, x: PyTree) -> AbstractDistribution:
         return PointMass(jax.lax.stop_gradient(minimise(energy, self.start, self.search).point))
 
 
@@ -144,7 +144,7 @@ class LocalGaussian(AbstractRecognition):
     learning_rate: float = eqx.field(static=True, default=0.05)
     expectation: AbstractExpectation = eqx.field(default=Pathwise(32), kw_only=True)
 
-    def __call__(self, energy: Energy, x: PyTree) -> AbstractDistribution:
+    def __call__(self, energy: EnergyFunction, x: PyTree) -> AbstractDistribution:
         noise = balanced_noise(self.samples, self.dim, key=jax.random.key(0))
         optimiser = optax.adam(optax.cosine_decay_schedule(self.learning_rate, self.steps))
 
@@ -165,7 +165,7 @@ class Amortised(AbstractRecognition):
     network: Callable[[Any], AbstractDistribution]
     expectation: AbstractExpectation = eqx.field(default=Pathwise(), kw_only=True)
 
-    def __call__(self, energy: Energy, x: PyTree) -> AbstractDistribution:
+    def __call__(self, energy: EnergyFunction, x: PyTree) -> AbstractDistribution:
         return self.network(x)
 
 
@@ -217,7 +217,7 @@ def importance_draws(
 
 
 def weighted_draws(
-    energy: Energy, q: AbstractDistribution, *, samples: int, key: Array
+    energy: EnergyFunction, q: AbstractDistribution, *, samples: int, key: Array
 ) -> tuple[PyTree, Float[Array, " samples"]]:
     """Draws z_s from q, and the logs −e(z_s) − log q(z_s) of their importance weights."""
 

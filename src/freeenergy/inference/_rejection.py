@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, PyTree
 from .._core import AbstractFinite, Kind, boltzmann, enumerate_states
 from ..distributions import AbstractDistribution
 from ._methods import AbstractChecked
-from ._minimise import Energy
+from ._minimise import EnergyFunction
 from ._posterior import AbstractPosterior, DrawsPosterior, LogEvidence
 from ._walks import FreeTarget
 
@@ -46,7 +46,7 @@ class Rejection(AbstractChecked):
     batch: int = eqx.field(static=True, default=4096)
     most: int = eqx.field(static=True, default=10_000_000)
 
-    def __call__(self, energy: Energy, space: PyTree, *, key: Array) -> DrawsPosterior:
+    def __call__(self, energy: EnergyFunction, space: PyTree, *, key: Array) -> DrawsPosterior:
         def propose(key: Array) -> tuple[PyTree, Array, Array]:
             draw, choose = jax.random.split(key)
             z = self.proposal.sample(key=draw)
@@ -122,7 +122,7 @@ class InverseTransform(AbstractChecked):
     reach: tuple[float, float] = (-60.0, 60.0)
     points: int = eqx.field(static=True, default=4097)
 
-    def __call__(self, energy: Energy, space: PyTree, *, key: Array) -> DrawsPosterior:
+    def __call__(self, energy: EnergyFunction, space: PyTree, *, key: Array) -> DrawsPosterior:
         u = jax.random.uniform(key, (self.draws,))
         leaves = tuple(jax.tree.leaves(space))
         if all(isinstance(leaf, AbstractFinite) for leaf in leaves):

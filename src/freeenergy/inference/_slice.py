@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, PyTree
 
 from .._core import to_free
 from ._kernels import AbstractWalk
-from ._minimise import Energy
+from ._minimise import EnergyFunction
 from ._walks import FreeTarget
 
 
@@ -110,5 +110,5 @@ class SliceSampler(eqx.Module):
     width: float | Array = 2.0
     most: int = eqx.field(static=True, default=16)
 
-    def __call__(self, energy: Energy, space: PyTree) -> SliceWalk:
+    def __call__(self, energy: EnergyFunction, space: PyTree) -> SliceWalk:
         return SliceWalk(FreeTarget(energy, space), self.width, self.most)

@@ -18,7 +18,7 @@ from ._filters import AbstractResampler, Systematic
 from ._gibbs import gibbs_sweep
 from ._importance import effective_sample_size, importance_estimate
 from ._methods import AbstractChecked, KernelMaker, standard_base
-from ._minimise import Energy
+from ._minimise import EnergyFunction
 from ._posterior import AbstractPosterior, DrawsPosterior, LogEvidence
 from ._walks import FreeTarget
 
@@ -99,7 +99,7 @@ class SequentialMonteCarlo(AbstractChecked):
                     f"Got {np.array2string(steps, threshold=6)} instead."
                 )
 
-    def __call__(self, energy: Energy, space: PyTree, *, key: Array) -> DrawsPosterior:
+    def __call__(self, energy: EnergyFunction, space: PyTree, *, key: Array) -> DrawsPosterior:
         leaves = tuple(jax.tree.leaves(space))
         base = standard_base(space) if self.base is None else self.base
         begin, run = jax.random.split(key)
@@ -149,8 +149,8 @@ class SequentialMonteCarlo(AbstractChecked):
 
     def _run(
         self,
-        base: Energy,
-        target: Energy,
+        base: EnergyFunction,
+        target: EnergyFunction,
         space: PyTree,
         draws: PyTree,
         kernel: KernelMaker | None,
@@ -222,7 +222,9 @@ class SequentialMonteCarlo(AbstractChecked):
         step = jnp.where(fits(rest), rest, jnp.where(low > 0, low, high))
         return jnp.where(step >= rest, 1, swarm.beta + step)
 
-    def _walk(self, swarm: _Swarm, base: Energy, target: Energy, factor: Array, key: Array) -> _Swarm:
+    def _walk(
+        self, swarm: _Swarm, base: EnergyFunction, target: EnergyFunction, factor: Array, key: Array
+    ) -> _Swarm:
         size = 2.38 / len(factor) ** 0.5 * jnp.exp(swarm.log_size)
 
         def move(i: Array, carry: tuple[Array, Array, Array, Array]) -> tuple[Array, ...]:
@@ -251,8 +253,8 @@ class SequentialMonteCarlo(AbstractChecked):
         self,
         swarm: _Swarm,
         path: Any,
-        base: Energy,
-        target: Energy,
+        base: EnergyFunction,
+        target: EnergyFunction,
         space: PyTree,
         maker: KernelMaker,
         key: Array,

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, Int, PyTree
 from .._core import from_free, start, to_free
 from ._gibbs import run_chain
 from ._methods import AbstractMethod, worth_of
-from ._minimise import Energy
+from ._minimise import EnergyFunction
 from ._posterior import DrawsPosterior
 
 
@@ -32,7 +32,7 @@ class RowsEnergy(eqx.Module):
 
     term: Callable[[Any, Any], Float[Array, ""]]
     rows: PyTree
-    prior: Energy | None = None
+    prior: EnergyFunction | None = None
 
     @property
     def size(self) -> int:
@@ -98,7 +98,7 @@ class StochasticLangevin(AbstractMethod):
     burn_in: int = eqx.field(static=True, default=1000)
     thin: int = eqx.field(static=True, default=1)
 
-    def __call__(self, energy: Energy, space: PyTree, *, key: Array) -> DrawsPosterior:
+    def __call__(self, energy: EnergyFunction, space: PyTree, *, key: Array) -> DrawsPosterior:
         if not isinstance(energy, RowsEnergy):
             raise TypeError(
                 "The energy of StochasticLangevin must be a sum over rows (RowsEnergy). "

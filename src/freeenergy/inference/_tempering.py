@@ -16,7 +16,7 @@ from ._diagnostics import chain_mean
 from ._gibbs import gibbs_sweep
 from ._kernels import AbstractFiniteKernel
 from ._methods import AbstractMethod, KernelMaker, standard_base, worth_of
-from ._minimise import Energy
+from ._minimise import EnergyFunction
 from ._posterior import DrawsPosterior, LogEvidence, PointPosterior
 from ._slice import SliceSampler
 
@@ -50,8 +50,8 @@ class Exchange(AbstractFiniteKernel):
         odd: whether the pairs are (1, 2), (3, 4), … and not (0, 1), (2, 3), …
     """
 
-    base: Energy
-    energy: Energy
+    base: EnergyFunction
+    energy: EnergyFunction
     betas: Float[Array, " replicas"]
     odd: bool = eqx.field(static=True, default=False)
 
@@ -131,7 +131,7 @@ class ParallelTempering(AbstractMethod):
                 f"Got {self.replicas} instead."
             )
 
-    def __call__(self, energy: Energy, space: PyTree, *, key: Array) -> DrawsPosterior:
+    def __call__(self, energy: EnergyFunction, space: PyTree, *, key: Array) -> DrawsPosterior:
         base = standard_base(space) if self.base is None else self.base
         maker = tempered_kernel(space) if self.kernel is None else self.kernel
 
@@ -257,7 +257,7 @@ class SimulatedAnnealing(AbstractMethod):
     start: PyTree = None
     chains: int = eqx.field(static=True, default=16)
 
-    def __call__(self, energy: Energy, space: PyTree, *, key: Array) -> PointPosterior:
+    def __call__(self, energy: EnergyFunction, space: PyTree, *, key: Array) -> PointPosterior:
         maker = tempered_kernel(space) if self.kernel is None else self.kernel
 
         def chain(key: Array) -> tuple[PyTree, Array, Array]:

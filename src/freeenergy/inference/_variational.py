@@ -22,7 +22,7 @@ from ..distributions import AbstractCovariance, AbstractDistribution, Diagonal, 
 from ._expectation import AbstractExpectation, Pathwise
 from ._importance import importance_estimate
 from ._methods import AbstractMethod, from_distribution
-from ._minimise import Descent, Energy, NoisyDescent, minimise
+from ._minimise import Descent, EnergyFunction, NoisyDescent, minimise
 from ._pathfinder import best_on_path
 from ._posterior import DistributionPosterior, LogEvidence
 from ._recognition import AbstractRecognition, balanced_noise, weighted_draws
@@ -36,7 +36,7 @@ class AbstractDivergence(eqx.Module):
     """How far q is from p ∝ exp(−e): the gradient of that in q, and the bound of log Z to go with it."""
 
     @abc.abstractmethod
-    def __call__(self, energy: Energy, q: AbstractDistribution, draws: PyTree) -> Float[Array, ""]:
+    def __call__(self, energy: EnergyFunction, q: AbstractDistribution, draws: PyTree) -> Float[Array, ""]:
         """A number whose derivative in the parameters of `q` estimates that of the divergence.
 
         Args:
@@ -54,7 +54,7 @@ def _frozen(q: Any) -> Any:
     return jax.tree.map(lambda a: jax.lax.stop_gradient(a) if eqx.is_inexact_array(a) else a, q)
 
 
-def _log_weights(energy: Energy, q: AbstractDistribution, draws: PyTree) -> Float[Array, " draws"]:
+def _log_weights(energy: EnergyFunction, q: AbstractDistribution, draws: PyTree) -> Float[Array, " draws"]:
     """−e(z) − log q(z), which depends on the parameters of q by the draws alone.
 
     Without the score, whose mean is zero, there is no noise left where q = p (Roeder et al. 2017: sticking
@@ -70,7 +70,7 @@ class Exclusive(AbstractDivergence):
     Also known as the reverse divergence, mode seeking, and as the free energy (less log Z).
     """
 
-    def __call__(self, energy: Energy, q: AbstractDistribution, draws: PyTree) -> Float[Array, ""]:
+    def __call__(self, energy: EnergyFunction, q: AbstractDistribution, draws: PyTree) -> Float[Array, ""]:
         return -jnp.mean(_log_weights(energy, q, draws))
 
     def bound(self, log_weights: Float[Array, " draws"]) -> tuple[Float[Array, ""], Float[Array, ""]]:
@@ -85,7 +85,7 @@ class Inclusive(AbstractDivergence):
     that it takes many of them, and q has to cover p from the beginning.  `pareto_k` tells whether it does.
     """
 
-    def __call__(self, energy: Energy, q: AbstractDistribution, draws: PyTree) -> Float[Array, ""]:
+    def __call__(self, energy: EnergyFunction, q: AbstractDistribution, draws: PyTree) -> Float[Array, ""]:
         still = jax.lax.stop_gradient(draws)
         weights = jax.nn.softmax(jax.lax.stop_gradient(_log_weights(energy, q, still)))
         return -jnp.vdot(weights, jax.vmap(q.log_prob)(still))
@@ -114,7 +114,7 @@ class Weighted(AbstractDivergence):
             )
         return log_weights.reshape(-1, self.particles)
 
-    def __call__(self, energy: Energy, q: AbstractDistribution, draws: PyTree) -> Float[Array, ""]:
+    def __call__(self, energy: EnergyFunction, q: AbstractDistribution, draws: PyTree) -> Float[Array, ""]:
         groups = self._groups(_log_weights(energy, q, draws))
         shares = jax.lax.stop_gradient(jax.nn.softmax(groups, axis=1))
         return -jnp.mean(jnp.sum(shares**2 * groups, axis=1))
@@ -142,7 +142,7 @@ def _(q: Transformed, samples: int, *, key: Array) -> Array:
 
 
 def nearest(
-    energy: Energy,
+    energy: EnergyFunction,
     first: AbstractDistribution,
     divergence: AbstractDivergence,
     *,
@@ -245,7 +245,7 @@ class GaussianVariational(AbstractMethod):
     learning_rate: float = eqx.field(static=True, default=0.05)
     draws: int = eqx.field(static=True, default=4000)
 
-    def __call__(self, energy: Energy, space: PyTree, *, key: Array) -> DistributionPosterior:
+    def __call__(self, energy: EnergyFunction, space: PyTree, *, key: Array) -> DistributionPosterior:
         target = FreeTarget(energy, space)
         path, shape, move, draw = jax.random.split(key, 4)
         begin, shift, scale = _begin(target, space, self.start, path)
@@ -291,7 +291,7 @@ class MeanField(AbstractMethod):
     learning_rate: float = eqx.field(static=True, default=0.05)
     draws: int = eqx.field(static=True, default=4000)
 
-    def __call__(self, energy: Energy, space: PyTree, *, key: Array) -> DistributionPosterior:
+    def __call__(self, energy: EnergyFunction, space: PyTree, *, key: Array) -> DistributionPosterior:
         method = GaussianVariational(
             Diagonal(),
             steps=self.steps,
@@ -329,7 +329,7 @@ class FlowVariational(AbstractMethod):
     learning_rate: float = eqx.field(static=True, default=0.01)
     draws: int = eqx.field(static=True, default=4000)
 
-    def __call__(self, energy: Energy, space: PyTree, *, key: Array) -> DistributionPosterior:
+    def __call__(self, energy: EnergyFunction, space: PyTree, *, key: Array) -> DistributionPosterior:
         target = FreeTarget(energy, space)
         path, move, draw = jax.random.split(key, 3)
         begin, shift, scale = _begin(target, space, self.start, path)
@@ -370,7 +370,7 @@ class Refined(AbstractRecognition):
     learning_rate: float = eqx.field(static=True, default=0.05)
     expectation: AbstractExpectation = eqx.field(default=Pathwise(32), kw_only=True)
 
-    def __call__(self, energy: Energy, x: PyTree) -> AbstractDistribution:
+    def __call__(self, energy: EnergyFunction, x: PyTree) -> AbstractDistribution:
         free = free_vector(_frozen(self.recognition(energy, x)))
 
         def objective(vector: Array) -> Array:

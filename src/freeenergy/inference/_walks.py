@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, PyTree
 from .._core import free_size, from_free, to_free
 from ..distributions import AbstractDistribution
 from ._kernels import Kernel
-from ._minimise import Energy
+from ._minimise import EnergyFunction
 from ._spaces import FrozenSpace
 
 
@@ -31,7 +31,7 @@ class FreeTarget(eqx.Module):
     (1.386294, 0.693147)
     """
 
-    energy: Energy
+    energy: EnergyFunction
     space: PyTree
 
     @property
@@ -77,7 +77,7 @@ class WalkState(NamedTuple):
 
 
 def metropolis_step(
-    target: Energy, state: WalkState, step: Float[Array, " size"], key: Array
+    target: EnergyFunction, state: WalkState, step: Float[Array, " size"], key: Array
 ) -> tuple[WalkState, Float[Array, ""]]:
     """Goes by `step` with probability α = min(1, exp(e − e′)), else stays; returns α too."""
     there = state.free + step
@@ -90,7 +90,7 @@ def metropolis_step(
     return jax.tree.map(lambda a, b: jnp.where(taken, a, b), moved, state), chance
 
 
-def random_walk(energy: Energy, space: PyTree, *, scale: float | Array = 0.5) -> Kernel:
+def random_walk(energy: EnergyFunction, space: PyTree, *, scale: float | Array = 0.5) -> Kernel:
     """The Markov kernel of a Metropolis walk with normal steps of size `scale` in the free coordinates.
 
     It leaves exp(−e(z)) over `space` unchanged, whatever the scale is.

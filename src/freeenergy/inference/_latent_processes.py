@@ -300,7 +300,7 @@ class LaplaceMethod(AbstractValuesMethod):
                 curve = likelihood.at(place[1])
                 return float(curve.value.sum() - 0.5 * place[0] @ place[1]), (*place, curve)
 
-            moved = halved(tried, best)
+            moved: Any = halved(tried, best)
             if moved is None:
                 break
             gain, (best, (alpha, mode, curve)) = moved[0] - best, moved
@@ -331,8 +331,11 @@ def _is_law(gram: np.ndarray, precision: np.ndarray) -> bool:
         return True
     rest = gram[np.ix_(below, below)] - SiteFactor(gram, np.maximum(precision, 0.0)).explained(gram[below])
     root = np.sqrt(-precision[below])
-    _, problem = linalg.lapack.dpotrf(np.eye(len(root)) - root[:, None] * rest * root)
-    return problem == 0
+    try:
+        np.linalg.cholesky(np.eye(len(root)) - root[:, None] * rest * root)
+    except np.linalg.LinAlgError:
+        return False
+    return True
 
 
 class VariationalGaussian(AbstractValuesMethod):
@@ -389,7 +392,7 @@ class VariationalGaussian(AbstractValuesMethod):
                 precision, told, target, aim = way
                 return value(precision + step * (target - precision), told + step * (aim - told))
 
-            moved = halved(tried, best)
+            moved: Any = halved(tried, best)
             if moved is None:
                 break
             gain, (best, (precision, told, found, curve)) = moved[0] - best, moved

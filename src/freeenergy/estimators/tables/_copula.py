@@ -175,7 +175,7 @@ class GaussianCopula(AnyColumns):
         if best == len(_GRID) - 1:
             return 1.0
         around = np.log(_GRID[max(best - 1, 0)]), np.log(_GRID[best + 1])
-        found = minimize_scalar(lambda t: losses(np.exp(t)), bounds=around, method="bounded")
+        found: Any = minimize_scalar(lambda t: losses(np.exp(t)), bounds=around, method="bounded")
         return float(np.exp(found.x))
 
     def _numbers(self, rows: Rows, columns: list[int]) -> SmoothMarginals:
@@ -522,7 +522,7 @@ def _pair(first: _Ends, second: _Ends, weight: np.ndarray) -> float:
             return -float(np.sum(table * np.log(np.maximum(mass, np.finfo(float).tiny))))
 
     edge = np.arctanh(_LARGEST)
-    best = minimize_scalar(
+    best: Any = minimize_scalar(
         lambda t: loss(np.tanh(t)), bounds=(-edge, edge), method="bounded", options={"xatol": 1e-7}
     )
     return float(np.tanh(best.x))

@@ -263,4 +263,5 @@ def _minimum(loss: Any, grid: np.ndarray) -> float:
     """The least of `loss` near the best point of `grid`."""
     best = int(np.argmin([loss(point) for point in grid]))
     around = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
-    return minimize_scalar(loss, bounds=around, method="bounded", options={"xatol": 1e-6}).x
+    found: Any = minimize_scalar(loss, bounds=around, method="bounded", options={"xatol": 1e-6})
+    return found.x

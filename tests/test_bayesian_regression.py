@@ -1,6 +1,5 @@
 """Regressions with unknown parameters: energies against SciPy, posteriors against quadrature."""
 
-
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -180,6 +180,8 @@ def test_a_run_is_shown_interrupted_and_resumed(tmp_path):
     np.testing.assert_array_equal(resumed.draws, whole.draws)
     with pytest.raises(ValueError, match="belongs to another fit"):
         infer(NORMAL, Reals((2,)), method, key=jax.random.key(1), checkpoint=Checkpoint(path))
+    with pytest.raises(ValueError, match="belongs to another fit"):
+        infer(lambda z: 2 * NORMAL(z), Reals((2,)), method, key=KEY, checkpoint=Checkpoint(path))
 
 
 def test_inside_of_a_program_and_thinned():

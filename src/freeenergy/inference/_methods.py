@@ -30,7 +30,9 @@ from .._core import (
     boltzmann,
     count_states,
     enumerate_states,
+    free_size,
     iterate,
+    on_device,
     programs,
     silent,
     start,
@@ -149,6 +151,11 @@ def _finish(
     return method.posterior(kept, state, energy, space)
 
 
+@eqx.filter_jit
+def _energy_at(energy: EnergyFunction, space: Any, place: Array) -> Array:
+    return FreeTarget(energy, space)(place)
+
+
 def _by_steps(
     method: AbstractSteps,
     energy: EnergyFunction,
@@ -159,7 +166,11 @@ def _by_steps(
 ) -> AbstractPosterior:
     if checkpoint is not None and not checkpoint.identity:
         bits = np.asarray(jax.random.key_data(key)).tolist()
-        checkpoint = dataclasses.replace(checkpoint, identity=f"{method!r} over {space!r} from {bits}")
+        place = np.random.default_rng(0).normal(size=free_size(space))
+        # what tells energies apart that are functions of the same shape
+        value = float(_energy_at(energy, space, on_device(place)))
+        named = f"{method!r} over {space!r} from {bits}, with the energy {value:.9g} at a place"
+        checkpoint = dataclasses.replace(checkpoint, identity=named)
     fit = iterate(
         _Stepping(method, space),
         None,

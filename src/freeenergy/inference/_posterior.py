@@ -53,7 +53,8 @@ class LogEvidence(eqx.Module):
 
     Attributes:
         nats: the number.
-        stderr: its Monte Carlo standard error, zero if nothing was drawn.
+        stderr: its Monte Carlo standard error, zero if nothing was drawn; of `Laplace` how far off
+            it may be.
         kind: exact, a lower bound (on average), or an estimate.
     """
 

@@ -28,7 +28,12 @@ SMALL = {
     "Boosting": {"n_estimators": 10},
     "MixtureDensity": {"width": 8, "max_iter": 20},
     "ConditionalVAE": {"width": 8, "max_iter": 40, "learning_rate": 0.02},
-    "ConditionalFlow": {"transformer": fe.bijections.ShiftScale(), "width": 8, "max_iter": 20},
+    "ConditionalFlow": {
+        "transformer": fe.bijections.ShiftScale(),
+        "width": 8,
+        "max_iter": 100,
+        "learning_rate": 0.02,
+    },
     "SwitchingLinearSystem": {"max_iter": 5},
     "SparseCoding": {"max_iter": 20},
     "LatentDirichletAllocation": {"n_topics": 3, "max_iter": 20},

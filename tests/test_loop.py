@@ -435,7 +435,8 @@ def test_fit_passes_the_outcome_on(key):
     assert stopped.model.centroids.tolist() == [[0.0], [1.0]]
 
 
-ROWS = np.random.default_rng(0).normal(size=(60, 4))
+# what they share makes one factor worth a fit
+ROWS = np.random.default_rng(0).normal(size=(60, 4)) + np.random.default_rng(1).normal(size=(60, 1))
 
 
 @pytest.mark.parametrize(

@@ -119,7 +119,7 @@ class StudentPrior(AbstractSeparablePrior):
         scale: s, for columns and answers of standard deviation one.
 
     >>> StudentPrior(0.1).prox(np.array([0.1, 5.0]), 0.01).round(3).tolist()
-    [0.038, 4.996]
+    [0.036, 4.996]
     """
 
     scale: float = 0.1

@@ -105,7 +105,7 @@ CASES = {
     "GaussianMixture-shared": Case(
         fe.GaussianMixture(2, d.Shared(shape=True, orientation=True)), slow=True
     ),
-    "GaussianMixture-aligned": Case(fe.GaussianMixture(2, d.Shared(shape=True, aligned=True)), slow=True),
+    "GaussianMixture-aligned": Case(fe.GaussianMixture(2, d.Shared(shape=True, aligned=True))),
     "GaussianMixture-low-rank": Case(fe.GaussianMixture(2, d.LowRank(rank=1)), slow=True),
     "Mixture": Case(fe.Mixture(2), slow=True),
     "Mixture-bernoulli": Case(fe.Mixture(2, family=d.Bernoulli), points=_BINARY),
@@ -123,9 +123,9 @@ CASES = {
     "PPCA": Case(fe.PPCA(1)),
     "RBM": Case(fe.RBM(3, max_iter=40), points=_BINARY),
     "BayesianNetwork": Case(fe.BayesianNetwork(), points=_BINARY),
-    "BayesianNetwork-likelihood": Case(fe.BayesianNetwork(ChowLiu(), alpha=0.1), points=_BINARY, slow=True),
+    "BayesianNetwork-likelihood": Case(fe.BayesianNetwork(ChowLiu(), alpha=0.1), points=_BINARY),
     "MarkovNetwork": Case(fe.MarkovNetwork(), points=_BINARY),
-    "MarkovNetwork-moral": Case(fe.MarkovNetwork(HillClimbing()), points=_BINARY, slow=True),
+    "MarkovNetwork-moral": Case(fe.MarkovNetwork(HillClimbing()), points=_BINARY),
     "VAE": Case(fe.VAE(**_VAE, importance_samples=300)),
     "VAE-bernoulli": Case(
         fe.VAE(**_VAE, emission=d.Bernoulli, importance_samples=2000),

@@ -2,6 +2,7 @@
 
 from ._association import association
 from ._calibration import Reliability, TestResult, pit_ranks, reliability, two_sample_test, uniformity
+from ._fidelity import Fidelity, Memorisation, Modes, fidelity, memorisation_test, modes_found
 from ._forecasts import Measure, coverage, mase, naive_scale, rmse
 from ._generalisation import (
     BayesBounds,
@@ -38,6 +39,13 @@ from ._laws_regression import HuberLaws, QuantileLaws, StudentLaws
 from ._nested import Influence, likelihood_ratio_test
 from ._predictions import auc, crps, log_loss, mae, pinball
 from ._rubin import Pooled, pool
+from ._samples import (
+    Discrepancy,
+    classifier_test_power,
+    classifier_two_sample_test,
+    frechet_distance,
+    maximum_mean_discrepancy,
+)
 from ._separable import likelihood_is_unbounded, linear_likelihood_is_unbounded
 from ._simulation import (
     PredictiveCheck,
@@ -47,20 +55,25 @@ from ._simulation import (
     simulation_ranks,
 )
 from ._splits import Split, out_of_bag, three_way_split
+from ._transport import Transport, optimal_transport, sliced_wasserstein, wasserstein_distance
 
 __all__ = [
     "AbstractLaws",
     "BayesBounds",
     "BiasVariance",
     "Curve",
+    "Discrepancy",
     "EnsembleDecomposition",
+    "Fidelity",
     "HuberLaws",
     "Influence",
     "Interval",
     "JoinedLaws",
     "Laws",
     "Measure",
+    "Memorisation",
     "MixedLaws",
+    "Modes",
     "NormalLaws",
     "PairedDifference",
     "Pooled",
@@ -73,6 +86,7 @@ __all__ = [
     "Split",
     "StudentLaws",
     "TestResult",
+    "Transport",
     "ambiguity",
     "association",
     "auc",
@@ -81,12 +95,16 @@ __all__ = [
     "beta_interval",
     "bias_variance",
     "bootstrap_interval",
+    "classifier_test_power",
+    "classifier_two_sample_test",
     "coverage",
     "credible_interval",
     "credible_region",
     "crps",
     "double_descent",
     "ensemble_decomposition",
+    "fidelity",
+    "frechet_distance",
     "learning_curve_bits",
     "likelihood_is_unbounded",
     "likelihood_ratio_test",
@@ -94,8 +112,12 @@ __all__ = [
     "log_loss",
     "mae",
     "mase",
+    "maximum_mean_discrepancy",
+    "memorisation_test",
+    "modes_found",
     "naive_scale",
     "noise_variance",
+    "optimal_transport",
     "out_of_bag",
     "paired_difference",
     "pinball",
@@ -108,10 +130,12 @@ __all__ = [
     "rmse",
     "simulation_based_calibration",
     "simulation_ranks",
+    "sliced_wasserstein",
     "t_interval",
     "three_way_split",
     "two_sample_test",
     "uniformity",
     "wald_interval",
+    "wasserstein_distance",
     "wilson_interval",
 ]

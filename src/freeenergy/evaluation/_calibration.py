@@ -9,7 +9,7 @@ import numpy as np
 from scipy import stats
 from scipy.spatial.distance import cdist
 
-from ._checks import count, numbers, outcomes, same_length
+from ._checks import count, numbers, outcomes, same_length, two_samples
 
 
 def pit_ranks(values: Any, reference: Any, *, seed: int | np.random.Generator) -> np.ndarray:
@@ -134,13 +134,8 @@ def two_sample_test(
     True
     """
     owner = "two_sample_test"
-    a = numbers(owner, "first", first, ndim=2)
-    b = numbers(owner, "second", second, ndim=2)
+    a, b = two_samples(owner, first, second, least=1)
     permutations = count(owner, "permutations", permutations)
-    if a.shape[1] != b.shape[1]:
-        raise ValueError(
-            f"The samples of {owner} must have the same columns. Got {a.shape[1]} and {b.shape[1]} instead."
-        )
     pooled = np.concatenate([a, b])
     spread = pooled.std(axis=0)
     pooled = pooled / np.where(spread > 0, spread, 1.0)

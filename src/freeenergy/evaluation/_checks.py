@@ -58,3 +58,19 @@ def same_length(owner: str, **arrays: np.ndarray | None) -> None:
     if len(set(lengths.values())) > 1:
         got = ", ".join(f"{size} for '{name}'" for name, size in lengths.items())
         raise ValueError(f"The arrays of {owner} must have the same length. Got {got} instead.")
+
+
+def two_samples(owner: str, first: Any, second: Any, least: int = 2) -> tuple[np.ndarray, np.ndarray]:
+    """Both as tables of finite numbers with the same columns and at least `least` rows."""
+    a = numbers(owner, "first", first, ndim=2)
+    b = numbers(owner, "second", second, ndim=2)
+    if a.shape[1] != b.shape[1]:
+        raise ValueError(
+            f"The samples of {owner} must have the same columns. Got {a.shape[1]} and {b.shape[1]} instead."
+        )
+    if min(len(a), len(b)) < least:
+        raise ValueError(
+            f"The samples of {owner} must have at least {least} rows each. "
+            f"Got {len(a)} and {len(b)} instead."
+        )
+    return a, b

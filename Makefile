@@ -35,11 +35,11 @@ demo: $(VENV)/.installed-base
 # one thread a worker: more would make the workers wait for each other
 test test-all: export OMP_NUM_THREADS = 1
 test test-all: export OPENBLAS_NUM_THREADS = 1
-# Most of the time of the tests is compilation, most of that optimisation, which small shapes do not repay
-# (the first fit of a mixture compiles in half the time; with level 0 beside it jaxlib 0.10.2 gives wrong
-# numbers), and cutting programs into parts for several threads; test-all runs the programs that users run.
+# Most of the time of the tests is compilation, most of that optimisation, which small shapes do not repay, and
+# cutting programs into parts for several threads: without both, six first fits compile in 7 s instead of 52.
+# Rounding differs, so that a test must not depend on how ties are broken; test-all runs the programs that users run.
 test test-all: export XLA_FLAGS = --xla_cpu_multi_thread_eigen=false $(LESS)
-test: LESS = --xla_backend_optimization_level=1 --xla_cpu_use_fusion_emitters=false \
+test: LESS = --xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false \
 	--xla_cpu_parallel_codegen_split_count=1
 
 test: $(VENV)/.installed-test

@@ -571,6 +571,7 @@ class GeneralisedLinearModel(AbstractRegressor):
         x = x.reshape(draws * rows, -1)
         eta, spread = self._eta(x), self._spread_of_predictor(x)
         mean, other, trials = self._numbers_at(x)
+        check_numbers(self, "predict_interval", mean)
         nodes, weights = np.polynomial.hermite_e.hermegauss(_NODES)
         weights = weights / weights.sum()
         means, others, shares = [], [], []

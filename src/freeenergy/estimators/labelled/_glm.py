@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 from jax import Array
-from scipy import linalg, special, stats
+from scipy import linalg, stats
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
@@ -22,11 +22,10 @@ from ...evaluation import (
     likelihood_ratio_test,
     linear_likelihood_is_unbounded,
 )
-from ...evaluation._checks import fraction
-from ...evaluation._laws import quantile_by_halving
 from ...models import Affine, Conditional
 from ...shell import AbstractDensity, Coefficients, Rows, Scaling, check_instance, check_numbers, check_real
 from ...shell._validation import check_weight
+from ._averages import Averages
 from ._inputs import DRAWS
 from ._links import LOG, HostLink, host_link
 from ._newton import Ascent, inverse, newton, solved
@@ -49,39 +48,6 @@ _UNBOUNDED = (
     "the others), so that coefficients grow without bound; set alpha, such as alpha=1.0"
 )
 _STUCK = "no step raises the likelihood, which has no maximum there; set alpha, or choose another link"
-
-
-class _Averages(NamedTuple):
-    """Laws of new answers, each an average over the same number of laws.
-
-    Attributes:
-        laws: those of all rows for the first part, then for the second, and so on.
-        log_weights: of the parts, of sum one.
-    """
-
-    laws: AbstractLaws
-    log_weights: np.ndarray
-
-    @property
-    def discrete(self) -> bool:
-        return self.laws.discrete
-
-    def log_cdf(self, y: np.ndarray) -> np.ndarray:
-        """log P(Y ≤ y) of each row."""
-        logs = self._by_part(self.laws.log_cdf(np.tile(y, len(self.log_weights))))
-        return np.minimum(special.logsumexp(logs + self.log_weights[:, None], axis=0), 0.0)
-
-    def interval(self, level: float) -> tuple[np.ndarray, np.ndarray]:
-        """The quantiles (1 − level)/2 and (1 + level)/2 of each row."""
-        level = fraction("interval", "level", level)
-        return self._quantile((1 - level) / 2), self._quantile((1 + level) / 2)
-
-    def _quantile(self, p: float) -> np.ndarray:
-        alone = self._by_part(self.laws.quantile(p))
-        return quantile_by_halving(self, p, alone.min(axis=0), alone.max(axis=0))
-
-    def _by_part(self, values: np.ndarray) -> np.ndarray:
-        return values.reshape(len(self.log_weights), -1)
 
 
 class GeneralisedLinearModel(AbstractRegressor):
@@ -558,7 +524,7 @@ class GeneralisedLinearModel(AbstractRegressor):
         beside = np.broadcast_to(x[:, self._width :], (*draws.shape[:2], x.shape[1] - self._width))
         return np.concatenate([draws, beside], axis=2)
 
-    def _new_answers(self, x: np.ndarray) -> _Averages:
+    def _new_answers(self, x: np.ndarray) -> Averages:
         """What is known of answers that were not fitted: an average over what the fit leaves open.
 
         The predictor is normal about its estimate; Pearson's dispersion is the true one times χ²/ν, as in
@@ -589,7 +555,7 @@ class GeneralisedLinearModel(AbstractRegressor):
             whole.ravel(), further.reshape(len(other), whole.size), np.tile(trials, len(whole))
         )
         logs = np.log(np.repeat(np.concatenate(shares), draws) / draws)
-        return _Averages(laws, logs)
+        return Averages(laws, logs)
 
     def _dispersions(self, other: np.ndarray, nodes: np.ndarray, weights: np.ndarray) -> list[Any]:
         """Dispersions, as parts of Pearson's, with the further parameters that they mean and weights."""

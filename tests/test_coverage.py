@@ -79,8 +79,8 @@ TABLE = {
     "Conformal": Case(fe.Conformal(fe.LinearRegression(), random_state=0), wide=15 / 16 - LEVEL),
     # the mean and the scale of the prior are put in
     "KernelRidge": Case(fe.KernelRidge(), smooth, narrow=0.01),
-    # lengths, scale and noise are put in
-    "GaussianProcess": Case(fe.GaussianProcess(), smooth_with_little_noise, narrow=0.03),
+    # parameters are averaged over as if their law were normal
+    "GaussianProcess": Case(fe.GaussianProcess(), smooth_with_little_noise, narrow=0.02),
     # the noise is that of the kernel as well as of the answers
     "NadarayaWatson": Case(fe.NadarayaWatson(), wide=0.02, sets=200),
     # a mixture over members, whose differences widen it

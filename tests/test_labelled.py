@@ -233,7 +233,7 @@ def test_a_polynomial_solves_exclusive_or_within_its_bound():
         fe.Perceptron(Polynomial(1), max_iter=5).fit(corners, answers)
 
 
-def test_the_kernel_perceptron_keeps_to_its_bound_and_takes_what_is_missing():
+def test_the_kernel_perceptron_keeps_to_its_bound_and_takes_what_is_missing(tmp_path):
     rng = np.random.default_rng(6)
     rows = rng.normal(size=(120, 2))
     ring = (rows**2).sum(axis=1)
@@ -252,6 +252,10 @@ def test_the_kernel_perceptron_keeps_to_its_bound_and_takes_what_is_missing():
     np.testing.assert_allclose(model.bound_, (model.radius_ * length) ** 2, rtol=1e-3)
     holes = np.where(rng.random(rows.shape) < 0.1, np.nan, rows)
     assert fe.Perceptron(RBF(0.7), averaged=True).fit(holes, side).score(holes, side) > 0.8
+    model.save(tmp_path / "rule.safetensors")
+    again = fe.load(tmp_path / "rule.safetensors")
+    np.testing.assert_array_equal(again.decision_function(holes), model.decision_function(holes))
+    assert again.mistakes_ == model.mistakes_
     with pytest.raises(AttributeError, match="coef_ is there where the rule has no kernel"):
         _ = model.coef_
     with pytest.raises(AttributeError, match="dual_coef_ is there where the rule has a kernel"):

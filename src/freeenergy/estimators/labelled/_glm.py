@@ -105,7 +105,7 @@ class GeneralisedLinearModel(AbstractRegressor):
     >>> model.predict([[0.0], [1.0]]).round(6).tolist(), model.coef_.round(4).tolist()
     ([2.0, 8.0], [1.3863])
     >>> model.predict_density([[1.0]]).quantile(0.95).tolist(), model.predict_interval([[1.0]])[1].tolist()
-    ([13.0], [14.0])
+    ([13.0], [15.0])
     """
 
     # they know that parameters are estimates, as the law does not

@@ -39,7 +39,7 @@ class Averages(NamedTuple):
     def log_cdf(self, y: np.ndarray) -> np.ndarray:
         """log P(Y ≤ y) of each row."""
         logs = self._by_part(self.laws.log_cdf(np.tile(y, len(self.log_weights))))
-        return np.minimum(special.logsumexp(logs + self.log_weights[:, None], axis=0), 0.0)
+        return np.minimum(np.asarray(special.logsumexp(logs + self.log_weights[:, None], axis=0)), 0.0)
 
     def interval(self, level: float) -> tuple[np.ndarray, np.ndarray]:
         """The quantiles (1 − level)/2 and (1 + level)/2 of each row."""

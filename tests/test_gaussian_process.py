@@ -434,3 +434,50 @@ def test_a_function_without_noise_is_known_nearly_exactly_all_the_same():
     model = fe.GaussianProcess().fit(x, np.sin(x[:, 0]))
     assert np.sqrt(model.noise_[0]) < 1e-2
     np.testing.assert_allclose(model.predict([[1.05], [4.1]]), np.sin([1.05, 4.1]), atol=5e-3)
+
+
+def test_intervals_average_over_parameters_that_the_evidence_leaves_open():
+    rng = np.random.default_rng(12)
+    x = rng.uniform(-2, 2, (30, 1))
+    y = np.sin(2 * x[:, 0]) + 0.3 * rng.normal(size=30)
+    new = np.array([[-1.0], [0.3], [2.5]])
+    model = fe.GaussianProcess(prior=False).fit(x, y)
+    # the bend of the evidence by its values, and laws by dense algebra
+    eye, value = 1e-3 * np.eye(3), model.log_marginal_likelihood
+    at = model.theta_
+    bend = np.array(
+        [
+            [
+                (value(at + a + b) - value(at + a - b) - value(at - a + b) + value(at - a - b)) / 4e-6
+                for a in eye
+            ]
+            for b in eye
+        ]
+    )
+    values, axes = np.linalg.eigh(-bend)
+    moves = axes * np.sqrt(3 / values)
+    z, q = ((rows - x.mean()) / x.std() for rows in (x, new))
+    v = (y - y.mean()) / y.std()
+    parts = []
+    for theta in [*(at + moves.T), *(at - moves.T)]:
+        length, variance, noise = np.exp(theta)
+        gram = variance * np.exp(-0.5 * (z - z.T) ** 2 / length**2) + noise * np.eye(30)
+        across = variance * np.exp(-0.5 * (q - z.T) ** 2 / length**2)
+        rest = variance + noise - np.einsum("ni,in->n", across, np.linalg.solve(gram, across.T))
+        parts.append(stats.norm(across @ np.linalg.solve(gram, v), np.sqrt(rest)))
+    low, high = ((end - y.mean()) / y.std() for end in model.predict_interval(new, 0.9))
+    np.testing.assert_allclose(np.mean([part.cdf(low) for part in parts], axis=0), 0.05, atol=2e-4)
+    np.testing.assert_allclose(np.mean([part.cdf(high) for part in parts], axis=0), 0.95, atol=2e-4)
+    # what is known is not averaged over
+    known = fe.GaussianProcess(k.RBF(), noise=0.1, learn=False).fit(x, y)
+    ends = known.predict_interval(new, 0.9), known.predict_density(new).interval(0.9)
+    np.testing.assert_allclose(*ends, rtol=1e-12)
+    # rows with holes have the law, and a fit makes all anew
+    holes = np.array([[np.nan], [0.3]])
+    found = np.array(model.predict_interval(holes, 0.9))
+    np.testing.assert_allclose(found[:, 0], np.ravel(model.predict_density(holes[:1]).interval(0.9)))
+    np.testing.assert_allclose(found[:, 1], np.array(model.predict_interval(new[1:2], 0.9))[:, 0])
+    again = model.fit(x, 2 * y).predict_interval(new, 0.9)
+    np.testing.assert_allclose(
+        again, fe.GaussianProcess(prior=False).fit(x, 2 * y).predict_interval(new, 0.9)
+    )

@@ -636,6 +636,33 @@ def test_intervals_of_every_family_cover():
         assert answers / repeats > 0.9 - 0.02 - 3 * np.sqrt(0.09 / repeats), name
 
 
+def test_intervals_know_that_parameters_are_estimates():
+    rng = np.random.default_rng(11)
+    rows, new = rng.normal(size=(25, 2)), rng.normal(size=(6, 2))
+    answers = rows @ [1.0, -0.5] + rng.normal(size=25)
+    # of normal answers they are those of least squares, by Student's law
+    ends = fe.GeneralisedLinearModel().fit(rows, answers).predict_interval(new, 0.9)
+    np.testing.assert_allclose(
+        ends, fe.LinearRegression().fit(rows, answers).predict_interval(new, 0.9), rtol=1e-3
+    )
+    # of counts those of a sum over predictors that are normal about the estimate
+    counts = rng.poisson(np.exp(0.5 * rows[:, 0] + 1)).astype(float)
+    model = fe.GeneralisedLinearModel(d.Poisson).fit(rows, counts)
+    design = np.column_stack([np.ones(6), new])
+    spread = np.sqrt(np.einsum("ni,ij,nj->n", design, model.covariance_, design))
+    eta = np.log(model.predict(new)) + spread * stats.norm.ppf((np.arange(4000) + 0.5) / 4000)[:, None]
+    share = stats.poisson.cdf(np.arange(200)[:, None, None], np.exp(eta)).mean(axis=1)
+    expected = [np.argmax(share >= level, axis=0) for level in (0.05, 0.95)]
+    np.testing.assert_array_equal(model.predict_interval(new, 0.9), expected)
+    # a predictor that has no mean at some nodes, and rows with holes, have ends all the same
+    steep = fe.GeneralisedLinearModel(d.Gamma, d.Mean(d.reciprocal)).fit(rows, counts + 0.5)
+    holes = new.copy()
+    holes[::2, 0] = np.nan
+    near = rows[np.argsort(-steep.predict(rows))[:3]]
+    for low, high in (steep.predict_interval(near, 0.9), model.predict_interval(holes, 0.9)):
+        assert (np.isfinite(low) & (low <= high) & np.isfinite(high)).all()
+
+
 def test_missing_inputs_are_drawn_and_averaged_over():
     rng = np.random.default_rng(9)
     rows = rng.multivariate_normal([0, 0], [[1, 0.8], [0.8, 1]], 400)

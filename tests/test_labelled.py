@@ -18,6 +18,7 @@ import freeenergy as fe
 from freeenergy.estimators import Isotonic, Sigmoid, Temperature
 from freeenergy.estimators.labelled._softmax import Answers
 from freeenergy.evaluation import reliability
+from freeenergy.kernels import RBF, Polynomial
 from freeenergy.learning import LBFGS, Argmin, Boltzmann, ConditionalContrastive
 
 X, Y = load_iris(return_X_y=True)
@@ -176,6 +177,91 @@ def test_rows_without_a_rule_have_no_bound_and_averaging_helps():
     # what is missing does not stop it
     holes = np.where(np.random.default_rng(2).random(X.shape) < 0.1, np.nan, X)
     assert fe.Perceptron(averaged=True).fit(holes, Y).score(holes, Y) > 0.85
+
+
+def _mistakes_in_the_dual(gram, answers, passes):
+    """Counts of mistakes by the Gram matrix: 0 ≥ y (α ⊙ Y)ᵀ G e adds one to α, with ties as of argmax."""
+    alpha, made = np.zeros(len(gram), int), 0
+    for _ in range(passes):
+        for row, own in enumerate(gram):
+            score = (alpha * answers) @ own
+            # a tie says the first of the classes, which is −1
+            if answers[row] * score < 0 or (score == 0 and answers[row] > 0):
+                alpha[row] += 1
+                made += 1
+    return alpha, made
+
+
+@pytest.mark.parametrize("answers", [Y, Y == 1], ids=["three", "two"])
+@pytest.mark.parametrize("averaged", [False, True])
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_a_kernel_of_inner_products_makes_the_mistakes_of_no_kernel(answers, averaged):
+    plain = fe.Perceptron(averaged=averaged, max_iter=20).fit(X, answers)
+    dual = fe.Perceptron(Polynomial(1), averaged=averaged, max_iter=20).fit(X, answers)
+    np.testing.assert_array_equal(dual.history_["mistakes"], plain.history_["mistakes"])
+    np.testing.assert_allclose(dual.decision_function(X), plain.decision_function(X), atol=1e-8)
+    np.testing.assert_allclose(dual.radius_, plain.radius_)
+    # w is the sum of the rows of mistakes, each as often as it was one
+    seen = np.column_stack([np.ones(len(dual.model_.x)), dual.model_.x])
+    w = np.column_stack([plain.model_.bias, plain.model_.weight])
+    np.testing.assert_allclose(dual.dual_coef_ @ seen, w, atol=1e-9)
+    np.testing.assert_allclose(dual.dual_coef_.sum(axis=0), 0, atol=1e-12)
+    if not averaged:
+        np.testing.assert_array_equal(dual.dual_coef_, np.round(dual.dual_coef_))
+
+
+def test_a_polynomial_solves_exclusive_or_within_its_bound():
+    corners, answers = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]]), [-1, 1, 1, -1]
+    with pytest.warns(ConvergenceWarning, match="told apart by a linear rule"):
+        assert fe.Perceptron(max_iter=5).fit(corners, answers).margin_ == 0
+    model = fe.Perceptron(Polynomial(2)).fit(corners, answers)
+    assert model.predict(corners).tolist() == answers
+    # standardised corners are ±1 and the best rule is their product: R² = 9, γ = ρ√2 with ρ = √2
+    np.testing.assert_allclose([model.radius_, model.margin_, model.bound_], [3.0, 2.0, 4.5])
+    # rows are taken in an order of their own, so of all orders one has these mistakes
+    signs = 2 * corners - 1
+    found = []
+    for order in itertools.permutations(range(4)):
+        own = list(order)
+        alpha, made = _mistakes_in_the_dual(Polynomial(2).gram(signs[own]), np.array(answers)[own], 10)
+        found.append((made, dict(zip(map(tuple, signs[own].tolist()), alpha.tolist(), strict=True))))
+    counts = dict(
+        zip(map(tuple, np.asarray(model.model_.x).tolist()), np.abs(model.dual_coef_[0]), strict=True)
+    )
+    assert (model.mistakes_, counts) in [(made, {x: a for x, a in c.items() if a}) for made, c in found]
+    with pytest.warns(ConvergenceWarning, match="told apart by this kernel"):
+        fe.Perceptron(Polynomial(1), max_iter=5).fit(corners, answers)
+
+
+def test_the_kernel_perceptron_keeps_to_its_bound_and_takes_what_is_missing(tmp_path):
+    rng = np.random.default_rng(6)
+    rows = rng.normal(size=(120, 2))
+    ring = (rows**2).sum(axis=1)
+    rows, side = rows[np.abs(ring - 1.4) > 0.3], (ring > 1.4)[np.abs(ring - 1.4) > 0.3]
+    model = fe.Perceptron(RBF(0.7)).fit(rows, side)
+    assert model.converged_
+    assert model.score(rows, side) == 1
+    assert model.mistakes_ <= model.bound_ < np.inf
+    # a hard margin without a constant, in the features of the kernel: rows mirrored at the origin
+    gram = RBF(0.7).gram(model.scaling_.apply(rows))
+    signed = np.where(side, 1.0, -1.0)
+    both = np.block([[gram, -gram], [-gram, gram]])
+    machine = SVC(kernel="precomputed", C=1e10, tol=1e-8).fit(both, np.concatenate([signed, -signed]))
+    multipliers = machine.dual_coef_[0]
+    length = np.sqrt(multipliers @ both[np.ix_(machine.support_, machine.support_)] @ multipliers)
+    np.testing.assert_allclose(model.bound_, (model.radius_ * length) ** 2, rtol=1e-3)
+    holes = np.where(rng.random(rows.shape) < 0.1, np.nan, rows)
+    assert fe.Perceptron(RBF(0.7), averaged=True).fit(holes, side).score(holes, side) > 0.8
+    model.save(tmp_path / "rule.safetensors")
+    again = fe.load(tmp_path / "rule.safetensors")
+    np.testing.assert_array_equal(again.decision_function(holes), model.decision_function(holes))
+    assert again.mistakes_ == model.mistakes_
+    with pytest.raises(AttributeError, match="coef_ is there where the rule has no kernel"):
+        _ = model.coef_
+    with pytest.raises(AttributeError, match="dual_coef_ is there where the rule has a kernel"):
+        _ = fe.Perceptron().fit(rows[:4], side[:4]).dual_coef_
+    with pytest.raises(ValueError, match=r"'kernel' parameter of Perceptron must be"):
+        fe.Perceptron("rbf").fit(rows, side)
 
 
 def test_temperature_is_the_best_of_all():

@@ -220,7 +220,10 @@ def test_the_elastic_net_of_scikit_learn(ratio, alpha):
     residual = Y - model.predict(X)
     left = len(X) - 1 - (model.coef_ != 0).sum()
     np.testing.assert_allclose(model.noise_, np.sqrt(residual @ residual / left), rtol=1e-9)
-    law = stats.norm(model.predict(X), model.noise_)
+    # the law of least squares with the columns that are kept, about these coefficients
+    design = np.column_stack([np.ones(len(X)), X[:, model.coef_ != 0]])
+    leverage = np.einsum("ni,ij,nj->n", design, np.linalg.inv(design.T @ design), design)
+    law = stats.t(left, model.predict(X), model.noise_ * np.sqrt(1 + leverage))
     np.testing.assert_allclose(model.evidence(X, Y).nats, law.logpdf(Y), rtol=1e-9)
 
 

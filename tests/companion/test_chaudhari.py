@@ -11,7 +11,7 @@ import optax
 import pytest
 from jax.flatten_util import ravel_pytree
 from scipy import linalg, signal, special, stats
-from scipy.optimize import minimize
+from scipy.optimize import linprog, minimize
 from sklearn.decomposition import PCA
 from sklearn.ensemble import BaggingRegressor
 from sklearn.linear_model import Lasso, LinearRegression, Ridge
@@ -19,7 +19,7 @@ from sklearn.metrics import mean_absolute_error, mean_pinball_loss, zero_one_los
 from sklearn.model_selection import KFold, LeaveOneOut, cross_val_score
 from sklearn.neighbors import NearestNeighbors
 
-from freeenergy import parameter
+from freeenergy import Nystroem, Perceptron, SupportVectorMachine, parameter
 from freeenergy.bijections import GeneralAffine, TriangularAffine
 from freeenergy.distributions import (
     Categorical,
@@ -42,6 +42,8 @@ from freeenergy.inference import (
     posterior_by_enumeration,
     stationary,
 )
+from freeenergy.kernels import Linear as LinearKernel
+from freeenergy.kernels import Polynomial
 from freeenergy.learning import (
     MAP,
     AbstractObjective,
@@ -1480,3 +1482,57 @@ def test_frechet_distance_of_features_and_generators_that_copy():
     nearest = NearestNeighbors(n_neighbors=1).fit(rows)
     assert nearest.kneighbors(copies)[0].max() == 0
     assert nearest.kneighbors(other)[0].min() > 0
+
+
+def test_one_threshold_computes_majorities_and_two_layers_exclusive_or():
+    bits = np.array(list(itertools.product([0.0, 1.0], repeat=3)))
+    gates = {
+        "and": bits.all(axis=1),
+        "or": bits.any(axis=1),
+        "not": bits[:, 0] == 0,
+        "majority": bits.sum(axis=1) >= 2,
+    }
+    for name, answers in gates.items():
+        neuron = Perceptron().fit(bits, answers)
+        assert (neuron.predict(bits) == answers).all(), name
+        assert neuron.mistakes_ <= neuron.bound_ < np.inf
+    # no threshold on a line tells the parity of two bits: the program without an aim has no solution
+    pairs = bits[::2, :2]
+    parity = pairs.sum(axis=1) == 1
+    signs = np.where(parity, -1.0, 1.0)[:, None]
+    found = linprog(
+        np.zeros(3), signs * np.column_stack([pairs, np.ones(4)]), np.full(4, -1.0), bounds=(None, None)
+    )
+    assert found.status == 2
+    # or but not and
+    hidden = np.column_stack([pairs.sum(axis=1) >= 1, pairs.sum(axis=1) >= 2])
+    assert ((hidden @ [1.0, -1.0] >= 1) == parity).all()
+
+
+def test_a_gram_matrix_of_low_rank_by_its_columns():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(60, 2))
+    gram = Polynomial(2).gram(x)
+    for size in (3, 6, 10):
+        features = Nystroem(
+            Polynomial(2), n_components=size, standardise=False, random_state=0
+        ).fit_transform(x)
+        rest = gram - features @ features.T
+        assert np.linalg.eigvalsh(rest).min() > -1e-8 * np.trace(gram)
+        # the monomials of two columns up to the second degree are six
+        assert (np.abs(rest).max() < 1e-7 * gram.max()) == (size >= 6)
+
+
+def test_more_random_features_have_no_more_hinge_loss():
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(60, 2))
+    answers = np.sin(2 * x[:, 0]) * x[:, 1] > 0
+    waves = np.cos(x @ rng.normal(size=(2, 40)) + rng.uniform(0, 2 * np.pi, 40))
+    values = [
+        SupportVectorMachine(LinearKernel(), C=10.0, standardise=False)
+        .fit(waves[:, :size], answers)
+        .primal_[0]
+        for size in (5, 10, 20, 40)
+    ]
+    assert (np.diff(values) <= 1e-6).all()
+    assert values[-1] < 0.5 * values[0]

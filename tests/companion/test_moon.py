@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import special, stats
-from scipy.optimize import linear_sum_assignment, linprog
+from scipy.optimize import LinearConstraint, approx_fprime, linear_sum_assignment, linprog, minimize
 from scipy.spatial.distance import jensenshannon
 from scipy.stats.contingency import expected_freq
 from scipy.stats.sampling import NumericalInversePolynomial
@@ -17,7 +17,7 @@ from sklearn.metrics import f1_score, precision_score, recall_score
 from sklearn.metrics.pairwise import polynomial_kernel
 from sklearn.svm import SVC
 
-from freeenergy import KMeans
+from freeenergy import KMeans, SupportVectorMachine
 from freeenergy.bijections import Chain, Exp, GeneralAffine, Inverse
 from freeenergy.distributions import (
     Bernoulli,
@@ -60,6 +60,7 @@ from freeenergy.inference import (
     smooth,
     stationary,
 )
+from freeenergy.kernels import Linear as LinearKernel
 from freeenergy.learning import (
     MAP,
     Batch,
@@ -1261,3 +1262,55 @@ def test_weights_of_attention_are_a_softmax():
     np.testing.assert_allclose(
         weights(np.array([1.0, 0.0, -np.inf]) / np.sqrt(2), 1.0), [0.6697615, 0.3302385, 0], atol=5e-8
     )
+
+
+def test_projections_and_distances_from_a_plane():
+    x, y = np.array([3.0, 1.0, 2.0]), np.array([1.0, -1.0, 2.0])
+    share = np.linalg.lstsq(y[:, None], x, rcond=None)[0]
+    found = share[0] * y
+    np.testing.assert_allclose(found, (y @ x) / (y @ y) * y)
+    np.testing.assert_allclose(np.linalg.lstsq(y[:, None], found, rcond=None)[0], share)
+    np.testing.assert_allclose(
+        [(x - found) @ y, found @ found + (x - found) @ (x - found)], [0, x @ x], atol=1e-12
+    )
+    # f / ‖w‖ is the distance from the plane, whatever the length of (w, b)
+    machine = SupportVectorMachine(LinearKernel(), C=None, standardise=False).fit(
+        [[0.0, 0.0], [2.0, 2.0]], [-1, 1]
+    )
+    w, b = machine.coef_[0], machine.intercept_[0]
+    points = np.array([[2.0, 2.0], [1.0, 1.0], [5.0, -3.0], [0.0, 0.0]])
+    distance = machine.decision_function(points) / np.linalg.norm(w)
+    np.testing.assert_allclose(distance, [np.sqrt(2), 0, 0, -np.sqrt(2)], atol=1e-9)
+    np.testing.assert_allclose(distance, (points @ (3 * w) + 3 * b) / np.linalg.norm(3 * w), atol=1e-9)
+
+
+def test_multipliers_of_an_equality_and_of_a_machine():
+    plane = LinearConstraint(np.ones((1, 2)), 1.0, 1.0)
+    found = minimize(
+        lambda v: v @ v, np.zeros(2), jac=lambda v: 2 * v, method="trust-constr", constraints=plane
+    )
+    np.testing.assert_allclose(found.x, [0.5, 0.5], atol=1e-8)
+    # ∇f = α ∇g; SciPy has the other sign
+    np.testing.assert_allclose(-found.v[0], [1.0], atol=1e-8)
+
+    rng = np.random.default_rng(4)
+    x = np.concatenate([rng.normal(-2, 0.6, (8, 2)), rng.normal(2, 0.6, (8, 2))])
+    y = np.repeat([-1.0, 1.0], 8)
+    machine = SupportVectorMachine(LinearKernel(), C=None, standardise=False).fit(x, y)
+    alpha = np.zeros(16)
+    alpha[machine.support_] = machine.dual_coef_[0] * y[machine.support_]
+
+    def lagrangian(w, b, alpha):
+        return 0.5 * w @ w - alpha @ (y * (x @ w + b) - 1)
+
+    w, b = machine.coef_[0], machine.intercept_[0]
+    slope = approx_fprime(np.append(w, b), lambda v: lagrangian(v[:2], v[2], alpha), 1e-7)
+    np.testing.assert_allclose(slope, 0, atol=1e-5)
+    np.testing.assert_allclose(np.append(w - (alpha * y) @ x, -alpha @ y), 0, atol=1e-8)
+    # a saddle: least over w and b, largest over multipliers that are not negative
+    middle = lagrangian(w, b, alpha)
+    np.testing.assert_allclose(middle, machine.primal_[0], rtol=1e-8)
+    for _ in range(50):
+        other, move = rng.exponential(size=16), rng.normal(size=3)
+        assert lagrangian(w, b, other) <= middle + 1e-9
+        assert lagrangian(w + move[:2], b + move[2], alpha) >= middle - 1e-9

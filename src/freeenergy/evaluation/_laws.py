@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from scipy import special, stats
@@ -274,7 +274,16 @@ class NormalLaws(AbstractLaws):
         return NormalLaws(self.means[rows], self.covariances[rows])
 
 
-def quantile_by_halving(laws: AbstractLaws, p: Any, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+class _HasDistributionFunction(Protocol):
+    @property
+    def discrete(self) -> bool: ...
+
+    def log_cdf(self, y: Any) -> np.ndarray: ...
+
+
+def quantile_by_halving(
+    laws: _HasDistributionFunction, p: Any, low: np.ndarray, high: np.ndarray
+) -> np.ndarray:
     """The least value of each answer, between `low` and `high`, whose distribution function reaches `p`."""
     with np.errstate(divide="ignore"):
         wanted = np.log(p)

@@ -21,7 +21,7 @@ from .._core import (
     sum_over_blocks,
 )
 from ..inference._induced import root_of_points
-from ..models import AnsweredProcess
+from ..models import AnsweredProcess, InducedValues
 from ._free import finished, joined, split
 from ._optimiser import Optimiser
 
@@ -39,19 +39,32 @@ class _Sums(NamedTuple):
     told: Array
 
 
-def _row_sums(model: AnsweredProcess, x: Any, weight: Array, nodes: int, *, sites: bool = True) -> _Sums:
+class _Seen(NamedTuple):
+    """What a process is asked of rows: L_uu⁻¹ K_uf, and k(x, x)."""
+
+    white: Array
+    prior: Array
+
+
+def _seen(values: InducedValues, rows: Array) -> _Seen:
+    outer = root_of_points(values.kernel.gram(values.points))
+    white = jax.scipy.linalg.solve_triangular(outer, values.kernel.gram(values.points, rows), lower=True)
+    return _Seen(white, values.kernel.diagonal(rows))
+
+
+def _row_sums(
+    model: AnsweredProcess, seen: _Seen, y: Array, weight: Array, nodes: int, *, sites: bool = True
+) -> _Sums:
     """The sums of rows and answers, weighted, with the law of the values that the model has.
 
     Sites are those of natural gradients: λ = −E (log p)″, where that is positive.
     """
-    values, (rows, y) = model.process, x
     # rows without weight need an answer that can occur
     y = jnp.where(weight > 0, y[:, 0], y[jnp.argmax(weight), 0])
-    outer = root_of_points(values.kernel.gram(values.points))
-    white = jax.scipy.linalg.solve_triangular(outer, values.kernel.gram(values.points, rows), lower=True)
-    half = jax.scipy.linalg.solve_triangular(values.root[0], white, lower=True)
-    mean = values.mean[:, 0] @ white
-    variance = values.kernel.diagonal(rows) - jnp.sum(white**2, axis=0) + jnp.sum(half**2, axis=0)
+    white = seen.white
+    half = jax.scipy.linalg.solve_triangular(model.process.root[0], white, lower=True)
+    mean = model.process.mean[:, 0] @ white
+    variance = seen.prior - jnp.sum(white**2, axis=0) + jnp.sum(half**2, axis=0)
     # a variance next to zero has rounding below it
     spread = jnp.sqrt(jnp.maximum(variance, 1e-12))
     places, shares = (jnp.asarray(part, y.dtype) for part in np.polynomial.hermite_e.hermegauss(nodes))
@@ -73,9 +86,13 @@ def _row_sums(model: AnsweredProcess, x: Any, weight: Array, nodes: int, *, site
     return _Sums(fit, (white * precision[None, :]) @ white.T, white @ told)
 
 
-def _cost(model: AnsweredProcess) -> Array:
+def _with_law(model: AnsweredProcess, mean: Array, root: Array) -> AnsweredProcess:
+    """The model with another law of the values v, N(mean, (root rootᵀ)⁻¹)."""
+    return eqx.tree_at(lambda m: (m.process.mean, m.process.root), model, (mean[:, None], root[None]))
+
+
+def _cost(mean: Array, root: Array) -> Array:
     """KL(q ‖ p) of the values at the points."""
-    root, mean = model.process.root[0], model.process.mean[:, 0]
     inverse = jax.scipy.linalg.solve_triangular(root, jnp.eye(len(root)), lower=True)
     both = jnp.sum(inverse**2) + mean @ mean - len(root)
     return 0.5 * both + jnp.sum(jnp.log(jnp.diagonal(root)))
@@ -98,11 +115,10 @@ class _Law(NamedTuple):
         target = _Law(jnp.eye(len(self.told)) + sums.precision, sums.told)
         return jax.tree.map(lambda a, b: a + rate * (b - a), self, target)
 
-    def into(self, model: AnsweredProcess) -> AnsweredProcess:
-        """The model with this law."""
+    def moments(self) -> tuple[Array, Array]:
+        """Its mean, and the root of its precision."""
         root = jnp.linalg.cholesky(self.precision)
-        mean = jax.scipy.linalg.cho_solve((root, True), self.told)
-        return eqx.tree_at(lambda m: (m.process.mean, m.process.root), model, (mean[:, None], root[None]))
+        return jax.scipy.linalg.cho_solve((root, True), self.told), root
 
 
 class _State(NamedTuple):
@@ -151,24 +167,32 @@ class InducedBatches(AbstractAlgorithm):
     def step(self, state: _State, data: Data, *, key: Array) -> tuple[_State, Info]:
         total = data.total
 
-        def loss(free: Any, law: _Law, x: Any, weight: Array) -> Array:
-            model = law.into(joined(free, state.fixed))
-            return _cost(model) / total - _row_sums(model, x, weight, self.nodes, sites=False).fit
-
         def visit(carry: Any, x: Any, weight: Array, rows: Array, number: Array) -> Any:
-            law, free, optimiser, sum_of_losses = carry
-            model = law.into(joined(free, state.fixed))
+            law, (mean, root), free, optimiser, sum_of_losses = carry
+            # the kernel at all pairs is the dear part: once for the law and for the slopes of the loss
+            seen, pull = jax.vjp(lambda own: _seen(joined(own, state.fixed).process, x[0]), free)
+            model = _with_law(joined(free, state.fixed), mean, root)
             # weights have a sum of about one
-            law = law.towards(_row_sums(model, x, total * weight, self.nodes), jnp.asarray(self.rate))
-            value, slope = eqx.filter_value_and_grad(loss)(free, law, x, weight)
+            sums = _row_sums(model, seen, x[1], total * weight, self.nodes)
+            law = law.towards(sums, jnp.asarray(self.rate))
+            mean, root = law.moments()
+
+            def loss(free: Any, seen: _Seen) -> Array:
+                model = _with_law(joined(free, state.fixed), mean, root)
+                return -_row_sums(model, seen, x[1], weight, self.nodes, sites=False).fit
+
+            fit, (direct, along) = jax.value_and_grad(loss, argnums=(0, 1))(free, seen)
+            value = fit + _cost(mean, root) / total
+            slope = jax.tree.map(jnp.add, direct, pull(along)[0])
             # Optax mixes types, which a caller may have forbidden
             with jax.numpy_dtype_promotion("standard"):
                 moves, optimiser = self.optimiser.update(slope, optimiser, free)
             free = eqx.apply_updates(free, moves)
-            return law, free, optimiser, sum_of_losses + value * rows.astype(value.dtype)
+            total_of_losses = sum_of_losses + value * rows.astype(value.dtype)
+            return law, (mean, root), free, optimiser, total_of_losses
 
-        start = (state.law, state.free, state.optimiser, jnp.zeros(()))
-        (law, free, optimiser, losses), rows = data.epoch(visit, start, self.batch_size, key=key)
+        start = (state.law, state.law.moments(), state.free, state.optimiser, jnp.zeros(()))
+        (law, _, free, optimiser, losses), rows = data.epoch(visit, start, self.batch_size, key=key)
         value = losses / rows.astype(losses.dtype)
         better = value < state.best - _GAIN
         stale = jnp.where(better, 0, state.stale + 1)
@@ -182,7 +206,7 @@ class InducedBatches(AbstractAlgorithm):
 
 @eqx.filter_jit
 def _finished(law: _Law, model: AnsweredProcess) -> AnsweredProcess:
-    return law.into(model)
+    return _with_law(model, *law.moments())
 
 
 class _Pass(NamedTuple):
@@ -209,10 +233,14 @@ class InducedValuesAlone(AbstractAlgorithm):
     tol: float = 1e-9
 
     def _at(self, law: _Law, model: Any, data: Any) -> tuple[_Sums, Array]:
-        new = law.into(model)
+        mean, root = law.moments()
         nodes = self.nodes
-        sums = sum_over_blocks(lambda x, w, m: _row_sums(m, x, w, nodes), data, new, block=_BLOCK)
-        return sums, sums.fit - _cost(new)
+
+        def block(x: Any, weight: Array, new: AnsweredProcess) -> _Sums:
+            return _row_sums(new, _seen(new.process, x[0]), x[1], weight, nodes)
+
+        sums = sum_over_blocks(block, data, _with_law(model, mean, root), block=_BLOCK)
+        return sums, sums.fit - _cost(mean, root)
 
     def init(self, model: AnsweredProcess, data: Any, *, key: Array) -> _Pass:
         law = _Law.of(model)

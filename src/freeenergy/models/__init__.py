@@ -20,6 +20,7 @@ from ._bayesian_mixture import BayesianMixture
 from ._bayesian_regression import BayesianRegression, HierarchicalNormal
 from ._clusters import Clusters
 from ._conditional import Affine, Components, Conditional, Constant
+from ._conditional_energy import ConditionalEnergy
 from ._conditional_flow import ConditionalFlow, conditional_flow
 from ._conditional_vae import ConditionalVAE, mlp_conditional_vae
 from ._copula import GaussianCopula
@@ -126,6 +127,7 @@ __all__ = [
     "Columns",
     "Components",
     "Conditional",
+    "ConditionalEnergy",
     "ConditionalFlow",
     "ConditionalVAE",
     "Constant",

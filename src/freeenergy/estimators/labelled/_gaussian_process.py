@@ -25,6 +25,7 @@ from ...learning import InducedBatches, InducedValuesAlone
 from ...models import AnsweredProcess, CoregionalisedProcess, InducedProcess, InducedValues, LatentProcess
 from ...models import GaussianProcess as GaussianProcessModel
 from ...shell import AbstractDensity, Rows, Scaling, adam, check_instance, check_int, check_real
+from ._averages import normal_averages
 from ._coregionalised import CoregionalisedEvidences, CoregionalisedHost
 from ._exact_process import Evidences, ExactProcess
 from ._kernelled import (
@@ -32,6 +33,7 @@ from ._kernelled import (
     LogParameters,
     LogPrior,
     in_parts,
+    limits_of,
     starts_about,
 )
 from ._latent import LatentEvidences, ValuesProcess, answer_of, averaged_laws, constant_of
@@ -40,6 +42,8 @@ from ._sparse_process import Bounds, SparseProcess, spread_rows
 
 # σ² where none is given, as a part of the variance of answers
 _FIRST_NOISE = 0.1
+# by how much logarithms of parameters are moved to see how the evidence bends, and the least that it does
+_NUDGE, _LEAST_BEND = 1e-4, 0.25
 # passes over all rows for the law of values at inducing points, after the batches
 _PASSES = 50
 
@@ -399,7 +403,68 @@ class GaussianProcess(AbstractProcess):
         unit_free = answer.support == Reals() and answer.unit_free_columns(1).all()
         return scaling if unit_free else Scaling.identity(1)
 
+    # they know that parameters are estimates, as the law does not
+    intervals_of_law = False
+
+    def predict_interval(self, X: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
+        """Both ends of the interval that holds each answer with probability `level`, by itself.
+
+        Where all rows stand for themselves and noise is Gaussian, they know that the parameters of kernel
+        and noise are estimates: the law is averaged over others that the evidence leaves open.  Else, and
+        for rows with missing entries, they are quantiles of `predict_density`.
+        """
+        x = self._read(X).x
+        holes = np.isnan(x).any(axis=1)
+        if not self._others or holes.all():
+            return self._laws_of(x).interval(level)
+        z, outputs = self.scaling_.apply(x[~holes]), len(self.noise_)
+        moments = []
+        for process in self._others:
+            found = [process.at(part) for part in in_parts(z, process.size)]
+            mean, variance = (np.concatenate(part) for part in zip(*found, strict=True))
+            moments.append((mean, np.sqrt(variance + np.asarray(process.model.noise))))
+        means, spreads = (np.stack(part) for part in zip(*moments, strict=True))
+        inside = normal_averages(means.reshape(len(means), -1), spreads.reshape(len(means), -1))
+        ends = np.empty((2, len(x), *self.answer_shape_))
+        for end, own in zip(ends, inside.interval(level), strict=True):
+            end[~holes] = self._shaped(self.answer_scaling_.invert(own.reshape(-1, outputs)))
+        if holes.any():
+            ends[:, holes] = self._laws_of(x[holes]).interval(level)
+        return ends[0], ends[1]
+
+    @functools.cached_property
+    def _others(self) -> list[ExactProcess]:
+        """Processes with other parameters: two along each axis of the normal law at the largest evidence.
+
+        With k parameters they are √k standard errors away, so that their average is right to second order.
+        """
+        if type(self._process) is not ExactProcess or self.family is not None or self.rank is not None:
+            return []
+        seen = self._process.seen
+        kernel, outputs = len(seen.kernel.vector), seen.answers.shape[1]
+        free = np.flatnonzero(np.repeat([self.learn, self.noise is None], [kernel, outputs]))
+        prior = self._prior(seen.x.shape[1], kernel, outputs) or LogPrior.none(kernel + outputs)
+
+        def slope(theta: np.ndarray) -> np.ndarray:
+            return (seen.evidence(theta)[1] + prior.log_density(theta)[1])[free]
+
+        if not len(free):
+            return []
+        moves = _NUDGE * np.eye(len(self.theta_))[free]
+        bend = np.stack([slope(self.theta_ + move) - slope(self.theta_ - move) for move in moves])
+        values, axes = np.linalg.eigh(-(bend + bend.T) / (4 * _NUDGE))
+        steps = axes * np.sqrt(len(free) / np.maximum(values, _LEAST_BEND))
+        limits = limits_of(self.theta_, kernel)
+        found = []
+        for step in np.concatenate([steps.T, -steps.T]):
+            theta = self.theta_.copy()
+            theta[free] += step
+            own, noise = seen.parts(np.clip(theta, *limits.T))
+            found.append(ExactProcess(dataclasses.replace(self._process.model, kernel=own, noise=noise)))
+        return found
+
     def _learn(self, rows: Rows, key: Array) -> Fit:
+        vars(self).pop("_others", None)
         if self.batch_size is not None or (self.family is not None and self.inducing is not None):
             return self._learn_batches(rows, key)
         if self.family is not None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from jax import Array
-from scipy.special import log_expit, log_ndtr, logsumexp
+from scipy.special import log_expit, log_ndtr, log_softmax, logsumexp
 
 from ..._core import Evidence, Fit, Kind, generator, on_device
 from ...inference import AbstractValuesMethod
@@ -159,8 +159,8 @@ class GaussianProcessClassifier(AbstractKernelClassifier):
             logs = np.concatenate([-odds, odds], axis=1)
         return check_numbers(self, "decision_function", logs, logarithms=True)
 
-    def _log_laws(self, scores: np.ndarray) -> np.ndarray:
-        return scores - logsumexp(scores, axis=-1, keepdims=True)
+    def _log_laws(self, x: np.ndarray) -> np.ndarray:
+        return log_softmax(self._scores(x), axis=1)
 
     def _likelihood(self, X: Any, given: dict[str, Any]) -> Any:
         kind = Kind.ESTIMATE if self.method is None else self.method.kind

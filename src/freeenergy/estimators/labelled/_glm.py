@@ -25,6 +25,7 @@ from ...evaluation import (
 from ...models import Affine, Conditional
 from ...shell import AbstractDensity, Coefficients, Rows, Scaling, check_instance, check_numbers, check_real
 from ...shell._validation import check_weight
+from ._averages import Averages
 from ._inputs import DRAWS
 from ._links import LOG, HostLink, host_link
 from ._newton import Ascent, inverse, newton, solved
@@ -38,6 +39,8 @@ _COLLINEAR = 1e-12
 _SAMPLE = 20_000
 # a mean this near to the edge of its range may be one that coefficients diverge for
 _CERTAIN = 1e-5
+# at how many values of the predictor, and of the dispersion, intervals ask for the law of a new answer
+_NODES = 7
 # coefficients of standardised columns that are no start
 _STEEP = 20.0
 _UNBOUNDED = (
@@ -101,9 +104,12 @@ class GeneralisedLinearModel(AbstractRegressor):
     >>> model = GeneralisedLinearModel(Poisson).fit(X, counts)
     >>> model.predict([[0.0], [1.0]]).round(6).tolist(), model.coef_.round(4).tolist()
     ([2.0, 8.0], [1.3863])
-    >>> model.predict_interval([[1.0]], level=0.9)[1].tolist()
-    [13.0]
+    >>> model.predict_density([[1.0]]).quantile(0.95).tolist(), model.predict_interval([[1.0]])[1].tolist()
+    ([13.0], [15.0])
     """
+
+    # they know that parameters are estimates, as the law does not
+    intervals_of_law = False
 
     def __init__(
         self,
@@ -509,10 +515,65 @@ class GeneralisedLinearModel(AbstractRegressor):
         return self._response.laws(mean, other, trials)
 
     def _laws_of_incomplete(self, x: np.ndarray) -> AbstractLaws:
-        rows, beside = x[:, : self._width], x[:, self._width :]
-        draws = self._input_draws(rows)
-        laws = tuple(self._laws(np.column_stack([draw, beside])) for draw in draws)
-        return MixedLaws(np.full(draws.shape[:2], -np.log(DRAWS)), laws)
+        rows = self._completions(x)
+        return MixedLaws(np.full(rows.shape[:2], -np.log(DRAWS)), tuple(map(self._laws, rows)))
+
+    def _completions(self, x: np.ndarray) -> np.ndarray:
+        """Draws of what is missing in rows, with what goes with them: (draws, rows, columns)."""
+        draws = self._input_draws(x[:, : self._width])
+        beside = np.broadcast_to(x[:, self._width :], (*draws.shape[:2], x.shape[1] - self._width))
+        return np.concatenate([draws, beside], axis=2)
+
+    def _new_answers(self, x: np.ndarray) -> Averages:
+        """What is known of answers that were not fitted: an average over what the fit leaves open.
+
+        The predictor is normal about its estimate; Pearson's dispersion is the true one times χ²/ν, as in
+        least squares, for which this is Student's law.
+
+        Args:
+            x: completions of rows, (draws, rows, columns).
+        """
+        draws, rows = x.shape[:2]
+        x = x.reshape(draws * rows, -1)
+        eta, spread = self._eta(x), self._spread_of_predictor(x)
+        mean, other, trials = self._numbers_at(x)
+        check_numbers(self, "predict_interval", mean)
+        nodes, weights = np.polynomial.hermite_e.hermegauss(_NODES)
+        weights = weights / weights.sum()
+        means, others, shares = [], [], []
+        for ratio, own, share in self._dispersions(other, nodes, weights):
+            with np.errstate(over="ignore"):
+                moved = eta + nodes[:, None] * np.sqrt(ratio) * spread
+                there = np.isfinite(self._response.coordinate_by(self._host_link)(moved)[0])
+                at = self._host_link.mean(moved)[0]
+            # a predictor without a mean is none
+            means.append(np.where(there & np.isfinite(at), at, mean))
+            others.append(np.repeat(own[:, None], _NODES, axis=1))
+            shares.append(share * weights)
+        whole, further = np.concatenate(means), np.concatenate(others, axis=1)
+        laws = self._response.laws(
+            whole.ravel(), further.reshape(len(other), whole.size), np.tile(trials, len(whole))
+        )
+        logs = np.log(np.repeat(np.concatenate(shares), draws) / draws)
+        return Averages(laws, logs)
+
+    def _dispersions(self, other: np.ndarray, nodes: np.ndarray, weights: np.ndarray) -> list[Any]:
+        """Dispersions, as parts of Pearson's, with the further parameters that they mean and weights."""
+        if not self._dispersed or not self.dispersion_ > 0:
+            return [(1.0, other, 1.0)]
+        ratios = self._dof / stats.chi2.ppf(stats.norm.cdf(nodes), self._dof)
+        owns = [self._response.of_precision(1 / (ratio * self.dispersion_)) for ratio in ratios]
+        return [
+            (ratio, np.broadcast_to(own[:, None], other.shape), weight)
+            for ratio, own, weight in zip(ratios, owns, weights, strict=True)
+        ]
+
+    def _spread_of_predictor(self, x: np.ndarray) -> np.ndarray:
+        """The standard error of η for each row."""
+        design = self._design(x[:, : self._width])
+        known = slice(0, design.shape[1])
+        square = np.einsum("ni,ij,nj->n", design, self.covariance_[known, known], design)
+        return np.sqrt(np.maximum(square, 0.0))
 
     def _rows(self, X: Any, offset: Any, exposure: Any, trials: Any) -> np.ndarray:
         """Rows as modelled, with what goes with them."""
@@ -549,8 +610,19 @@ class GeneralisedLinearModel(AbstractRegressor):
     def predict_interval(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, X: Any, level: float = 0.9, *, offset: Any = None, exposure: Any = None, trials: Any = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Both ends of the interval that holds each answer with probability `level`."""
-        return self.predict_density(X, offset=offset, exposure=exposure, trials=trials).interval(level)
+        """Both ends of the interval that holds each answer with probability `level`.
+
+        Unlike those of `predict_density`, the law of the fitted parameters, they know that these are
+        estimates: the law is averaged over what their standard errors leave open.
+        """
+        check_is_fitted(self, "model_")
+        x = self._rows(X, offset, exposure, trials)
+        holes, ends = np.isnan(x).any(axis=1), np.empty((2, len(x)))
+        if (~holes).any():
+            ends[:, ~holes] = self._new_answers(x[~holes][None]).interval(level)
+        if holes.any():
+            ends[:, holes] = self._new_answers(self._completions(x[holes])).interval(level)
+        return ends[0], ends[1]
 
     def predict_mean_interval(
         self, X: Any, level: float = 0.9, *, offset: Any = None
@@ -565,16 +637,18 @@ class GeneralisedLinearModel(AbstractRegressor):
             raise ValueError(
                 f"The X of {type(self).__name__}.predict_mean_interval must have no missing entries."
             )
-        eta, design = self._eta(x), self._design(x[:, : self._width])
-        known = slice(0, design.shape[1])
-        spread = np.sqrt(np.einsum("ni,ij,nj->n", design, self.covariance_[known, known], design))
-        width = self._quantile((1 + level) / 2) * spread
+        eta, width = self._eta(x), self._quantile((1 + level) / 2) * self._spread_of_predictor(x)
         ends = np.stack([self._host_link.mean(end)[0] for end in (eta - width, eta + width)])
         return ends.min(axis=0), ends.max(axis=0)
 
     @property
+    def _dispersed(self) -> bool:
+        """Whether the law has a dispersion beside its mean, the same for all rows."""
+        return self._response.dispersed and not any(self._varying)
+
+    @property
     def _dof(self) -> float:
-        estimated = self.overdispersed or (self._response.dispersed and not any(self._varying))
+        estimated = self.overdispersed or self._dispersed
         return max(self.residual_dof_, 1.0) if estimated else np.inf
 
     def _quantile(self, p: float) -> float:

@@ -14,24 +14,22 @@ from sklearn.base import ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC
 
-from ..._core import Evidence, Fit, Kind, Status, on_device
+from ..._core import Fit, Kind, Status, on_device
 from ...kernels import RBF, AbstractKernel, Linear
 from ...models import KernelMachine
 from ...shell import (
     AbstractDensity,
     LabelledInUnits,
     Predicts,
-    PredictsProbabilities,
     Rows,
     Scaling,
-    ScoresLabels,
     check_instance,
     check_numbers,
     check_real,
 )
 from ._design import TakesAnyColumns
-from ._inputs import DRAWS
 from ._kernelled import DrawsInputsOnce, in_parts, merged_rows
+from ._label_laws import HasLabelLaws
 
 _FOLDS = 5
 # what stands for no limit of a multiplier, in units of 1 / k(x, x)
@@ -45,9 +43,7 @@ _AT_LIMIT, _RIGHT = 1e-7, 1e-10
 _NO_GAP = 1e-6
 
 
-class AbstractKernelClassifier(
-    ClassifierMixin, Predicts, PredictsProbabilities, ScoresLabels, DrawsInputsOnce, TakesAnyColumns
-):
+class AbstractKernelClassifier(ClassifierMixin, Predicts, HasLabelLaws, DrawsInputsOnce, TakesAnyColumns):
     """Labels given rows by a kernel: p(y | x) ∝ exp(s f_y(x)), f_y(x) = k(x, X) a_y + b_y."""
 
     intake = LabelledInUnits
@@ -88,39 +84,21 @@ class AbstractKernelClassifier(
 
     def _scores(self, x: np.ndarray) -> np.ndarray:
         """f of each answer, for complete rows in the units of the data."""
-        model = self.model_
-        seen, coefficients = np.asarray(model.x), np.asarray(model.coefficients)
-        parts = in_parts(self.scaling_.apply(x), len(seen))
-        found = [model.kernel.gram(z, seen) @ coefficients for z in parts]
-        return check_numbers(self, "decision_function", np.concatenate(found) + np.asarray(model.offset))
-
-    def _draws_of_scores(self, x: np.ndarray) -> np.ndarray:
-        """f for draws of what is missing: (draws, rows, answers)."""
-        return np.stack([self._scores(drawn) for drawn in self._input_draws(x)])
-
-    def _by_holes(self, X: Any, whole: Any, part: Any) -> np.ndarray:
-        """What `whole` makes of scores of complete rows, and `part` of those of draws for others."""
-        x = self._read(X).x
-        holes, found = np.isnan(x).any(axis=1), np.empty((len(x), len(self.classes_)))
-        if (~holes).any():
-            found[~holes] = whole(self._scores(x[~holes]))
-        if holes.any():
-            found[holes] = part(self._draws_of_scores(x[holes]))
-        return found
+        scores = scores_of(self.model_, self.scaling_.apply(x))
+        return check_numbers(self, "decision_function", scores)
 
     def decision_function(self, X: Any) -> np.ndarray:
         """f of each answer; for two answers of the second.  Averaged over draws of what is missing."""
-        scores = self._by_holes(X, lambda f: f, lambda f: f.mean(axis=0))
+        x = self._read(X).x
+        holes, scores = np.isnan(x).any(axis=1), np.empty((len(x), len(self.classes_)))
+        if (~holes).any():
+            scores[~holes] = self._scores(x[~holes])
+        if holes.any():
+            scores[holes] = np.mean([self._scores(draw) for draw in self._input_draws(x[holes])], axis=0)
         return scores if len(self.classes_) > 2 else scores[:, 1]
 
-    def _log_laws(self, scores: np.ndarray) -> np.ndarray:
-        return log_softmax(float(self.model_.slope) * scores, axis=-1)
-
-    def predict_proba(self, X: Any) -> np.ndarray:
-        """p(y | x) of each answer."""
-        return self._by_holes(
-            X, lambda f: np.exp(self._log_laws(f)), lambda f: np.exp(self._log_laws(f)).mean(axis=0)
-        )
+    def _log_laws(self, x: np.ndarray) -> np.ndarray:
+        return log_softmax(float(self.model_.slope) * self._scores(x), axis=1)
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable answer; of two that are equally good the second."""
@@ -129,27 +107,17 @@ class AbstractKernelClassifier(
             return self.classes_[(probabilities[:, 1] >= probabilities[:, 0]).astype(int)]
         return self.classes_[np.argmax(probabilities, axis=1)]
 
-    # in which sense log p(y | x) is that of the model
-    _kind = Kind.EXACT
 
-    def evidence(self, X: Any, y: Any) -> Evidence:
-        """log p(y | x) of each row."""
-        x, place = self._read(X).x, self._place_of(y)
-        holes = np.isnan(x).any(axis=1)
-        nats, stderr = np.empty(len(x)), np.zeros(len(x))
-        if (~holes).any():
-            logs = self._log_laws(self._scores(x[~holes]))
-            nats[~holes] = logs[np.arange(len(logs)), place[~holes]]
-        if holes.any():
-            draws = np.exp(self._log_laws(self._draws_of_scores(x[holes])))
-            own = draws[:, np.arange(draws.shape[1]), place[holes]]
-            nats[holes] = np.log(own.mean(axis=0))
-            stderr[holes] = own.std(axis=0, ddof=1) / np.sqrt(DRAWS) / own.mean(axis=0)
-        return Evidence(nats, stderr, Kind.ESTIMATE if holes.any() else self._kind)
+def scores_of(model: KernelMachine, z: np.ndarray) -> np.ndarray:
+    """f of each answer, for complete rescaled rows, on the host.
 
-    def evidence_of_labels(self, X: Any, y: Any) -> Evidence:
-        """The same as `evidence`."""
-        return self.evidence(X, y)
+    >>> model = KernelMachine(Linear(), np.array([[0.0, 2.0]]), np.zeros(2), 1.0, np.ones((1, 1)))
+    >>> scores_of(model, np.array([[1.0], [3.0]])).tolist()
+    [[0.0, 2.0], [0.0, 6.0]]
+    """
+    seen, coefficients = np.asarray(model.x), np.asarray(model.coefficients)
+    found = [model.kernel.gram(part, seen) @ coefficients for part in in_parts(z, len(seen))]
+    return np.concatenate(found) + np.asarray(model.offset)
 
 
 def check_classes(owner: Any, labels: np.ndarray) -> None:

@@ -23,6 +23,11 @@ class AbstractScoreLoss(abc.ABC):
 
     unit_free: ClassVar[bool] = False
 
+    @property
+    def dispersed(self) -> bool:
+        """Whether the law has a dispersion that is learned."""
+        return False
+
     @abc.abstractmethod
     def refuses(self, y: np.ndarray) -> np.ndarray:
         """Which answers cannot occur."""
@@ -62,6 +67,10 @@ class SquaredLoss(AbstractScoreLoss):
 
     unit_free: ClassVar[bool] = True
 
+    @property
+    def dispersed(self) -> bool:
+        return True
+
     def refuses(self, y: np.ndarray) -> np.ndarray:
         return np.zeros(len(y), bool)
 
@@ -97,6 +106,10 @@ class QuantileLoss(AbstractScoreLoss):
 
     def __post_init__(self) -> None:
         fraction("QuantileLoss", "p", self.p)
+
+    @property
+    def dispersed(self) -> bool:
+        return True
 
     def refuses(self, y: np.ndarray) -> np.ndarray:
         return np.zeros(len(y), bool)
@@ -193,6 +206,10 @@ class GammaLoss(AbstractScoreLoss):
     """
 
     shape: float | None = None
+
+    @property
+    def dispersed(self) -> bool:
+        return self.shape is None
 
     def refuses(self, y: np.ndarray) -> np.ndarray:
         return y <= 0

@@ -11,9 +11,8 @@ import numpy as np
 from jax import Array
 from scipy import special
 from sklearn.base import ClassifierMixin
-from sklearn.utils.validation import check_consistent_length
 
-from ..._core import Evidence, Fit, Kind, Status, has_nan, on_device
+from ..._core import Fit, Status, on_device
 from ...distributions import AbstractDistribution, Gaussian, Logistic
 from ...models import OrderedModel
 from ...shell import (
@@ -21,19 +20,14 @@ from ...shell import (
     Coefficients,
     LabelledInUnits,
     Predicts,
-    PredictsProbabilities,
     Rows,
-    ScoresLabels,
     check_numbers,
     check_real,
 )
-from ...shell._summary import weighted
-from ...shell._validation import check_weight
 from ._design import TakesAnyColumns
-from ._inputs import CompletesInputs
 from ._kernel_classifier import check_classes
+from ._label_laws import HasLabelLikelihood
 from ._newton import Point, inverse, newton
-from ._regressor import _error_of_mean
 
 _SEPARABLE = (
     "the rows are separable (a linear rule puts them in the order of their answers without an error), so "
@@ -165,9 +159,7 @@ def _declared_order(y: Any) -> list[Any] | None:
     return kind.categories.to_list() if type(kind).__name__ == "Enum" else None  # pyright: ignore
 
 
-class OrderedRegression(
-    ClassifierMixin, Predicts, PredictsProbabilities, ScoresLabels, CompletesInputs, TakesAnyColumns
-):
+class OrderedRegression(ClassifierMixin, Predicts, HasLabelLikelihood, TakesAnyColumns):
     """p(y ≤ k | x) = F(θ_k − w·x) for answers in an order, such as grades: ordered logit and probit.
 
     The answer is how many thresholds lie below w·x + ε, with ε from F.  Newton's method finds w and θ, in
@@ -346,43 +338,14 @@ class OrderedRegression(
         """The place in the order of each of `classes_`."""
         return np.array([self.order_.tolist().index(label) for label in self.classes_.tolist()])
 
-    def _log_predictive(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """log p(y | x) of each answer, p averaged over draws of what is missing, and its standard error."""
-        holes = np.isnan(X).any(axis=1)
-        logs, error = np.zeros((2, len(X), len(self.classes_)))
-        if (~holes).any():
-            logs[~holes] = self._log_laws(X[~holes])
-        if holes.any():
-            each = [self._log_laws(draw) for draw in self._input_draws(X[holes])]
-            logs[holes] = special.logsumexp(each, axis=0) - np.log(len(each))
-            error[holes] = _error_of_mean(each)
-        check_numbers(self, "predict_log_proba", logs, logarithms=True)
-        return logs, error
-
     def predict_log_proba(self, X: Any) -> np.ndarray:
         """log p(y | x) of each answer, in the order of `classes_`."""
         return self._log_predictive(self._read(X).x)[0]
-
-    def predict_proba(self, X: Any) -> np.ndarray:
-        """p(y | x) of each answer, in the order of `classes_`."""
-        return np.exp(self.predict_log_proba(X))
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable answer."""
         logs = self.predict_log_proba(X)
         return self.classes_[np.argmax(logs, axis=1)]
-
-    def evidence(self, X: Any, y: Any) -> Evidence:
-        """log p(y | x) of each row."""
-        X = self._read(X).x
-        check_consistent_length(X, y)
-        at = np.arange(len(X)), self._place_of(y)
-        nats, stderr = (part[at] for part in self._log_predictive(X))
-        return Evidence(nats, stderr, Kind.ESTIMATE if has_nan(X) else Kind.EXACT)
-
-    def evidence_of_labels(self, X: Any, y: Any) -> Evidence:
-        """The same as `evidence`."""
-        return self.evidence(X, y)
 
     @property
     def _maximises_likelihood(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -390,13 +353,6 @@ class OrderedRegression(
 
     def _count_parameters(self) -> int:
         return self._width + len(self.classes_) - 1
-
-    def _likelihood(self, X: Any, given: dict[str, Any]) -> Any:
-        if X is None or "y" not in given:
-            return "The log-likelihood needs the rows of the fit: summary(X, y=y)."
-        evidence = self.evidence(X, given["y"])
-        weight = check_weight(evidence.nats[:, None], given.get("sample_weight"))
-        return weighted(evidence, weight), float(len(evidence) if weight is None else weight.sum())
 
     def _coefficient_table(self, X: Any, robust: bool, given: dict[str, Any]) -> Coefficients | None:
         order = self.order_.tolist()

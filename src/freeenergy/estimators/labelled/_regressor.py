@@ -131,7 +131,7 @@ class AbstractRegressor(
             laws, own = self._laws_of_incomplete(x[holes]), answers[holes]
             nats[holes] = laws.log_prob(own)
             if not self._exact_if_incomplete and isinstance(laws, MixedLaws):
-                stderr[holes] = _error_of_mean([part.log_prob(own) for part in laws.parts])
+                stderr[holes] = error_of_mean([part.log_prob(own) for part in laws.parts])
         check_numbers(self, "evidence", nats, logarithms=True)
         known = self._exact_if_incomplete or not holes.any()
         return Evidence(nats, stderr, self._kind_if_complete if known else Kind.ESTIMATE)
@@ -148,7 +148,7 @@ class AbstractRegressor(
         return weighted(evidence, weight), float(len(evidence) if weight is None else weight.sum())
 
 
-def _error_of_mean(logs: list[np.ndarray]) -> np.ndarray:
+def error_of_mean(logs: list[np.ndarray]) -> np.ndarray:
     """The standard error of the logarithm of a mean of exponentials, to first order."""
     stacked = np.stack(logs)
     total = np.asarray(logsumexp(stacked, axis=0))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 import functools
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -25,7 +26,7 @@ from ...distributions import (
     Poisson,
 )
 from ...evaluation import AbstractLaws, Laws, MixedLaws
-from ._links import IDENTITY, LOG, LOGIT, RECIPROCAL, RECIPROCAL_ROOT, HostLink
+from ._links import IDENTITY, LOG, LOGIT, RECIPROCAL, RECIPROCAL_ROOT, HostLink, Jet
 
 # log of the dispersion of counts below which they are Poisson to all digits
 _NO_DISPERSION = -18.0
@@ -126,6 +127,10 @@ class AbstractResponse(abc.ABC):
         """One over the dispersion, of families that are `dispersed`."""
         return float(np.exp(other[0]))
 
+    def of_precision(self, precision: float) -> np.ndarray:
+        """The further coordinate with that precision, of families that are `dispersed`."""
+        return np.log([precision])
+
     def least(self) -> np.ndarray:
         """Bounds below which further coordinates change nothing."""
         return np.full(len(self.others), -np.inf)
@@ -133,6 +138,10 @@ class AbstractResponse(abc.ABC):
     def given(self, other: np.ndarray, link: HostLink) -> Given | None:
         """The family as the library has it, with these further parameters; None if it has not."""
         return None
+
+    def coordinate_by(self, link: HostLink) -> Callable[[np.ndarray], Jet]:
+        """From the predictor to the coordinate of the mean; NaN where there is none."""
+        return {"real": link.real, "positive": link.positive, "unit": link.unit}[self.coordinate]
 
     def mean_of(self, u: np.ndarray) -> np.ndarray:
         """The mean from its coordinate."""
@@ -192,6 +201,9 @@ class GaussianResponse(AbstractResponse):
 
     def precision(self, other):
         return float(np.exp(-other[0]))
+
+    def of_precision(self, precision):
+        return -np.log([precision])
 
     def laws(self, mean, other, trials):
         return Laws(stats.norm(mean, np.exp(0.5 * np.broadcast_to(other[0], mean.shape))))

@@ -59,8 +59,7 @@ class Predictors:
     @functools.cached_property
     def _coordinate(self) -> Callable[[np.ndarray], Jet]:
         """From the predictor to the coordinate of the mean that the family has."""
-        of = {"real": self.link.real, "positive": self.link.positive, "unit": self.link.unit}
-        return of[self.response.coordinate]
+        return self.response.coordinate_by(self.link)
 
     def _block(self, parts: list[np.ndarray], rows: slice) -> tuple[Terms, Jet, np.ndarray]:
         x = self.design[rows]

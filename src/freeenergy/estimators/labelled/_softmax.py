@@ -13,9 +13,8 @@ import numpy as np
 from jax import Array
 from scipy import linalg, special
 from sklearn.base import ClassifierMixin
-from sklearn.utils.validation import check_consistent_length
 
-from ..._core import AbstractAlgorithm, Data, Evidence, Fit, Kind, Status, has_nan, on_device
+from ..._core import AbstractAlgorithm, Data, Fit, Status, on_device
 from ...evaluation import likelihood_is_unbounded
 from ...learning import LBFGS, AbstractAnswerPhase, Batch, Boltzmann, ConditionalContrastive, Gradient
 from ...models import SoftmaxModel
@@ -24,20 +23,15 @@ from ...shell import (
     Coefficients,
     LabelledInUnits,
     Predicts,
-    PredictsProbabilities,
     Rows,
-    ScoresLabels,
     adam,
     check_instance,
     check_numbers,
     check_real,
 )
-from ...shell._summary import weighted
-from ...shell._validation import check_weight
 from ._design import TakesAnyColumns
-from ._inputs import CompletesInputs
+from ._label_laws import HasLabelLikelihood
 from ._newton import BLOCK, Ascent, Point, inverse, newton
-from ._regressor import _error_of_mean
 
 # coefficients above which Newton's method costs more than it gains
 _MOST_BY_NEWTON = 600
@@ -151,9 +145,7 @@ class Answers(NamedTuple):
         return newton(self.at, start, max_iter=max_iter, tol=tol)
 
 
-class SoftmaxRegression(
-    ClassifierMixin, Predicts, PredictsProbabilities, ScoresLabels, CompletesInputs, TakesAnyColumns
-):
+class SoftmaxRegression(ClassifierMixin, Predicts, HasLabelLikelihood, TakesAnyColumns):
     """p(y | x) ∝ exp(w_y·x + b_y), learned by pushing the energy of the right answer below the others.
 
     How the others are pushed up is the negative phase: `Boltzmann()` is cross entropy (multinomial
@@ -366,23 +358,8 @@ class SoftmaxRegression(
             scores = self.scaling_.apply(X) @ weight.T + bias
         return check_numbers(self, "decision_function", scores)
 
-    def _log_predictive(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """log p(y | x) of each answer, p averaged over draws of what is missing, and its standard error."""
-        holes = np.isnan(X).any(axis=1)
-        logs, error = np.zeros((2, len(X), len(self.classes_)))
-        if (~holes).any():
-            logs[~holes] = special.log_softmax(self._scores(X[~holes]), axis=1)
-        if holes.any():
-            # in logarithms, so that very improbable answers keep their number
-            each = [special.log_softmax(self._scores(draw), axis=1) for draw in self._input_draws(X[holes])]
-            logs[holes] = special.logsumexp(each, axis=0) - np.log(len(each))
-            error[holes] = _error_of_mean(each)
-        check_numbers(self, "predict_log_proba", logs, logarithms=True)
-        return logs, error
-
-    def predict_proba(self, X: Any) -> np.ndarray:
-        """p(y | x) of each answer."""
-        return np.exp(self._log_predictive(self._read(X).x)[0])
+    def _log_laws(self, x: np.ndarray) -> np.ndarray:
+        return special.log_softmax(self._scores(x), axis=1)
 
     def predict(self, X: Any) -> np.ndarray:
         """The answer of least energy."""
@@ -391,18 +368,6 @@ class SoftmaxRegression(
             return self.classes_[(probabilities[:, 1] >= probabilities[:, 0]).astype(int)]
         return self.classes_[np.argmax(probabilities, axis=1)]
 
-    def evidence(self, X: Any, y: Any) -> Evidence:
-        """log p(y | x) of each row."""
-        X = self._read(X).x
-        check_consistent_length(X, y)
-        at = np.arange(len(X)), self._place_of(y)
-        nats, stderr = (part[at] for part in self._log_predictive(X))
-        return Evidence(nats, stderr, Kind.ESTIMATE if has_nan(X) else Kind.EXACT)
-
-    def evidence_of_labels(self, X: Any, y: Any) -> Evidence:
-        """The same as `evidence`."""
-        return self.evidence(X, y)
-
     @property
     def _maximises_likelihood(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         plain = self.class_weight is None and self.smoothing == 0 and self.learner is None
@@ -410,13 +375,6 @@ class SoftmaxRegression(
 
     def _count_parameters(self) -> int:
         return max(len(self.classes_) - 1, 0) * (self._width + 1)
-
-    def _likelihood(self, X: Any, given: dict[str, Any]) -> Any:
-        if X is None or "y" not in given:
-            return "The log-likelihood needs the rows of the fit: summary(X, y=y)."
-        evidence = self.evidence(X, given["y"])
-        weight = check_weight(evidence.nats[:, None], given.get("sample_weight"))
-        return weighted(evidence, weight), float(len(evidence) if weight is None else weight.sum())
 
     def _coefficient_table(self, X: Any, robust: bool, given: dict[str, Any]) -> Coefficients | None:
         """Against the first answer, as statisticians have it."""

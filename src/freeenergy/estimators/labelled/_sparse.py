@@ -67,16 +67,18 @@ class SparseRegression(AbstractLinearMean):
         inputs: the density of rows and answers from which missing entries of rows are drawn; None for one
             Gaussian, whose marginals are exact.
 
-    The law of an answer is normal with the variance RSS / (n − coefficients) put in: it does not know that
-    coefficients are uncertain, and they have no standard errors.
+    The law of an answer is Student's, with n − coefficients degrees of freedom, about these coefficients,
+    and as wide as least squares with the columns that are kept would have it.  It does not know that the
+    data have chosen these columns, and coefficients have no standard errors.
 
     Attributes:
         alpha_: the strength that was taken.
         dual_gap_: by how much the objective is above its least value at most; NaN where the prior is not
             convex.
         stationarity_: how far the best place of any one coefficient is from where it is, given the others.
-        covariance_, standard_errors_, residual_dof_: zero, NaN and infinite: the law takes its coefficients
-            for known.
+        covariance_: of least squares with the columns that are not left out; zero for the others.
+        standard_errors_: NaN, since the data have chosen the columns.
+        residual_dof_: rows less coefficients, the least of all outputs.
         design_root_, noise_covariance_, between_, determined_: as of `LinearRegression`.
         coef_, intercept_, columns_, noise_, inputs_, model_, …: as of `LinearRegression`.
 
@@ -128,9 +130,10 @@ class SparseRegression(AbstractLinearMean):
         left = rows - (slopes != 0).sum(axis=0) - self.fit_intercept
         good = left > 0
         noise = np.where(good, np.maximum(squares, 0.0) * rows / np.where(good, left, 1.0), 0.0)
-        # the law is normal with this variance
-        self.residual_dof_ = math.inf if good.all() else 0.0
-        self.noise_covariance_, self.between_ = np.diag(noise), None
+        self.residual_dof_ = float(np.maximum(left, 0.0).min())
+        self.noise_covariance_ = np.diag(noise)
+        kept = zip(noise, slopes.T != 0, strict=True)
+        self.between_ = np.stack([own * _spread_of_kept(triangle, gram * rows, part) for own, part in kept])
         size = p + self.fit_intercept
         self.design_root_, self.determined_ = np.zeros((size, 0)), np.zeros(size, bool)
         found = self._keep(triangle.with_intercept(slopes), self.noise_covariance_)
@@ -262,6 +265,16 @@ class SparseRegression(AbstractLinearMean):
         table = super()._coefficient_table(X, robust, given)
         note = "Coefficients that a penalty has chosen have no standard errors."
         return None if table is None else table._replace(stderr=None, dof=None, notes=[note])
+
+
+def _spread_of_kept(triangle: Triangle, squares: np.ndarray, kept: np.ndarray) -> np.ndarray:
+    """(DᵀD)⁻¹ of the columns that are kept, with the intercept, and zero for the others."""
+    root = np.zeros((len(kept), int(kept.sum())))
+    values, vectors = np.linalg.eigh(squares[np.ix_(kept, kept)])
+    there = values > _DEPENDENT * values[-1:]
+    root[kept] = vectors * np.where(there, 1 / np.sqrt(np.where(there, values, 1.0)), 0.0)
+    whole = triangle.root_with_intercept(root)
+    return whole @ whole.T
 
 
 def _folds(rows: np.ndarray) -> np.ndarray:

@@ -268,7 +268,11 @@ def test_who_has_no_model_of_labels_says_so(estimator, sentence):
         ),
         (
             lambda: fitted(frame=pl.DataFrame({"a": ["x"] * 9})),
-            "X has no column that Mixture could be a model of",
+            "X has no column that Mixture could be a model of: 'a' looks like a constant. Declare the kind",
+        ),
+        (
+            lambda: fitted(frame=pl.DataFrame({"a": [f"a{i}" for i in range(30)]})),
+            "Mixture could be a model of: 'a' looks like an identifier. Declare the kind, as in Schema",
         ),
         (
             lambda: d.Product((d.Poisson(jnp.ones(2)),), (2,), (0, 0)),

@@ -214,6 +214,10 @@ def test_what_was_not_fitted_is_refused_where_it_stands():
         other.loc["P003", name] = value
         with pytest.raises(CellError, match=sentence):
             schema.encode(other)
+    # of dates and text beside each other no array can be made
+    strange = FRAMES["polars"]().with_columns(colour=pl.lit("black"))
+    with pytest.raises(CellError, match=r"fitted: 'blue', .* Got 'black' in row 0, column 'colour'"):
+        schema.encode(strange)
     with pytest.raises(CellError, match=r"not text. Got 'tall' in row 'P000', column 'height'"):
         schema.encode(frame.assign(height="tall"))
     with pytest.raises(

@@ -243,7 +243,8 @@ def test_a_declared_schema_is_fitted():
         (
             fe.GaussianMixture(2),
             r"GaussianMixture has no model of column 'colour', which holds labels \('blue', 'green', 'red'"
-            r"\)\. Leave it out, or use Mixture\(…, family='by column'\) or, .* Dequantised",
+            r"\)\. Leave it out, or use Mixture\(…, family='by column'\), or Dequantised\(GaussianMixture"
+            r"\(…\)\), which takes labels for whole numbers\.$",
         ),
         (fe.Mixture(2, family=d.Poisson), "Mixture has no model of column 'colour'"),
         (fe.DiscriminantAnalysis(), r"Leave it out, or use NaiveBayes\('by column'\)\.$"),

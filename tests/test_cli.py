@@ -492,6 +492,33 @@ def test_how_a_file_was_read_is_said_and_can_be_changed(tmp_path, capsys):
     assert err == ""
 
 
+def test_an_index_of_pandas_and_a_separator_that_is_not_found(tmp_path, capsys):
+    path = tmp_path / "rows.csv"
+    frame = pd.DataFrame({"size": [1.5, 2.5, 4.0, 4.5], "kind": list("abab")})
+    # some rows are gone, or in another order
+    for rows in ([0, 2, 3], [3, 1, 0]):
+        frame.loc[rows].to_csv(path)
+        assert run(["inspect", str(path), "--json"]) == 0
+        out, err = capsys.readouterr()
+        assert [c["name"] for c in json.loads(out)["columns"]] == ["size", "kind"]
+        assert "has no name and numbers the rows; it is left out." in err
+    frame.set_axis([1990, 1991, 1992, 1993]).to_csv(path)
+    assert run(["inspect", str(path), "--json"]) == 0
+    assert [c["name"] for c in json.loads(capsys.readouterr().out)["columns"]] == ["x0", "size", "kind"]
+    path.write_text("a:b:c\n1:2:x\n3:4:y\n5:6:z\n")
+    assert run(["inspect", str(path), "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["shape"] == [3, 1]
+    told = "has one column, and every line of it has ':' 2 times. Say --separator : if it stands between"
+    assert told in err
+    assert run(["inspect", str(path), "--separator", ":", "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert (json.loads(out)["shape"], err) == ([3, 3], "")
+    path.write_text("at\n10:20:30\n11:20:30\n")
+    assert run(["inspect", str(path), "--json"]) == 0
+    assert "--separator" not in capsys.readouterr().err
+
+
 def test_a_model_that_fails_keeps_its_line_and_all_failing_is_an_error(table, capsys):
     path, _ = table
     bad = "gaussian-mixture:n_components=0"
@@ -623,7 +650,11 @@ def test_a_mixed_table_goes_through_the_commands_in_its_own_words(people, tmp_pa
     fitting = ["--schema", "zip=category", "--seed", "0", "-q"]
     with warnings.catch_warnings(action="always"):
         assert run(["fit", str(path), "-m", BY_COLUMN, "-o", model, *fitting]) == 0
-    assert "Column 'id' looks like an identifier or text and is left out" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert (
+        "Column 'id' looks like an identifier or text and is left out of Mixture. Declare the kind" in said
+    )
+    assert "(--schema NAME=KIND) to have a model of it." in said
     schema = fe.Schema.recognise(frame, kinds={"zip": "category"})
     truth = fe.Mixture(2, family="by column", random_state=0)
     with pytest.warns(UserWarning, match="'id' looks like an identifier"):
@@ -660,17 +691,26 @@ def test_a_mixed_table_goes_through_the_commands_in_its_own_words(people, tmp_pa
     told = json.loads(capsys.readouterr().out)
     assert told["columns"] == ["p_value", "outlier", "column", "surprise"]
     found, nats = truth.outliers(frame, 0.05), truth.surprise(frame)
+    # beside the mean of draws: days, of which there are many, are improbable in every row
+    nats -= np.nanmean(truth.surprise(truth.sample(256, random_state=0)), axis=0)
     assert [row[1] for row in told["rows"]] == found.mask.tolist()
     names = truth.column_names
     assert "id" not in names
     assert [row[2] for row in told["rows"]] == [names[i] for i in np.nanargmax(nats, axis=1)]
     np.testing.assert_allclose([row[3] for row in told["rows"]], np.nanmax(nats, axis=1), rtol=1e-6)
+    assert len({row[2] for row in told["rows"]}) > 4
+    old = tmp_path / "old.csv"
+    frame[:3].with_columns(age=pl.lit(120.0)).write_csv(old)
+    assert run(["outliers", model, str(old), "--json"]) == 0
+    assert [row[1:3] for row in json.loads(capsys.readouterr().out)["rows"]] == [[True, "age"]] * 3
     assert run(["summary", model, str(path)]) == 0
     # the word for the family is the only difference
     lines = capsys.readouterr().out.strip().splitlines()
     assert lines[1:] == repr(truth.summary(frame)).splitlines()[1:]
     assert run(["summary", model, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["aic"] == pytest.approx(truth.summary().aic)
+    told = json.loads(capsys.readouterr().out)
+    assert told["aic"] == pytest.approx(truth.summary().aic)
+    assert f"Column 'since' is in days since {frame['since'].min()}." in told["notes"]
     # what cannot be: one sentence each
     strange = tmp_path / "strange.csv"
     changed = frame.with_columns(
@@ -997,7 +1037,10 @@ def test_series_with_dates_and_inputs_are_compared(shops, capsys):
     command = ["compare", path, *IN_TIME, "-y", "sales", "--inputs", "price", *words, "--cv", "2"]
     # a month that is not there has no price
     assert run([*command, "--seed", "0", "-q"]) == 2
-    assert "must have a row for every time step. Got none for 2020-09-30." in capsys.readouterr().err
+    assert (
+        "must have a row for every time step. Got none for 2020-09-30 of series 'south'."
+        in capsys.readouterr().err
+    )
     full = frame[frame["month"] > "2020-09-30"]
     full.to_csv(path, index=False)
     assert run([*command, "--seed", "0", "-q", "--json", "--horizon", "2"]) == 0

@@ -188,7 +188,7 @@ def test_the_prior_keeps_labels_possible():
 
 def test_what_has_no_model_is_refused_with_a_sentence(model):
     frame = weather(pl)
-    with pytest.raises(ValueError, match="HMM has no model of column 'id', which looks like identifier"):
+    with pytest.raises(ValueError, match="HMM has no model of column 'id', which looks like an identifier"):
         fe.HMM(2, "by column").fit(frame.with_columns(id=pl.Series([f"d{i}" for i in range(120)])))
     with pytest.raises(ValueError, match="no model of column 'one', which has one value"):
         fe.HMM(2, "by column").fit(frame.with_columns(one=pl.lit("x")))

@@ -400,7 +400,7 @@ DAYS = np.array([["2020-01-01", "NaT"]] * 4, dtype="datetime64[ns]")
         (pl.DataFrame(DAYS - DAYS[0, 0]), "not dates"),
         (
             pd.DataFrame(DAYS).assign(size=1.0),
-            "X must hold numbers, or NaN where .*: float.* not 'Timestamp'|has no observed value",
+            "X must hold numbers, not dates, which column 0 has|has no observed value",
         ),
         (pd.DataFrame(X[:4], columns=["a", "a"]), "must have different names. Got 'a' 2 times."),
         (np.array([[{}, 1.0]] * 4, dtype=object), "X must hold numbers, or NaN .* not 'dict'."),

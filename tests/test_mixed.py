@@ -243,7 +243,8 @@ def test_a_declared_schema_is_fitted():
         (
             fe.GaussianMixture(2),
             r"GaussianMixture has no model of column 'colour', which holds labels \('blue', 'green', 'red'"
-            r"\)\. Leave it out, or use Mixture\(…, family='by column'\) or, .* Dequantised",
+            r"\)\. Leave it out, or use Mixture\(…, family='by column'\), or Dequantised\(GaussianMixture"
+            r"\(…\)\), which takes labels for whole numbers\.$",
         ),
         (fe.Mixture(2, family=d.Poisson), "Mixture has no model of column 'colour'"),
         (fe.DiscriminantAnalysis(), r"Leave it out, or use NaiveBayes\('by column'\)\.$"),
@@ -268,7 +269,11 @@ def test_who_has_no_model_of_labels_says_so(estimator, sentence):
         ),
         (
             lambda: fitted(frame=pl.DataFrame({"a": ["x"] * 9})),
-            "X has no column that Mixture could be a model of",
+            "X has no column that Mixture could be a model of: 'a' looks like a constant. Declare the kind",
+        ),
+        (
+            lambda: fitted(frame=pl.DataFrame({"a": [f"a{i}" for i in range(30)]})),
+            "Mixture could be a model of: 'a' looks like an identifier. Declare the kind, as in Schema",
         ),
         (
             lambda: d.Product((d.Poisson(jnp.ones(2)),), (2,), (0, 0)),

@@ -214,6 +214,15 @@ def test_what_was_not_fitted_is_refused_where_it_stands():
         other.loc["P003", name] = value
         with pytest.raises(CellError, match=sentence):
             schema.encode(other)
+    # of numbers and dates beside each other NumPy makes no array
+    days = pl.Series("day", range(40)).cast(pl.Int32).cast(pl.Date)
+    dated = pl.DataFrame({"size": np.linspace(0, 1, 40), "colour": ["red", "blue"] * 20}).with_columns(days)
+    with pytest.raises(TypeError):
+        np.asarray(dated)
+    with pytest.raises(
+        CellError, match=r"fitted: 'blue', 'red'\. .* Got 'black' in row 0, column 'colour'"
+    ):
+        fe.Schema.recognise(dated).encode(dated.with_columns(colour=pl.lit("black")))
     with pytest.raises(CellError, match=r"not text. Got 'tall' in row 'P000', column 'height'"):
         schema.encode(frame.assign(height="tall"))
     with pytest.raises(

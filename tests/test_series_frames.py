@@ -285,6 +285,11 @@ def test_inputs_are_found_by_their_time():
             "Got 2019-11-30 twice, in row 0 and row 1",
         ),
         (
+            # a row that is there again at the end, and a second series of which nobody says that it is one
+            lambda: fe.series(_in_polars(FRAME)[[*range(9), 3]], time="month"),
+            "Got 2020-02-29 twice, in row 3 and row 9. Keep one of them, or say which column tells series",
+        ),
+        (
             lambda: fe.series(FRAME.reset_index(drop=True), time="a"),
             "must increase within each series|must be regular",
         ),
@@ -295,6 +300,42 @@ def test_inputs_are_found_by_their_time():
 def test_times_that_cannot_be_are_refused_with_their_row(wrong, sentence):
     with pytest.raises(ValueError, match=sentence):
         fe.AutoRegression(1).fit(wrong())
+
+
+DATED = FRAME.reset_index()
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        DATED,
+        _in_polars(FRAME),
+        _in_polars(FRAME).with_columns(pl.col("month").cast(pl.Date)),
+        DATED.assign(month=DATED["month"].dt.date),
+        DATED.assign(month=DATED["month"].dt.to_period("M")),
+        fe.series(_in_polars(FRAME), columns=["month", "a"]),
+    ],
+    ids=["pandas", "polars", "days of polars", "days of python", "periods", "declared"],
+)
+def test_a_column_of_dates_is_the_time_or_refused(frame, fitted):
+    told = (
+        r"not dates, which column 'month' has. Say that it is the time, as in fe.series\(X, time='month'\)"
+    )
+    with pytest.raises(ValueError, match=f"X must hold numbers, {told}"):
+        fe.AutoRegression(1).fit(frame)
+    beside = frame if not isinstance(frame, fe.shell.SeriesFrame) else fe.series(frame.table.frame)
+    with pytest.raises(ValueError, match=f"The 'inputs' of AutoRegression must hold numbers, {told}"):
+        fe.AutoRegression(1).fit(FRAME[["a"]].reset_index(drop=True), inputs=beside)
+
+
+def test_dates_among_objects_are_refused():
+    with pytest.raises(ValueError, match=r"not dates. Pass the time since some day instead"):
+        fe.AutoRegression(1).fit(DATED.to_numpy(object))
+    plain = fe.GaussianDensity().fit(pl.DataFrame({"a": VALUES[:, 0]}))
+    with pytest.raises(
+        ValueError, match=r"not dates, which column 'a' has. Leave it out, or pass the time"
+    ):
+        plain.score_samples(pl.DataFrame({"a": DATED["month"].to_numpy()}))
 
 
 def test_a_declaration_names_columns(fitted):

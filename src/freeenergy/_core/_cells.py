@@ -63,7 +63,8 @@ class CellError(ValueError):
 
 
 def _row_in_words(position: int, X: Any) -> str:
-    if (isinstance(X, (list, tuple)) and np.ndim(X[0]) > 1) or np.ndim(X) == 3:
+    # of a frame with dates no array could be made
+    if (isinstance(X, (list, tuple)) and np.ndim(X[0]) > 1) or getattr(X, "ndim", 2) == 3:
         ends = np.cumsum([len(part) for part in X])
         number = int(np.searchsorted(ends, position, side="right"))
         return f"step {position - int(ends[number] - len(X[number]))} of series {number}"

@@ -32,6 +32,8 @@ Steps = Annotated[
     int | None,
     typer.Option("--steps", "-n", min=1, help="How many steps to look ahead; else 1, or as --future has."),
 ]
+# draws by which it is known how surprising the values of a column are on average
+_USUAL = 256
 Level = Annotated[
     float | None, typer.Option("--level", help="The probability of the intervals, between 0 and 1.")
 ]
@@ -338,7 +340,9 @@ def outliers(
     estimator, found, X = _asked(model, "outliers", data, reading)
     with found.in_words_of_the_file():
         told = estimator.outliers(X, level, random_state=seed)
-        nats = np.asarray(estimator.surprise(X), float)
+        # a column of many values is surprising by itself: what counts is how much more than in draws
+        usual = np.asarray(estimator.surprise(estimator.sample(_USUAL, random_state=seed)), float)
+        nats = np.asarray(estimator.surprise(X), float) - np.nanmean(usual, axis=0)
     names = np.array(estimator.column_names)
     # of a row of which nothing was observed nothing is surprising
     seen = np.where(np.isnan(nats), -np.inf, nats)

@@ -56,7 +56,7 @@ def _inspect_model(path: str, json: bool) -> None:
     if found["n_features_in"] is not None:
         names = found["feature_names"]
         listed = f": {', '.join(names[:10])}{', …' if len(names) > 10 else ''}" if names else ""
-        tell(f"columns: {found['n_features_in']}{listed}")
+        tell(f"{found['n_features_in']} columns{listed}")
     for name, value in found["parameters"].items():
         tell(f"  {name} = {value}")
     versions = ", ".join(f"{name} {version}" for name, version in found["versions"].items())

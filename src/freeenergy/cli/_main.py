@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 
 from . import _answers, _described, _fitting, _network
-from ._speech import say
+from ._speech import in_options, say
 
 app = typer.Typer(
     name="freeenergy",
@@ -64,7 +64,7 @@ def _freeenergy(
 @contextlib.contextmanager
 def _warnings_in_a_line() -> Iterator[None]:
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
-        say(f"Warning: {message}")
+        say(f"Warning: {in_options(str(message))}")
 
     former: Callable[..., None] = warnings.showwarning
     warnings.showwarning = show
@@ -103,7 +103,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _sentence(text: str) -> str:
-    text = " ".join(text.split()) or "Something is wrong."
+    text = " ".join(in_options(text).split()) or "Something is wrong."
     return text if text.endswith((".", "?", "!")) else text + "."
 
 

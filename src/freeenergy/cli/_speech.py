@@ -14,6 +14,15 @@ def _visible(text: str) -> str:
     return visible(text)
 
 
+def in_options(sentence: str) -> str:
+    """A sentence of the library that names what Python would call, with the option that does the same.
+
+    >>> in_options("Declare the kind, as in Schema.recognise(X, kinds=…).rows(X), to have a model of it.")
+    'Declare the kind (--schema NAME=KIND) to have a model of it.'
+    """
+    return sentence.replace(", as in Schema.recognise(X, kinds=…).rows(X),", " (--schema NAME=KIND)")
+
+
 def tell(text: str) -> None:
     """Lines on standard output."""
     typer.echo("\n".join(map(_visible, text.split("\n"))))

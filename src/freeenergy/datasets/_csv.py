@@ -8,10 +8,12 @@ import csv
 import dataclasses
 import io
 import re
+import shlex
+from typing import Any
 
 import numpy as np
 
-from ._columns import MISSING, File, counts_rows, has_decimal_comma, is_number, typed
+from ._columns import MISSING, File, as_floats, has_decimal_comma, is_number, typed
 from ._packed import first_line
 
 _SEPARATORS = (",", ";", "\t", "|")
@@ -115,6 +117,8 @@ def read_csv(name: str, content: bytes, writing: Writing) -> File:
     if not layout.lines:
         raise ValueError(f"{name} is empty.")
     notes = [*remarks, *layout.notes]
+    if len(layout.first) == 1 and writing.separator is None:
+        notes += _other_separator(name, layout.first[0], text)
     if layout.left_out:
         lines = text.split("\n")
         for number in reversed(layout.left_out):
@@ -157,12 +161,21 @@ def read_csv(name: str, content: bytes, writing: Writing) -> File:
             continue
         if column.null_count() == len(column):
             notes.append(f"The column without a name and without values of {name} is left out.")
-        elif title == "x0" and counts_rows(column):
+        elif title == "x0" and _numbers_rows(column):
             notes.append(f"The first column of {name} has no name and numbers the rows; it is left out.")
         else:
             continue
         del columns[title]
     return File(name, columns, places, tuple(notes), twice, decimal)
+
+
+def _numbers_rows(column: Any) -> bool:
+    """Whether a column without a name is an index, also of a table whose rows were chosen or sorted."""
+    numbers = as_floats(column)
+    if numbers is None or len(numbers) < 3 or np.isnan(numbers).any():
+        return False
+    whole = bool((numbers == np.rint(numbers)).all()) and numbers.min() in (0, 1)
+    return whole and len(np.unique(numbers)) == len(numbers)
 
 
 def _has_header(name: str, first: list[str], decimal: str) -> bool:
@@ -212,6 +225,20 @@ def _separator(text: str) -> str:
         if usual > 1 and found > score:
             best, score = candidate, found
     return best
+
+
+def _other_separator(name: str, first: str, text: str) -> list[str]:
+    """A note on a mark that cuts the lines of one column into equally many fields, if there is one."""
+    lines = [line for line in text[:65536].split("\n")[:50] if line.strip()]
+    for mark in (":", "~", "^", "/", " "):
+        sizes = {line.strip().count(mark) for line in lines[: len(lines) - 1 or 1]}
+        # a time, or a word with one mark in it, is no row of fields
+        if len(sizes) == 1 and min(sizes) >= 2 and first.count(mark) in sizes:
+            return [
+                f"{name} has one column, and every line of it has {mark!r} {min(sizes)} times. "
+                f"Say --separator {shlex.quote(mark)} if it stands between fields."
+            ]
+    return []
 
 
 @dataclasses.dataclass

@@ -104,6 +104,10 @@ class AbstractLibrary(abc.ABC):
         """Whether the types of all columns are those of numbers, or of truth values."""
 
     @abc.abstractmethod
+    def dates(self, X: Any) -> list[Any]:
+        """The names of the columns that hold dates."""
+
+    @abc.abstractmethod
     def read(self, X: Any, column: int) -> Values:
         """The entries of a column."""
 
@@ -163,6 +167,14 @@ def holds_text(X: Any) -> bool:
     if kinds & {datetime.date, datetime.datetime, np.datetime64}:
         return True
     return bool(kinds & {str, np.str_}) and any(map(is_text, values.ravel().tolist()))
+
+
+def _are_dates(entries: np.ndarray) -> bool:
+    """Whether a column is dates, by the first of its entries that is not missing."""
+    if entries.dtype.kind != "O":
+        return entries.dtype.kind == "M"
+    first = next((entry for entry in entries if entry is not None and entry == entry), None)
+    return isinstance(first, (datetime.date, np.datetime64))
 
 
 def is_text(entry: Any) -> bool:
@@ -254,6 +266,10 @@ class Arrays(AbstractLibrary):
     def plain(self, X: Any) -> bool:
         return not holds_text(X)
 
+    def dates(self, X: Any) -> list[Any]:
+        entries = (self.column(X, place) for place in self.names(X))
+        return [place for place, column in enumerate(entries) if _are_dates(column)]
+
     def read(self, X: Any, column: int) -> Values:
         entries = self.column(X, column)
         if entries.dtype.kind in "OU":
@@ -309,6 +325,15 @@ class Pandas(AbstractLibrary):
             return dtype.name == "category" or getattr(dtype, "kind", "O") in "MOU"
 
         return not any(labels(place, dtype) for place, dtype in enumerate(X.dtypes))
+
+    def dates(self, X: Any) -> list[Any]:
+        def dated(place: int, dtype: Any) -> bool:
+            if dtype.name == "object":
+                return _are_dates(X.iloc[:, place].to_numpy(object))
+            return getattr(dtype, "kind", "O") == "M" or dtype.name.startswith("period")
+
+        names = self.names(X)
+        return [names[place] for place, dtype in enumerate(X.dtypes) if dated(place, dtype)]
 
     def read(self, X: Any, column: int) -> Values:
         entries = X.iloc[:, column]
@@ -375,6 +400,11 @@ class Polars(AbstractLibrary):
         import polars as pl
 
         return all(t.is_numeric() or t in (pl.Boolean, pl.Null, pl.Duration) for t in X.dtypes)
+
+    def dates(self, X: Any) -> list[Any]:
+        import polars as pl
+
+        return [name for name, dtype in X.schema.items() if dtype in (pl.Date, pl.Datetime)]
 
     def read(self, X: Any, column: int) -> Values:
         import polars as pl
@@ -452,6 +482,9 @@ class Arrow(AbstractLibrary):
 
     def plain(self, X: Any) -> bool:
         return Polars().plain(self._table(X))
+
+    def dates(self, X: Any) -> list[Any]:
+        return Polars().dates(self._table(X))
 
     def read(self, X: Any, column: int) -> Values:
         return Polars().read(self._table(X), column)

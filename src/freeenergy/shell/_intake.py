@@ -28,6 +28,8 @@ from ._schema import CodedRows, Schema, recognised, schema_of
 from ._support import Column
 from ._validation import bad_cells_named, check_observed, check_rows, check_weight, feature_names
 
+_DECLARE = "Declare the kind, as in Schema.recognise(X, kinds=…).rows(X),"
+
 
 def with_history(result: Fit, *, share: float = 1.0, offset: float = 0.0) -> Fit:
     """A fit whose objectives are in other units: `share` times what they were, less `offset`."""
@@ -76,18 +78,25 @@ def _plain(owner: Any, X: Any, x: np.ndarray) -> np.ndarray:
 def remember(owner: Any, schema: Schema, x: np.ndarray) -> np.ndarray:
     """Remembers a schema, refuses columns that the estimator has no model of, and says what is left out."""
     name = type(owner).__name__
+    if not schema.modelled:
+        looks = ", ".join(f"{field.name!r} looks like {field.likeness}" for field in schema.fields[:5])
+        more = f", … {len(schema)} in all" if len(schema) > 5 else ""
+        raise ValueError(
+            f"X has no column that {name} could be a model of: {looks}{more}. {_DECLARE} to have a model "
+            "of it."
+        )
     if not len(x):
         raise ValueError(f"Found array with 0 sample(s) (shape={x.shape}) while {name} needs one at least.")
-    if not schema.modelled:
-        raise ValueError(f"X has no column that {name} could be a model of:\n{schema}")
     refused = [field for field in schema.modelled if not owner.takes(field)]
     if refused:
         field, other = refused[0], ""
         if is_classifier(owner):
             other = ", or use NaiveBayes('by column')"
         elif isinstance(owner, Scores):
-            other = ", or use Mixture(…, family='by column') or, for which labels are numbers, "
-            other += f"Dequantised({name}(…))"
+            other = (
+                f", or use Mixture(…, family='by column'), or Dequantised({name}(…)), which takes labels "
+            )
+            other += "for whole numbers"
         raise ValueError(
             f"{name} has no model of column {field.name!r}, which holds labels ({field.looks}). "
             f"Leave it out{other}."
@@ -97,8 +106,7 @@ def remember(owner: Any, schema: Schema, x: np.ndarray) -> np.ndarray:
         several = f"Columns {', '.join(left)} look like identifiers or text and are"
         alone = f"Column {left[0]} looks like an identifier or text and is"
         warnings.warn(
-            f"{several if len(left) > 1 else alone} left out of {name}. Declare the kind, as in "
-            "Schema.recognise(X, kinds=…).rows(X), to have a model of it.",
+            f"{several if len(left) > 1 else alone} left out of {name}. {_DECLARE} to have a model of it.",
             stacklevel=6,
         )
     owner.schema_, owner.n_features_in_ = schema, len(schema.fields)

@@ -37,6 +37,7 @@ _ON_GRID = 1e-9
 
 _LABELS = (Column.BINARY, Column.CATEGORY, Column.ORDERED)
 _LEFT_OUT = (Column.IDENTIFIER, Column.TEXT)
+_LIKENESS = {Column.IDENTIFIER: "an identifier", Column.CONSTANT: "a constant"}
 _AS_SUPPORT = {
     Column.CONTINUOUS: Column.CONTINUOUS,
     Column.ROUNDED: Column.ROUNDED,
@@ -100,6 +101,11 @@ class Field:
     def numeric(self) -> bool:
         """Whether its values are numbers (or truth values, or times) of themselves."""
         return self.form is not Form.LABEL and self.kind not in (Column.CATEGORY, Column.ORDERED)
+
+    @property
+    def likeness(self) -> str:
+        """What a column that is not modelled looks like, with its article."""
+        return _LIKENESS.get(self.kind, self.kind.value)
 
     @property
     def treatment(self) -> str:
@@ -805,7 +811,7 @@ def of_steps(schema: Schema, name: str) -> Schema:
     fields = tuple(map(_as_number, schema.fields))
     left = [field for field in fields if not field.modelled]
     if left:
-        what = "has one value" if left[0].kind is Column.CONSTANT else f"looks like {left[0].kind.value}"
+        what = "has one value" if left[0].kind is Column.CONSTANT else f"looks like {left[0].likeness}"
         raise ValueError(f"{name} has no model of column {left[0].name!r}, which {what}. Leave it out.")
     return dataclasses.replace(schema, fields=fields)
 

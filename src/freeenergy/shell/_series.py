@@ -142,7 +142,10 @@ def check_series(owner: Any, X: Any, *, reset: bool) -> tuple[list[np.ndarray], 
     source = frame_of(X)
     if source is not None:
         table = source.table
-        rows = _numbers_of(owner, table.selected(table.columns), reset)
+        chosen = table.selected(table.columns)
+        if not owner.needs_kinds:
+            _refuse_dates("X", chosen)
+        rows = _numbers_of(owner, chosen, reset)
         container = Framed(source, source.grid(None if reset else vars(owner).get("frequency_")))
         return container.laid(rows), container
     several = _several("X", X)
@@ -160,6 +163,17 @@ def check_series(owner: Any, X: Any, *, reset: bool) -> tuple[list[np.ndarray], 
     except CellError as error:
         raise error.placed(error.position or 0, parts) from None
     return np.split(rows, np.cumsum([len(part) for part in parts])[:-1]), Plain(X, wrap)
+
+
+def _refuse_dates(subject: str, frame: Any) -> None:
+    """Says what a column of dates is, which is no number that a series has."""
+    library = library_of(frame)
+    dates = [] if library is None else library.dates(frame)
+    if dates:
+        raise ValueError(
+            f"{subject} must hold numbers, not dates, which column {dates[0]!r} has. Say that it is the "
+            f"time, as in fe.series(X, time={dates[0]!r}), or leave it out."
+        )
 
 
 def _numbers_of(owner: Any, X: Any, reset: bool) -> np.ndarray:
@@ -277,7 +291,9 @@ def _inputs_in_frame(
                 f"Got {', '.join(repr(name) for name in columns)} instead."
             )
         columns = fitted
-    values = np.asarray(source.table.selected(columns), float)
+    chosen = source.table.selected(columns)
+    _refuse_dates(subject, chosen)
+    values = np.asarray(chosen, float)
     framed = beside if isinstance(beside, Framed) else None
     labels, rows, times = source.members
     wanted, places = None, []
@@ -295,7 +311,11 @@ def _inputs_in_frame(
         missing = np.flatnonzero(times[place][found] != steps)
         if len(missing):
             first = in_words(steps[missing[0]])
-            raise ValueError(f"{subject} must have a row for every time step. Got none for {first}.")
+            of = "" if labels is None else f" of series {labels[place]!r}"
+            raise ValueError(
+                f"{subject} must have a row for every time step. Got none for {first}{of}. "
+                "Add rows for the steps that are missing, with their inputs."
+            )
         parts.append(values[rows[place][found]])
     return parts
 

@@ -334,6 +334,9 @@ class SeriesFrame:
             if not len(wrong):
                 continue
             before, after = (int(own[wrong[0] + k]) for k in (0, 1))
+            # rows that were added at the end may be there twice, and those of several series are
+            same = own[: wrong[0] + 1][times[own[: wrong[0] + 1]] == times[after]]
+            before = int(same[0]) if len(same) else before
             name = "" if labels is None else f" of series {labels[number]!r}"
             found = in_words(times[after])
             if times[after] == times[before]:

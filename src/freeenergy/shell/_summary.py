@@ -32,7 +32,8 @@ from .._core import (
 from ..distributions import Product
 from ..models import AbstractRescalable
 from ._information import Terms, errors_of
-from ._schema import schema_of
+from ._schema import kinds_of, schema_of
+from ._support import Column
 
 # of more parameters than this there is no curvature, and no list
 _MOST_CURVED = 400
@@ -444,6 +445,10 @@ def _parameters(owner: Any, X: Any, robust: bool, given: dict[str, Any]) -> Coef
     rescaled = "scaling_" in vars(owner) and not owner.scaling_.is_identity
     if report is named_parameters and rescaled and found:
         notes.append("Parameters are those of model_, which works on rescaled columns (scaling_).")
+    schema = kinds_of(owner)
+    if found and schema is not None:
+        dated = [field for field in schema.modelled if field.kind is Column.DATE]
+        notes += [f"Column {field.name!r} is in {field.looks}." for field in dated]
     if X is None:
         if found and owner._maximises_likelihood and owner._knows_evidence:
             notes.append("Standard errors need the rows of the fit: summary(X).")

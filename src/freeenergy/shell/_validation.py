@@ -15,7 +15,7 @@ from sklearn.utils.validation import _check_sample_weight, _get_feature_names, v
 
 from .._core import CellError, check_size, has_nan, key_of, programs
 from ..distributions import AbstractCovariance, Gaussian, Tied
-from ._frames import NOT_NUMBERS, is_text, refuse_same_names
+from ._frames import LIBRARIES, NOT_NUMBERS, is_text, library_of, refuse_same_names
 
 # of the largest weight
 _MOST_EXPONENT = 100
@@ -122,9 +122,19 @@ def bad_cells_named(X: Any) -> Iterator[None]:
 
 def _refuse_dates(X: Any) -> None:
     """NumPy would take them for numbers, and a missing one for −9.2e18."""
+    library = library_of(X)
+    dates = [] if library is None else library.dates(X)
+    if dates:
+        raise ValueError(
+            f"{NOT_NUMBERS}, not dates, which column {dates[0]!r} has. Leave it out, or pass the time "
+            "since some day instead."
+        )
     # arrays and frames; sparse matrices are neither
     table = getattr(X, "__array__", None) is not None and len(getattr(X, "shape", ())) == 2
-    if table and np.asarray(X[:1]).dtype.kind in "mM":
+    if not table:
+        return
+    first = np.asarray(X[:1])
+    if first.dtype.kind in "mM" or (library is None and LIBRARIES["numpy"].dates(first)):
         raise ValueError(f"{NOT_NUMBERS}, not dates. Pass the time since some day instead.")
 
 

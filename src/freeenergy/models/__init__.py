@@ -48,16 +48,8 @@ from ._markov import MarkovChain
 from ._mixed_factors import MixedFactors
 from ._mixed_kernels import MixedKernels
 from ._mixture import Mixture, Supervised
-from ._networks import (
-    AbstractNetwork,
-    AbstractNode,
-    BayesianNetwork,
-    GaussianNode,
-    GivenNode,
-    MarkovNetwork,
-    NetworkBeliefs,
-    TableNode,
-)
+from ._networks import AbstractNetwork, BayesianNetwork, MarkovNetwork, NetworkBeliefs
+from ._nodes import AbstractNode, GaussianNode, GivenNode, TableNode
 from ._ordered import OrderedModel
 from ._series import AbstractSequenceModel, Series, one_series
 from ._smoother import KernelSmoother

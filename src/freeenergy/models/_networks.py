@@ -25,9 +25,11 @@ from ..inference import (
     UndirectedGraph,
 )
 from ..inference._junction import draw_by_key, draw_on_host
+from ..inference._mixed_rows import LineTable, MixedRows
 from ..inference._table_rows import TableRows
-from ._base import AbstractEnergy, AbstractExactModel
+from ._base import AbstractEnergy, AbstractExactModel, AbstractRescalable
 from ._nodes import AbstractNode, GaussianNode, TableNode
+from ._units import InUnits
 
 # joint states of labels that a conditional Gaussian network goes through
 _MOST_STATES = 4096
@@ -186,7 +188,7 @@ def _as_label(x: Array) -> Array:
     return jnp.where(jnp.isnan(x), 0, x).astype(int)
 
 
-class BayesianNetwork(AbstractNetwork):
+class BayesianNetwork(AbstractNetwork, AbstractRescalable):
     """A directed graph of variables, each with a law given its parents:  p(x) = Π_v p(x_v | x_pa(v)).
 
     Labels have tables, numbers are linear Gaussian or of any conditional family.  With NaN it is exact
@@ -482,12 +484,53 @@ class BayesianNetwork(AbstractNetwork):
                 f"Answers by names are for networks of labels. Got the numbers {name!r}: use 'log_prob', "
                 "'complete_mean' and 'complete_sample'."
             )
+        return self._label_rows()
+
+    def _label_rows(self) -> TableRows:
+        """The tables of the labels on the host."""
         factors = []
         for node, scope in zip(self.nodes, self._scopes, strict=True):
-            assert isinstance(node, TableNode)
-            with np.errstate(divide="ignore"):
-                factors.append(Factor(scope, np.log(np.asarray(node.probabilities, float))))
-        return TableRows(self.tree, tuple(factors))
+            if isinstance(node, TableNode):
+                with np.errstate(divide="ignore"):
+                    factors.append(Factor(scope, np.log(np.asarray(node.probabilities, float))))
+        scopes = tuple(factor.scope for factor in factors)
+        return TableRows(_tree_of(self.sizes, scopes), tuple(factors))
+
+    def mixed_rows(self) -> MixedRows:
+        """The tables and the linear Gaussian laws on the host, for many rows of labels and numbers."""
+        labels = tuple(v for v, size in enumerate(self.sizes) if size is not None)
+        numbers = tuple(v for v in self._order if self.sizes[v] is None)
+        lines = []
+        for v in numbers:
+            node = self.nodes[v]
+            if not isinstance(node, GaussianNode):
+                raise ValueError(
+                    f"Many rows at once are for networks of labels and linear Gaussian numbers. Got "
+                    f"{self.names[v]!r}, which is a {type(node).__name__}."
+                )
+            above, beside = self._split(v)
+            own = (np.asarray(part, float) for part in (node.intercept, node.weights, node.variance))
+            lines.append(LineTable(tuple(above), tuple(beside), *own))
+        return MixedRows(labels, numbers, self._label_rows() if labels else None, tuple(lines))
+
+    def in_units(self, shift: Array, scale: Array) -> BayesianNetwork | InUnits:
+        """The law of shift + scale · x: of the same kind where all numbers are linear Gaussian."""
+        if not all(isinstance(self.nodes[v], GaussianNode) for v in self._numbers):
+            return InUnits(self, shift, scale)
+        return _lines_in_units(self, shift, scale)
+
+
+@eqx.filter_jit
+def _lines_in_units(network: BayesianNetwork, shift: Array, scale: Array) -> BayesianNetwork:
+    nodes = list(network.nodes)
+    for v in network._numbers:
+        node: Any = network.nodes[v]
+        beside = np.array(network._split(v)[1], int)
+        ratio = scale[v] / scale[beside]
+        weights = node.weights * jnp.broadcast_to(ratio, node.weights.shape)
+        intercept = shift[v] + scale[v] * node.intercept - weights @ shift[beside]
+        nodes[v] = GaussianNode(intercept, weights, scale[v] ** 2 * node.variance)
+    return BayesianNetwork(nodes, network.parents, network.names, network.states)
 
 
 class MarkovNetwork(AbstractNetwork):

@@ -71,6 +71,7 @@ from ._structural import (
     stationary_covariance,
 )
 from ._switching import SwitchingLinearSystem
+from ._table_priors import EvenTables, TablePriors
 from ._transitions import (
     AbstractCountedTransition,
     AbstractTransition,
@@ -125,6 +126,7 @@ __all__ = [
     "CountMarginals",
     "Cycle",
     "Density",
+    "EvenTables",
     "FamilyEmissions",
     "FlowWithMissing",
     "FourierFeatures",
@@ -175,6 +177,7 @@ __all__ = [
     "Supervised",
     "SwitchingLinearSystem",
     "TableNode",
+    "TablePriors",
     "TiedTransition",
     "Transition",
     "Trend",

@@ -432,15 +432,19 @@ class BayesianNetwork(AbstractNetwork, AbstractRescalable):
 
     def log_prob(self, x: Array) -> Array:
         self._check_exact()
-        if self._by_tree:
-            return self.tree.log_partition(self._factors(x))
-        return jax.nn.logsumexp(self._weighted(x)[1])
+        if not self._by_tree:
+            return jax.nn.logsumexp(self._weighted(x)[1])
+        if not self.tree.cliques:
+            # numbers alone, none of which depends on another
+            return jnp.sum(jnp.stack([factor.logs for factor in self._factors(x)]))
+        return self.tree.log_partition(self._factors(x))
 
     def complete_sample(self, x: Array, *, key: Array) -> Array:
         self._check_exact()
         first, second = jax.random.split(key)
         if self._by_tree:
-            drawn = self.tree.sample(self._factors(x), (), draw_by_key(first, len(self.tree.cliques)))
+            cliques = len(self.tree.cliques)
+            drawn = self.tree.sample(self._factors(x), (), draw_by_key(first, cliques)) if cliques else {}
             for v, state in drawn.items():
                 x = x.at[v].set(jnp.where(jnp.isnan(x[v]), state.astype(x.dtype), x[v]))
             return self._ancestral(x, self._numbers, second)
@@ -466,7 +470,8 @@ class BayesianNetwork(AbstractNetwork, AbstractRescalable):
             )
             filled = x.at[labels].set(share @ jnp.asarray(states, x.dtype)).at[numbers].set(share @ means)
             return jnp.where(jnp.isnan(x), filled, x)
-        beliefs, means = self.tree.calibrate(self._factors(x)), []
+        beliefs: Any = self.tree.calibrate(self._factors(x)) if self.tree.cliques else None
+        means = []
         for v, (node, scope) in enumerate(zip(self.nodes, self._scopes, strict=True)):
             if node.size is not None:
                 means.append(jnp.vdot(beliefs.marginal(v), jnp.arange(node.size, dtype=x.dtype)))

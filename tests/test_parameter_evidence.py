@@ -9,7 +9,7 @@ import pytest
 from data import ROWS
 from scipy import stats
 from scipy.special import betaln, gammaln
-from sklearn.neighbors import KernelDensity
+from sklearn.mixture import GaussianMixture
 
 import freeenergy as fe
 from freeenergy import distributions as d
@@ -96,10 +96,11 @@ def board():
         "diagonal": fe.GaussianDensity(d.Diagonal()),
         "kernel": fe.KernelDensity(),
         "two": fe.GaussianMixture(2),
-        "other": KernelDensity(),
+        "other": GaussianMixture(1),
+        "odd": fe.GaussianDensity(),
     }
-    wide = {"mean": d.Gaussian(jnp.zeros(2), d.Diagonal(jnp.full(2, 25.0)))}
-    priors = {"normal": WISHART, "diagonal": wide, "kernel": WISHART, "other": WISHART}
+    wide = {"family.mean": d.Gaussian(jnp.zeros(2), d.Diagonal(jnp.full(2, 25.0)))}
+    priors = {"normal": WISHART, "diagonal": wide, "kernel": WISHART, "other": WISHART, "odd": {"x": wide}}
     return fe.compare(models, ROWS, cv=2, random_state=0, prior=priors)
 
 
@@ -108,7 +109,7 @@ def test_evidence_stands_beside_held_out_bits(board):
     assert lines["normal"].log_evidence == pytest.approx(by_student(ROWS), rel=1e-9)
     assert lines["normal"].log_evidence_kind == "exact"
     assert lines["normal"].prior == "NormalInverseWishart"
-    for name in ("diagonal", "kernel", "two", "other"):
+    for name in ("diagonal", "kernel", "two", "other", "odd"):
         assert lines[name].log_evidence is None
     text = str(board)
     assert "log evidence" in text
@@ -116,6 +117,7 @@ def test_evidence_stands_beside_held_out_bits(board):
     assert "no held-out number, depends on the prior" in text
     assert "normal is under the prior NormalInverseWishart, by closed form." in text
     assert "diagonal has no log evidence: its 'family.covariance.variance' has no prior, and a flat" in text
+    assert "odd has no log evidence: The 'prior' must name fields of Density: family.mean" in text
     assert "kernel has no log evidence: A NormalInverseWishart is the prior of a Gaussian" in text
     assert "other has no log evidence: nothing is known of its parameters." in text
     assert "under the prior of its parameters" in board._repr_html_()

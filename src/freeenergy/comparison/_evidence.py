@@ -7,10 +7,9 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
-import jax
 import numpy as np
 
-from .._core import Kind, free_size, learnable, parameter_space
+from .._core import Kind, free_size, parameter_space
 from ..distributions import AbstractConjugatePrior
 from ..estimators import Dequantised
 from ..inference import AbstractMethod, SequentialMonteCarlo
@@ -104,9 +103,11 @@ def _flat_fields(model: Any, prior: Any) -> list[str]:
     """The parameters that a prior by fields says nothing of: under a flat law there is no evidence."""
     if not isinstance(prior, Mapping):
         return []
-    moving = jax.tree.map(lambda own, value: value if own else None, learnable(model), model)
     spaces = named_fields(parameter_space(model))
-    return [name for name in named_fields(moving) if name not in prior and free_size(spaces[name])]
+    if not set(prior) <= set(spaces):
+        # which `infer` refuses by name
+        return []
+    return [name for name, space in spaces.items() if name not in prior and free_size(space)]
 
 
 def parameter_evidence(

@@ -9,8 +9,6 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import solve_triangular
-from scipy.special import logsumexp
 
 from .._core import LOG_2PI
 from ._table_rows import TableRows
@@ -19,6 +17,8 @@ from ._table_rows import TableRows
 _MOST_STATES = 4096
 # numbers of completed rows that are held at once
 _MOST_NUMBERS = 2**27
+# numbers of rows, each for a state of its labels, that are done together
+_AT_ONCE = 2**22
 
 
 class LineTable(NamedTuple):
@@ -51,6 +51,28 @@ class CompletedRows(NamedTuple):
     weight: np.ndarray
     spread: np.ndarray
     nats: float
+
+
+class _Joint(NamedTuple):
+    """Rows, once for each joint state of missing labels.
+
+    Attributes:
+        states: the rows with these labels.
+        owner: whose they are.
+        nats: log p of each.
+        share: P(state | what is observed), NaN for rows that cannot be.
+        total: log p of what is observed of the rows themselves.
+        filled: the rows with conditional means for missing numbers.
+        spread: the covariance of the numbers of each.
+    """
+
+    states: np.ndarray
+    owner: np.ndarray
+    nats: np.ndarray
+    share: np.ndarray
+    total: np.ndarray
+    filled: np.ndarray
+    spread: np.ndarray
 
 
 def _states(shape: Sequence[int]) -> np.ndarray:
@@ -120,31 +142,6 @@ class MixedRows:
     def _label_nats(self, x: np.ndarray) -> np.ndarray:
         return np.zeros(len(x)) if self.tables is None else self.tables.evidence(x[:, list(self.labels)])
 
-    def _known(self, x: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
-        """Rows of one pattern by the labels on which numbers depend, all known: which, and of each.
-
-        Gives log p of the observed numbers, the numbers with their conditional means, and the factor L of
-        their conditional covariance L Lᵀ (the same for all of these rows).
-        """
-        z = x[:, list(self.numbers)]
-        seen = ~np.isnan(z[0]) if len(z) else np.ones(z.shape[1], bool)
-        codes, place = np.unique(self._codes(x), axis=0, return_inverse=True)
-        means, covariances = self._gaussians(codes)
-        for i in range(len(codes)):
-            own = np.flatnonzero(place.ravel() == i)
-            gap = (z[own] - means[i])[:, seen].T
-            whole = covariances[i]
-            factor = np.linalg.cholesky(whole[np.ix_(seen, seen)])
-            white = solve_triangular(factor, gap, lower=True)
-            nats = -0.5 * (np.sum(white**2, axis=0) + seen.sum() * LOG_2PI)
-            nats = nats - np.log(np.diagonal(factor)).sum()
-            filled, spread = z[own].copy(), np.zeros_like(whole)
-            if not seen.all():
-                cross = solve_triangular(factor, whole[np.ix_(seen, ~seen)], lower=True)
-                filled[:, ~seen] = means[i][~seen] + (cross.T @ white).T
-                spread[np.ix_(~seen, ~seen)] = whole[np.ix_(~seen, ~seen)] - cross.T @ cross
-            yield own, nats, filled, spread
-
     def _complete_number_nats(self, x: np.ndarray) -> np.ndarray:
         """Of rows without NaN, one by one, which loses no digits where numbers are nearly the same."""
         codes, nats = self._codes(x), np.zeros(len(x))
@@ -155,53 +152,103 @@ class MixedRows:
             nats -= 0.5 * ((x[:, column] - mean) ** 2 / v + np.log(v) + LOG_2PI)
         return nats
 
-    def _number_nats(self, x: np.ndarray) -> np.ndarray:
-        if not np.isnan(x[0, list(self.numbers)]).any():
-            return self._complete_number_nats(x)
-        nats = np.zeros(len(x))
-        for own, part, *_ in self._known(x):
-            nats[own] = part
-        return nats
+    def _conditioned(
+        self, x: np.ndarray
+    ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
+        """Rows in which numbers are missing, those of the same numbers and labels together.
 
-    def _patterns(self, x: np.ndarray) -> Iterator[np.ndarray]:
-        """Rows in which the same is missing, by their numbers."""
-        if not len(x):
+        Gives which rows they are, log p of the observed numbers, all numbers with their conditional means,
+        and the conditional covariance.  Labels on which numbers depend are known.
+        """
+        z = x[:, list(self.numbers)]
+        rows = np.flatnonzero(np.isnan(z).any(axis=1))
+        if not len(rows):
             return
-        place = np.unique(np.isnan(x), axis=0, return_inverse=True)[1].ravel()
-        order = np.argsort(place, kind="stable")
-        yield from np.split(order, np.flatnonzero(np.diff(place[order])) + 1)
+        codes, place = np.unique(self._codes(x[rows]), axis=0, return_inverse=True)
+        means, covariances = self._gaussians(codes)
+        keys = np.column_stack([place.ravel(), np.isnan(z[rows])])
+        kinds, group = np.unique(keys, axis=0, return_inverse=True)
+        order = np.argsort(group.ravel(), kind="stable")
+        ends = np.cumsum(np.bincount(group.ravel()))[:-1]
+        for kind, part in zip(kinds, np.split(order, ends), strict=True):
+            own, seen = rows[part], kind[1:] == 0
+            mean, whole = means[kind[0]], covariances[kind[0]]
+            factor = np.linalg.cholesky(whole[seen][:, seen])
+            both = np.concatenate([(z[own] - mean)[:, seen].T, whole[seen]], axis=1)
+            both = np.linalg.solve(factor, both)
+            white, cross = both[:, : len(own)], both[:, len(own) :]
+            nats = -0.5 * (np.sum(white**2, axis=0) + seen.sum() * LOG_2PI)
+            nats -= np.log(np.diagonal(factor)).sum()
+            filled = np.where(seen, z[own], mean + white.T @ cross)
+            gone = ~seen[:, None] & ~seen
+            yield own, nats, filled, np.where(gone, whole - cross.T @ cross, 0.0)
 
-    def _each_state(self, x: np.ndarray, over: Sequence[int]) -> tuple[list[int], np.ndarray, np.ndarray]:
-        """Of rows of one pattern: which of `over` are missing, their states, log p of rows with each."""
-        missing = [c for c in over if np.isnan(x[0, c])]
-        shape = [self._size_of[c] for c in missing]
-        if math.prod(shape) > _MOST_STATES:
+    def _completed_numbers(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """log p of the observed numbers, rows with conditional means of the others, their covariance."""
+        whole, m = ~np.isnan(x[:, list(self.numbers)]).any(axis=1), len(self.numbers)
+        nats, found, spread = np.zeros(len(x)), x.copy(), np.zeros((len(x), m, m))
+        nats[whole] = self._complete_number_nats(x[whole])
+        for own, part, z, covariance in self._conditioned(x):
+            nats[own], spread[own] = part, covariance
+            found[np.ix_(own, list(self.numbers))] = z
+        return nats, found, spread
+
+    def _states_of(self, x: np.ndarray, over: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
+        """Every row once for each joint state of its labels in `over` that are missing, and whose it is."""
+        missing = np.isnan(x[:, list(over)])
+        kinds, group = np.unique(missing, axis=0, return_inverse=True)
+        parts, owners = [], []
+        for i, kind in enumerate(kinds):
+            rows, columns = (
+                np.flatnonzero(group.ravel() == i),
+                [c for c, m in zip(over, kind, strict=True) if m],
+            )
+            states = _states([self._size_of[c] for c in columns])
+            whole = np.repeat(x[rows], len(states), axis=0)
+            whole[:, columns] = np.tile(states, (len(rows), 1))
+            parts.append(whole)
+            owners.append(np.repeat(rows, len(states)))
+        return np.concatenate(parts), np.concatenate(owners)
+
+    def _refuse_many(self, x: np.ndarray, over: Sequence[int]) -> int:
+        """How many states the row with the most has; refused where these are hopeless."""
+        gone = np.isnan(x[:, list(over)])
+        sizes = np.array([self._size_of[c] for c in over], float)
+        states = np.prod(np.where(gone, sizes, 1.0), axis=1)
+        worst = int(np.argmax(states)) if len(x) else 0
+        if len(x) and states[worst] > _MOST_STATES:
             raise ValueError(
                 f"A row in which labels are missing is summed over at most {_MOST_STATES:,} of their joint "
-                f"states. Got {math.prod(shape):,}, of {len(missing)} columns."
+                f"states. Got {states[worst]:,.4g}, of {int(gone[worst].sum())} columns."
             )
-        states = _states(shape)
-        nats = np.empty((len(x), len(states)))
-        for i, state in enumerate(states):
-            filled = x.copy()
-            filled[:, missing] = state
-            nats[:, i] = self._label_nats(filled) + self._number_nats(filled)
-        return missing, states, nats
+        return int(states.max(initial=1.0))
+
+    def _blocks(self, x: np.ndarray) -> Iterator[slice]:
+        """Rows that are done together."""
+        each = self._refuse_many(x, self.switches) * (x.shape[1] + len(self.numbers) ** 2)
+        step = max(_AT_ONCE // each, 1)
+        return (slice(start, start + step) for start in range(0, len(x), step))
+
+    def _joint(self, x: np.ndarray, over: Sequence[int]) -> _Joint:
+        states, owner = self._states_of(x, over)
+        own, filled, spread = self._completed_numbers(states)
+        nats = self._label_nats(states) + own
+        top = np.full(len(x), -np.inf)
+        np.maximum.at(top, owner, nats)
+        base = np.where(np.isfinite(top), top, 0.0)
+        with np.errstate(divide="ignore"):
+            total = np.log(np.bincount(owner, np.exp(nats - base[owner]), len(x))) + base
+        with np.errstate(invalid="ignore"):
+            return _Joint(states, owner, nats, np.exp(nats - total[owner]), total, filled, spread)
 
     def evidence(self, x: np.ndarray) -> np.ndarray:
         """log p of what is observed of each row."""
         found = np.empty(len(x))
-        for rows in self._patterns(x):
-            found[rows] = logsumexp(self._each_state(x[rows], self.switches)[2], axis=1)
+        for part in self._blocks(x):
+            found[part] = self._joint(x[part], self.switches).total
         # of a row of which nothing is known there is nothing to be wrong about
         found[np.isnan(x).all(axis=1)] = 0.0
         return found
-
-    def _shares(self, x: np.ndarray, over: Sequence[int]) -> tuple[list[int], np.ndarray, np.ndarray]:
-        """As `_each_state`, with P(state | what is observed); NaN for rows that cannot be."""
-        missing, states, nats = self._each_state(x, over)
-        with np.errstate(invalid="ignore"):
-            return missing, states, np.exp(nats - logsumexp(nats, axis=1, keepdims=True))
 
     def completed(
         self, x: np.ndarray, weight: np.ndarray, over: Sequence[int] | None = None
@@ -213,86 +260,72 @@ class MixedRows:
             weight: of each.
             over: the columns of labels that are filled; those on which numbers depend if not said.
         """
-        over = self.switches if over is None else over
-        total, m = 0, len(self.numbers)
-        for rows in self._patterns(x):
-            shape = [self._size_of[c] for c in over if np.isnan(x[rows[0], c])]
-            total += len(rows) * math.prod(shape)
+        over, m = self.switches if over is None else over, len(self.numbers)
+        self._refuse_many(x, over)
+        sizes = np.array([self._size_of[c] for c in over], float)
+        total = float(np.prod(np.where(np.isnan(x[:, list(over)]), sizes, 1.0), axis=1).sum())
         if total * (x.shape[1] + m * m) > _MOST_NUMBERS:
             raise ValueError(
                 f"Rows in which labels are missing are completed in at most {_MOST_NUMBERS:.1e} numbers. "
                 f"Got {total:.3g} completed rows of {x.shape[1]} columns."
             )
-        parts, weights, spreads, nats = [], [], [], 0.0
-        for rows in self._patterns(x):
-            missing, states, shares = self._each_state(x[rows], over)
-            whole = logsumexp(shares, axis=1)
-            nats += float(weight[rows] @ whole)
-            for i, state in enumerate(states):
-                filled = x[rows].copy()
-                filled[:, missing] = state
-                spread = np.zeros((len(rows), m, m))
-                for own, _, z, covariance in self._known(filled):
-                    filled[np.ix_(own, list(self.numbers))] = z
-                    spread[own] = covariance
-                parts.append(filled)
-                weights.append(weight[rows] * np.exp(shares[:, i] - whole))
-                spreads.append(spread)
-        if not parts:
-            return CompletedRows(x, weight, np.zeros((0, m, m)), 0.0)
-        return CompletedRows(np.concatenate(parts), np.concatenate(weights), np.concatenate(spreads), nats)
+        each = self._joint(x, over)
+        weights = weight[each.owner] * each.share
+        return CompletedRows(each.filled, weights, each.spread, float(weight @ each.total))
 
     def means(self, x: np.ndarray) -> np.ndarray:
         """Rows whose missing numbers are replaced by their means given what is observed."""
-        found, numbers = x.copy(), list(self.numbers)
-        for rows in self._patterns(x):
-            missing, states, shares = self._shares(x[rows], self.switches)
-            total = np.zeros((len(rows), len(numbers)))
-            for i, state in enumerate(states):
-                filled = x[rows].copy()
-                filled[:, missing] = state
-                for own, _, z, _ in self._known(filled):
-                    total[own] += shares[own, i, None] * z
-            own_numbers = x[np.ix_(rows, numbers)]
-            found[np.ix_(rows, numbers)] = np.where(np.isnan(own_numbers), total, own_numbers)
+        found = x.copy()
+        for part in self._blocks(x):
+            each, rows = self._joint(x[part], self.switches), x[part]
+            for column in self.numbers:
+                mean = np.bincount(each.owner, each.share * each.filled[:, column], len(rows))
+                found[part, column] = np.where(np.isnan(rows[:, column]), mean, rows[:, column])
         return found
 
     def marginals(self, x: np.ndarray, column: int) -> np.ndarray:
         """P(label | what is observed) in one column of labels, a row each."""
         assert self.tables is not None
         found = np.zeros((len(x), self._size_of[column]))
-        for rows in self._patterns(x):
-            missing, states, shares = self._shares(x[rows], self.switches)
-            for i, state in enumerate(states):
-                filled = x[rows].copy()
-                filled[:, missing] = state
-                own = self.tables.marginals(filled[:, list(self.labels)], self.labels.index(column))
-                found[rows] += shares[:, i, None] * own
+        for part in self._blocks(x):
+            each = self._joint(x[part], self.switches)
+            own = self.tables.marginals(each.states[:, list(self.labels)], self.labels.index(column))
+            for k in range(found.shape[1]):
+                found[part, k] = np.bincount(each.owner, each.share * own[:, k], len(x[part]))
         return found
 
     def draw(self, x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Each row with what is missing drawn given what is observed; NaN in rows that cannot be."""
-        found, labels, numbers = x.copy(), list(self.labels), list(self.numbers)
-        for rows in self._patterns(x):
-            missing, states, shares = self._shares(x[rows], self.switches)
-            below = np.cumsum(shares, axis=1)
-            which = np.argmax(rng.random(len(rows))[:, None] * below[:, -1:] < below, axis=1)
-            filled = x[rows].copy()
-            filled[:, missing] = states[which]
-            if self.tables is not None:
-                filled[:, labels] = self.tables.draw(filled[:, labels], rng)
-            noise = rng.normal(size=(len(rows), len(numbers)))
-            for own, _, z, covariance in self._known(filled):
-                gone = np.isnan(x[rows[0], numbers])
-                if gone.any():
-                    values, vectors = np.linalg.eigh(covariance[np.ix_(gone, gone)])
-                    # rounding may leave a little less than nothing of what is all but known
-                    half = vectors * np.sqrt(np.maximum(values, 0.0))
-                    z[:, gone] += noise[np.ix_(own, gone)] @ half.T
-                filled[np.ix_(own, numbers)] = z
-            impossible = np.isnan(below[:, -1])[:, None] & np.isnan(x[rows])
-            found[rows] = np.where(impossible, np.nan, filled)
+        found = np.empty_like(x)
+        for part in self._blocks(x):
+            found[part] = self._drawn(x[part], rng)
         return found
+
+    def _drawn(self, x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        labels, numbers = list(self.labels), list(self.numbers)
+        each = self._joint(x, self.switches)
+        # the largest of log p plus Gumbel noise is a draw
+        order = np.lexsort((each.nats + rng.gumbel(size=len(each.nats)), each.owner))
+        chosen = order[np.flatnonzero(np.diff(each.owner[order], append=len(x)))]
+        filled = each.states[chosen]
+        if self.tables is not None:
+            filled[:, labels] = self.tables.draw(filled[:, labels], rng)
+        noise = rng.normal(size=(len(x), len(numbers)))
+        gone = np.isnan(x[:, numbers])
+        patterns, group = np.unique(
+            np.column_stack([self._codes(filled), gone]), axis=0, return_inverse=True
+        )
+        filled[:, numbers] = each.filled[chosen][:, numbers]
+        for i, pattern in enumerate(patterns if numbers else ()):
+            own, free = np.flatnonzero(group.ravel() == i), pattern[len(self.switches) :] > 0
+            # the same for all of them
+            covariance = each.spread[chosen[own[0]]][free][:, free]
+            values, vectors = np.linalg.eigh(covariance)
+            # rounding may leave a little less than nothing of what is all but known
+            half = vectors * np.sqrt(np.maximum(values, 0.0))
+            filled[np.ix_(own, np.array(numbers)[free])] += noise[np.ix_(own, free)] @ half.T
+        impossible = (each.total == -np.inf)[:, None] & np.isnan(x)
+        return np.where(impossible, np.nan, filled)
 
 
 def family_moments(

@@ -30,7 +30,7 @@ class TablePriors(eqx.Module):
 
     >>> coin = BayesianNetwork.of_tables({"coin": [0.5, 0.5]}, {})
     >>> after = TablePriors.even(coin, 2.0).given(np.array([[0.0], [0.0], [1.0]]))
-    >>> after.predictive().posterior().marginal("coin")["0"]
+    >>> round(after.predictive().posterior().marginal("coin")["0"], 6)
     0.6
     """
 

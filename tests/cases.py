@@ -124,6 +124,7 @@ CASES = {
     "RBM": Case(fe.RBM(3, max_iter=40), points=_BINARY),
     "BayesianNetwork": Case(fe.BayesianNetwork(), points=_BINARY),
     "BayesianNetwork-likelihood": Case(fe.BayesianNetwork(ChowLiu(), alpha=0.1), points=_BINARY),
+    "BayesianNetwork-numbers": Case(fe.BayesianNetwork(numbers=True)),
     "MarkovNetwork": Case(fe.MarkovNetwork(), points=_BINARY),
     "MarkovNetwork-moral": Case(fe.MarkovNetwork(HillClimbing()), points=_BINARY),
     "VAE": Case(fe.VAE(**_VAE, importance_samples=300)),

@@ -33,6 +33,7 @@ WITH_LABELS = {
     "KernelDensity",
     "BayesianNetwork",
     "BayesianNetwork-likelihood",
+    "BayesianNetwork-numbers",
     "MarkovNetwork",
     "MarkovNetwork-moral",
     "MixedFactorAnalysis",

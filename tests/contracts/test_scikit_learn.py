@@ -21,7 +21,7 @@ SMALL = {
     "NormalizingFlow": {"layers": 1, "width": 4, "depth": 1, "max_iter": 5},
     # the tables of scikit-learn are real numbers, which a binary model takes only if it is told how
     "RBM": {"n_components": 4, "max_iter": 5, "threshold": 0.5},
-    "BayesianNetwork": {"threshold": 0.5},
+    "BayesianNetwork": {"numbers": True},
     "MarkovNetwork": {"threshold": 0.5},
     "Bagging": {"n_estimators": 5},
     "BaggingClassifier": {"n_estimators": 5},

@@ -13,6 +13,7 @@ import numpy as np
 from .._core import Kind, visible
 from ..estimators import Schema, Support
 from ..evaluation import Measure, coverage, mase, rmse
+from ._evidence import ParameterEvidence
 from ._problems import AbstractGiven, AbstractProblem
 from ._results import FoldResult, ForecastStanding, PredictionStanding, Standing
 from ._tally import Tally, chance_of_order
@@ -37,6 +38,7 @@ class Comparison:
         finished: False after Ctrl-C.
         final: the best model on the rows that `final_size` kept apart.
         criteria: label → AIC and BIC of the fit to all rows, where there are such and they were asked for.
+        evidences: label → the evidence over its parameters, where there are priors; else None.
         schema: what the columns of a table of several kinds are; None for numbers alone and for series.
         times: when the steps of each series were, where a frame says it; else None.
     """
@@ -60,6 +62,7 @@ class Comparison:
     times: list[np.ndarray] | None = None
     _best: Any = None
     criteria: dict[str, tuple[float, float]] | None = None
+    evidences: dict[str, ParameterEvidence] | None = None
 
     def table(self) -> list[Standing]:
         """A line for each model: the best first, failures last."""
@@ -145,7 +148,14 @@ class Comparison:
             gap,
             gap_error,
             *(self.criteria or {}).get(label, (None, None)),
+            *self._evidence_of(label),
         )
+
+    def _evidence_of(self, label: str) -> tuple[float | None, float | None, str | None, str | None]:
+        found = (self.evidences or {}).get(label)
+        if found is None or found.reason is not None:
+            return None, None, None, None if found is None else found.prior
+        return found.nats, found.stderr, found.kind.value, found.prior
 
     def forecasts(self) -> list[ForecastStanding]:
         """Errors and coverage of forecasts, for each model, column and number of steps ahead.
@@ -299,6 +309,7 @@ class Comparison:
         names = ["model", "bits/sample", "bits/dim", "to the best", "order real", "kind"]
         names += ["gap", "fit", "parameters"] if bounded else ["fit", "parameters"]
         names += [] if self.criteria is None else ["AIC", "BIC"]
+        names += [] if self.evidences is None else ["log evidence"]
         for name in names:
             table.add_column(name, justify="left" if name in ("model", "kind") else "right")
         for line in lines:
@@ -318,6 +329,7 @@ class Comparison:
                 f"{line.seconds:.2g} s" if line.seconds < 10 else f"{line.seconds:.0f} s",
                 f"{line.parameters:,}" if line.parameters else "",
                 *([] if self.criteria is None else map(_criterion, (line.aic, line.bic))),
+                *([] if self.evidences is None else [_evidence_text(line)]),
             )
         out = io.StringIO()
         Console(file=out, width=160, color_system=None).print(table)
@@ -396,6 +408,14 @@ def gap_text(line: Standing) -> str:
     if line.kind is not Kind.LOWER:
         return ""
     return with_error(line.gap, line.gap_stderr) if math.isfinite(line.gap) else "unknown"
+
+
+def _evidence_text(line: Standing) -> str:
+    """log ∫ p(rows | θ) p(θ) dθ with its error and the sign of its kind; a dash where there is none."""
+    nats, error = line.log_evidence, line.log_evidence_stderr
+    if nats is None or error is None:
+        return "–"
+    return line.log_evidence_sign + (with_error(nats, error) if error else f"{nats:.3f}")
 
 
 def _criterion(value: float | None) -> str:

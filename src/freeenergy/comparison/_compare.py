@@ -21,6 +21,7 @@ from ..estimators import Schema, Support
 from ..shell import Shell
 from ..shell._summary import expression
 from ._board import SIGNS, Comparison, with_error
+from ._evidence import NOTE, parameter_evidence, priors_of
 from ._problems import AbstractGiven, AbstractProblem, AbstractSeries, problem_of
 from ._results import FoldResult
 from ._tasks import FINAL, Store, Task, derived_seed, run_all
@@ -65,6 +66,8 @@ def compare(
     horizon: int | None = None,
     level: float = 0.9,
     criteria: bool = False,
+    prior: Any = None,
+    evidence: Any = None,
     n_jobs: int | None = 1,
     random_state: Any = None,
     resume: str | os.PathLike[str] | None = None,
@@ -92,6 +95,10 @@ def compare(
         level: the probability of these intervals.
         criteria: whether each model is fitted to all rows, too, for AIC and BIC: of those whose likelihood
             is exact and was maximised.
+        prior: of parameters, as `infer` takes it, or a dict label → prior.  Adds log ∫ p(rows | θ) p(θ) dθ
+            of all rows for each model that has one (marginal likelihood), which is no held-out number.
+        evidence: how that is had where it has no closed form: a method of `inference` that gives evidence,
+            such as `Bridge(NUTS())` or `Anneal(…)`; `SequentialMonteCarlo()` by default.
         n_jobs: processes of joblib, or whatever backend it was given.
         random_state: seed of splits, and of models that have none.  With `resume`, None means 0.
         resume: a folder that keeps every finished fold and the state of running fits.  The same call goes
@@ -115,6 +122,7 @@ def compare(
     problem = problem_of(named, X, y, support, groups)
     _check_horizon(problem, horizon)
     _check_level(level)
+    priors = priors_of(prior, evidence, list(named))
     if groups is not None:
         check_consistent_length(np.empty(problem.n_rows), groups)
     seed = 0 if random_state is None and resume is not None else random_state
@@ -172,8 +180,30 @@ def compare(
     if criteria and finished:
         board.criteria = {}
         board.finished = board.finished and _add_criteria(board)
+    if prior is not None and finished:
+        board.evidences = {}
+        board.finished = board.finished and _add_evidence(board, priors, evidence)
     board.notes += _remarks(board, len(tasks))
     return board
+
+
+def _add_evidence(board: Comparison, priors: dict[str, Any], method: Any) -> bool:
+    """The evidence of every model that was scored and has a prior; False after Ctrl-C."""
+    assert board.evidences is not None
+    board.notes.append(NOTE)
+    try:
+        for line in [line for line in board.table() if line.error is None and line.model in priors]:
+            with warnings.catch_warnings():
+                # what there is to warn of was told of the folds
+                warnings.simplefilter("ignore")
+                fitted = board.fit_all(line.model)
+            seed = derived_seed(board.settings["seed"], line.model, FINAL)
+            found = parameter_evidence(fitted, board._data[0], priors[line.model], method, seed)
+            board.evidences[line.model] = found
+            board.notes += found.notes(line.model)
+    except KeyboardInterrupt:
+        return False
+    return True
 
 
 def _add_criteria(board: Comparison) -> bool:

@@ -105,6 +105,9 @@ class Standing:
             of that; zero where the bits are exact, NaN or infinite where it cannot be said.
         aic, bic: Akaike's and Schwarz's criteria of the fit to all rows; None unless they were asked for,
             and where the likelihood is not exact or was not maximised.
+        log_evidence, log_evidence_stderr, log_evidence_kind: log ∫ p(rows | θ) p(θ) dθ of all rows, in
+            nats, its standard error and how it is known; None without a prior, and where it cannot be had.
+        prior: what is told of the prior of the parameters.
     """
 
     model: str
@@ -123,6 +126,16 @@ class Standing:
     gap_stderr: float = 0.0
     aic: float | None = None
     bic: float | None = None
+    log_evidence: float | None = None
+    log_evidence_stderr: float | None = None
+    log_evidence_kind: str | None = None
+    prior: str | None = None
+
+    @property
+    def log_evidence_sign(self) -> str:
+        """What the true log evidence is to the number: nothing, ≥, ≤ or ≈."""
+        signs = {Kind.LOWER.value: "≥ ", Kind.UPPER.value: "≤ ", Kind.ESTIMATE.value: "≈ "}
+        return signs.get(self.log_evidence_kind or "", "")
 
 
 @dataclasses.dataclass(frozen=True)

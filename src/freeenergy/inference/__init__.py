@@ -235,6 +235,11 @@ from ._minimise import (
     QuasiNewtonState,
     minimise,
 )
+from ._mixed_rows import (
+    CompletedRows,
+    LineTable,
+    MixedRows,
+)
 from ._pareto import (
     ParetoSmoothed,
     pareto_smooth,
@@ -348,6 +353,7 @@ __all__ = [
     "Choice",
     "CliqueBeliefs",
     "Collapsed",
+    "CompletedRows",
     "CoordinateMeanField",
     "Cycle",
     "Damped",
@@ -392,6 +398,7 @@ __all__ = [
     "LBFGSState",
     "Laplace",
     "LaplaceMethod",
+    "LineTable",
     "LinearGaussianBeliefs",
     "LinearStep",
     "LinearisedBeliefs",
@@ -403,6 +410,7 @@ __all__ = [
     "Metropolis",
     "MetropolisHastings",
     "Minimum",
+    "MixedRows",
     "Mixing",
     "Multinomial",
     "Nature",

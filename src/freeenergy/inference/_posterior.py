@@ -411,7 +411,7 @@ class DistributionPosterior(AbstractPosterior):
     """A distribution q: the posterior itself, or the nearest of a family to it.
 
     Attributes:
-        q: the distribution.
+        q: the distribution; of parameters a conjugate prior, whose draws are members of its family.
         draws: of q, along a first axis; expectations are averages over them.
         kind_of_q: exact or variational.
     """

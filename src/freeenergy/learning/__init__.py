@@ -35,15 +35,14 @@ from ._objectives import (
 from ._optimiser import Optimiser, decay_weights
 from ._players import Game, Player
 from ._relative import RelativeNewton
+from ._scores import BIC, AbstractNumberScore, AbstractScore, BDeu
 from ._simulator import Simulator
 from ._structures import (
-    BIC,
-    AbstractScore,
     AbstractStructure,
-    BDeu,
     ChowLiu,
     Families,
     HillClimbing,
+    StructuralEM,
     graph_score,
 )
 from ._topics import CollapsedGibbs
@@ -56,6 +55,7 @@ __all__ = [
     "AbstractAnswerPhase",
     "AbstractBatches",
     "AbstractNegativePhase",
+    "AbstractNumberScore",
     "AbstractObjective",
     "AbstractScore",
     "AbstractSource",
@@ -92,6 +92,7 @@ __all__ = [
     "RelativeNewton",
     "Simulator",
     "Stepwise",
+    "StructuralEM",
     "decay_weights",
     "expect_all",
     "fit",

@@ -49,16 +49,8 @@ from ._markov import MarkovChain
 from ._mixed_factors import MixedFactors
 from ._mixed_kernels import MixedKernels
 from ._mixture import Mixture, Supervised
-from ._networks import (
-    AbstractNetwork,
-    AbstractNode,
-    BayesianNetwork,
-    GaussianNode,
-    GivenNode,
-    MarkovNetwork,
-    NetworkBeliefs,
-    TableNode,
-)
+from ._networks import AbstractNetwork, BayesianNetwork, MarkovNetwork, NetworkBeliefs
+from ._nodes import AbstractNode, GaussianNode, GivenNode, TableNode
 from ._ordered import OrderedModel
 from ._series import AbstractSequenceModel, Series, one_series
 from ._smoother import KernelSmoother
@@ -80,6 +72,7 @@ from ._structural import (
     stationary_covariance,
 )
 from ._switching import SwitchingLinearSystem
+from ._table_priors import EvenTables, TablePriors
 from ._transitions import (
     AbstractCountedTransition,
     AbstractTransition,
@@ -135,6 +128,7 @@ __all__ = [
     "CountMarginals",
     "Cycle",
     "Density",
+    "EvenTables",
     "FamilyEmissions",
     "FlowWithMissing",
     "FourierFeatures",
@@ -185,6 +179,7 @@ __all__ = [
     "Supervised",
     "SwitchingLinearSystem",
     "TableNode",
+    "TablePriors",
     "TiedTransition",
     "Transition",
     "Trend",

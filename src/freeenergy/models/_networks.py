@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -14,20 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from .._core import (
-    LOG_2PI,
-    AbstractSpace,
-    Categories,
-    Reals,
-    generator,
-    log_probability,
-    on_device,
-    parameter,
-    positive,
-    refuse_outside,
-    simplex,
-)
-from ..distributions import Full, Gaussian, Given
+from .._core import AbstractSpace, Categories, Reals, generator, log_probability, on_device
+from ..distributions import Full, Gaussian
 from ..inference import (
     CliqueBeliefs,
     DirectedGraph,
@@ -37,166 +25,14 @@ from ..inference import (
     UndirectedGraph,
 )
 from ..inference._junction import draw_by_key, draw_on_host
+from ..inference._mixed_rows import LineTable, MixedRows
 from ..inference._table_rows import TableRows
-from ._base import AbstractEnergy, AbstractExactModel
+from ._base import AbstractEnergy, AbstractExactModel, AbstractRescalable
+from ._nodes import AbstractNode, GaussianNode, TableNode
+from ._units import InUnits
 
 # joint states of labels that a conditional Gaussian network goes through
 _MOST_STATES = 4096
-
-
-class AbstractNode(eqx.Module):
-    """p(x | parents) of one variable of a Bayesian network."""
-
-    @property
-    @abc.abstractmethod
-    def size(self) -> int | None:
-        """How many labels x can be; None for numbers."""
-
-    @abc.abstractmethod
-    def problem(self, sizes: tuple[int | None, ...]) -> str | None:
-        """What is wrong with parents of these sizes, if anything."""
-
-    @abc.abstractmethod
-    def log_prob(self, x: Array, labels: Array, numbers: Array) -> Array:
-        """log p(x | parents), of which some are labels and some numbers."""
-
-    @abc.abstractmethod
-    def sample(self, labels: Array, numbers: Array, *, key: Array) -> Array:
-        """A draw of x."""
-
-    @abc.abstractmethod
-    def mean(self, labels: Array, numbers: Array) -> Array:
-        """E[x | parents], of labels that of their codes."""
-
-
-class TableNode(AbstractNode):
-    """A label given labels:  p(x = k | parents = i, j, …) = table[i, j, …, k].
-
-    Attributes:
-        probabilities: an axis for each parent, and the last for the label itself.
-
-    >>> TableNode(jnp.array([[0.9, 0.1], [0.3, 0.7]])).size
-    2
-    """
-
-    probabilities: Array = parameter(simplex)
-
-    def __check_init__(self) -> None:
-        refuse_outside(self, closed=True)
-
-    @property
-    def size(self) -> int:
-        return self.probabilities.shape[-1]
-
-    def problem(self, sizes: tuple[int | None, ...]) -> str | None:
-        if None in sizes:
-            return "has a table, and so labels alone as parents"
-        if self.probabilities.shape[:-1] == sizes:
-            return None
-        return f"must have a table of the shape {(*sizes, self.size)}: {self.probabilities.shape} is none"
-
-    def _row(self, labels: Array) -> Array:
-        return self.probabilities[tuple(labels)] if len(labels) else self.probabilities
-
-    def log_prob(self, x: Array, labels: Array, numbers: Array) -> Array:
-        chosen = x == jnp.arange(self.size, dtype=x.dtype)
-        return log_probability(jnp.sum(jnp.where(chosen, self._row(labels), 0)))
-
-    def sample(self, labels: Array, numbers: Array, *, key: Array) -> Array:
-        drawn = jax.random.categorical(key, log_probability(self._row(labels)))
-        return drawn.astype(self.probabilities.dtype)
-
-    def mean(self, labels: Array, numbers: Array) -> Array:
-        return jnp.vdot(self._row(labels), jnp.arange(self.size, dtype=self.probabilities.dtype))
-
-
-class GaussianNode(AbstractNode):
-    """A number given labels l and numbers u:  N(x; b_l + w_l · u, v_l) (linear Gaussian).
-
-    Attributes:
-        intercept: b, an axis for each parent that is a label.
-        weights: w, the same axes and one for the parents that are numbers.
-        variance: v, as b.
-
-    >>> line = GaussianNode(jnp.array(1.0), jnp.array([2.0]), jnp.array(1.0))
-    >>> float(line.mean(jnp.zeros(0, int), jnp.array([3.0])))
-    7.0
-    """
-
-    intercept: Array = parameter()
-    weights: Array = parameter()
-    variance: Array = parameter(positive)
-
-    def __check_init__(self) -> None:
-        refuse_outside(self)
-
-    @property
-    def size(self) -> None:
-        return None
-
-    def problem(self, sizes: tuple[int | None, ...]) -> str | None:
-        labels = tuple(size for size in sizes if size is not None)
-        shape = (*labels, sizes.count(None))
-        if self.weights.shape == shape and self.intercept.shape == self.variance.shape == labels:
-            return None
-        return f"must have weights of the shape {shape}: {self.weights.shape} is none"
-
-    def at(self, labels: Array) -> tuple[Array, Array, Array]:
-        """b, w and v for some labels."""
-        if not len(labels):
-            return self.intercept, self.weights, self.variance
-        place = tuple(labels)
-        return self.intercept[place], self.weights[place], self.variance[place]
-
-    def mean(self, labels: Array, numbers: Array) -> Array:
-        b, w, _ = self.at(labels)
-        return b + jnp.vdot(w, numbers)
-
-    def log_prob(self, x: Array, labels: Array, numbers: Array) -> Array:
-        v = self.at(labels)[2]
-        return -0.5 * ((x - self.mean(labels, numbers)) ** 2 / v + jnp.log(v) + LOG_2PI)
-
-    def sample(self, labels: Array, numbers: Array, *, key: Array) -> Array:
-        v = self.at(labels)[2]
-        return self.mean(labels, numbers) + jnp.sqrt(v) * jax.random.normal(key, (), v.dtype)
-
-
-class GivenNode(AbstractNode):
-    """Any conditional family:  p(x | f(parents)), of one column.
-
-    Attributes:
-        given: the family, such as `Given(Poisson(…))`.
-        function: from the vector of parents, labels before numbers, to the output that sets it.
-
-    >>> from freeenergy.distributions import Poisson
-    >>> visits = GivenNode(Given(Poisson(jnp.ones(1))), lambda u: jnp.log(1 + u))
-    >>> round(float(visits.mean(jnp.array([1]), jnp.zeros(0))), 6)
-    2.0
-    """
-
-    given: Given
-    function: Callable[[Array], Array]
-
-    @property
-    def size(self) -> None:
-        return None
-
-    def problem(self, sizes: tuple[int | None, ...]) -> str | None:
-        return (
-            None if self.given.dim == 1 else f"must have a family of one column: {self.given.dim} are not"
-        )
-
-    def _output(self, labels: Array, numbers: Array) -> Array:
-        return self.function(jnp.concatenate([labels.astype(numbers.dtype), numbers]))
-
-    def log_prob(self, x: Array, labels: Array, numbers: Array) -> Array:
-        return self.given.log_prob(self._output(labels, numbers), x[None])
-
-    def sample(self, labels: Array, numbers: Array, *, key: Array) -> Array:
-        return self.given.sample(self._output(labels, numbers), key=key)[0]
-
-    def mean(self, labels: Array, numbers: Array) -> Array:
-        return self.given.mean(self._output(labels, numbers))[0]
 
 
 @functools.lru_cache(maxsize=256)
@@ -352,7 +188,7 @@ def _as_label(x: Array) -> Array:
     return jnp.where(jnp.isnan(x), 0, x).astype(int)
 
 
-class BayesianNetwork(AbstractNetwork):
+class BayesianNetwork(AbstractNetwork, AbstractRescalable):
     """A directed graph of variables, each with a law given its parents:  p(x) = Π_v p(x_v | x_pa(v)).
 
     Labels have tables, numbers are linear Gaussian or of any conditional family.  With NaN it is exact
@@ -596,15 +432,19 @@ class BayesianNetwork(AbstractNetwork):
 
     def log_prob(self, x: Array) -> Array:
         self._check_exact()
-        if self._by_tree:
-            return self.tree.log_partition(self._factors(x))
-        return jax.nn.logsumexp(self._weighted(x)[1])
+        if not self._by_tree:
+            return jax.nn.logsumexp(self._weighted(x)[1])
+        if not self.tree.cliques:
+            # numbers alone, none of which depends on another
+            return jnp.sum(jnp.stack([factor.logs for factor in self._factors(x)]))
+        return self.tree.log_partition(self._factors(x))
 
     def complete_sample(self, x: Array, *, key: Array) -> Array:
         self._check_exact()
         first, second = jax.random.split(key)
         if self._by_tree:
-            drawn = self.tree.sample(self._factors(x), (), draw_by_key(first, len(self.tree.cliques)))
+            cliques = len(self.tree.cliques)
+            drawn = self.tree.sample(self._factors(x), (), draw_by_key(first, cliques)) if cliques else {}
             for v, state in drawn.items():
                 x = x.at[v].set(jnp.where(jnp.isnan(x[v]), state.astype(x.dtype), x[v]))
             return self._ancestral(x, self._numbers, second)
@@ -630,7 +470,8 @@ class BayesianNetwork(AbstractNetwork):
             )
             filled = x.at[labels].set(share @ jnp.asarray(states, x.dtype)).at[numbers].set(share @ means)
             return jnp.where(jnp.isnan(x), filled, x)
-        beliefs, means = self.tree.calibrate(self._factors(x)), []
+        beliefs: Any = self.tree.calibrate(self._factors(x)) if self.tree.cliques else None
+        means = []
         for v, (node, scope) in enumerate(zip(self.nodes, self._scopes, strict=True)):
             if node.size is not None:
                 means.append(jnp.vdot(beliefs.marginal(v), jnp.arange(node.size, dtype=x.dtype)))
@@ -648,12 +489,53 @@ class BayesianNetwork(AbstractNetwork):
                 f"Answers by names are for networks of labels. Got the numbers {name!r}: use 'log_prob', "
                 "'complete_mean' and 'complete_sample'."
             )
+        return self._label_rows()
+
+    def _label_rows(self) -> TableRows:
+        """The tables of the labels on the host."""
         factors = []
         for node, scope in zip(self.nodes, self._scopes, strict=True):
-            assert isinstance(node, TableNode)
-            with np.errstate(divide="ignore"):
-                factors.append(Factor(scope, np.log(np.asarray(node.probabilities, float))))
-        return TableRows(self.tree, tuple(factors))
+            if isinstance(node, TableNode):
+                with np.errstate(divide="ignore"):
+                    factors.append(Factor(scope, np.log(np.asarray(node.probabilities, float))))
+        scopes = tuple(factor.scope for factor in factors)
+        return TableRows(_tree_of(self.sizes, scopes), tuple(factors))
+
+    def mixed_rows(self) -> MixedRows:
+        """The tables and the linear Gaussian laws on the host, for many rows of labels and numbers."""
+        labels = tuple(v for v, size in enumerate(self.sizes) if size is not None)
+        numbers = tuple(v for v in self._order if self.sizes[v] is None)
+        lines = []
+        for v in numbers:
+            node = self.nodes[v]
+            if not isinstance(node, GaussianNode):
+                raise ValueError(
+                    f"Many rows at once are for networks of labels and linear Gaussian numbers. Got "
+                    f"{self.names[v]!r}, which is a {type(node).__name__}."
+                )
+            above, beside = self._split(v)
+            own = (np.asarray(part, float) for part in (node.intercept, node.weights, node.variance))
+            lines.append(LineTable(tuple(above), tuple(beside), *own))
+        return MixedRows(labels, numbers, self._label_rows() if labels else None, tuple(lines))
+
+    def in_units(self, shift: Array, scale: Array) -> BayesianNetwork | InUnits:
+        """The law of shift + scale · x: of the same kind where all numbers are linear Gaussian."""
+        if not all(isinstance(self.nodes[v], GaussianNode) for v in self._numbers):
+            return InUnits(self, shift, scale)
+        return _lines_in_units(self, shift, scale)
+
+
+@eqx.filter_jit
+def _lines_in_units(network: BayesianNetwork, shift: Array, scale: Array) -> BayesianNetwork:
+    nodes = list(network.nodes)
+    for v in network._numbers:
+        node: Any = network.nodes[v]
+        beside = np.array(network._split(v)[1], int)
+        ratio = scale[v] / scale[beside]
+        weights = node.weights * jnp.broadcast_to(ratio, node.weights.shape)
+        intercept = shift[v] + scale[v] * node.intercept - weights @ shift[beside]
+        nodes[v] = GaussianNode(intercept, weights, scale[v] ** 2 * node.variance)
+    return BayesianNetwork(nodes, network.parents, network.names, network.states)
 
 
 class MarkovNetwork(AbstractNetwork):

@@ -97,9 +97,18 @@ _HEADS = (
     ("size", "parameters"),
 )
 _CRITERIA = (("AIC", "of the fit to all rows"), ("BIC", "of the fit to all rows"))
+_EVIDENCE = (("log evidence", "nats of all rows, under the prior of its parameters"),)
 
 
-def _standing(place: int, line: Any, view: View, heads: int, criteria: bool) -> list[Cell]:
+def _evidence_cell(line: Any) -> Cell:
+    if line.log_evidence is None:
+        return NOTHING
+    if not line.log_evidence_stderr:
+        return value_cell(line.log_evidence, digits=3)
+    return with_error(line.log_evidence, line.log_evidence_stderr, sign=line.log_evidence_sign)
+
+
+def _standing(place: int, line: Any, view: View, heads: int, criteria: bool, evidence: bool) -> list[Cell]:
     name = Cell(view.name(line.model), line.model)
     if line.error is not None:
         return [
@@ -130,6 +139,7 @@ def _standing(place: int, line: Any, view: View, heads: int, criteria: bool) -> 
             NOTHING if value is None else value_cell(value, digits=1)
             for value in ((line.aic, line.bic) if criteria else ())
         ),
+        *([_evidence_cell(line)] if evidence else []),
     ]
 
 
@@ -137,8 +147,12 @@ def table_html(board: Any) -> str:
     """The table of a `Comparison` as HTML: a line for each model, failures with their reason."""
     view = View(board, None)
     criteria = any(line.aic is not None for line in view.lines)
-    heads = (*_HEADS, *(_CRITERIA if criteria else ()))
-    rows = [_standing(place, line, view, len(heads), criteria) for place, line in enumerate(view.lines)]
+    evidence = board.evidences is not None
+    heads = (*_HEADS, *(_CRITERIA if criteria else ()), *(_EVIDENCE if evidence else ()))
+    rows = [
+        _standing(place, line, view, len(heads), criteria, evidence)
+        for place, line in enumerate(view.lines)
+    ]
     caption = "Held-out code length, fewer bits are better"
     return table_of(caption, heads, rows, sortable=True, best=True) + _whole_names(view)
 

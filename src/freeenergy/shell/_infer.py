@@ -51,6 +51,7 @@ from ..models import (
 )
 from ._base import Shell
 from ._capabilities import Completes, PredictsDensities, Samples, ScoresLabels
+from ._conjugate import ConjugatePrior, LogPrior, conjugate_posterior, member_of
 from ._density import AbstractRowEstimator, CompletesRows, ScoresRows
 from ._intake import column_names
 from ._schema import schema_of
@@ -59,8 +60,8 @@ from ._sequence import AbstractSequenceDensity
 # draws of what a model itself knows how to draw, as chains that have no memory
 _CHAINS, _DRAWS = 4, 1000
 
-Prior = Callable[[Any], Array] | Mapping[str, AbstractDistribution]
-"""log p of a model, or for some of its fields, by name, the law of what they hold."""
+Prior = Callable[[Any], Array] | Mapping[str, AbstractDistribution] | ConjugatePrior
+"""log p of a model; for some of its fields, by name, the law of what they hold; or a conjugate prior."""
 
 
 def infer(
@@ -89,8 +90,10 @@ def infer(
         what: see above.
         observed: what is known.
         method: how to infer; by default the posterior's `note` says which was taken and why.
-        prior: makes the parameters the unknown: log p(model), a function, or a law for each of some fields
-            by their names, such as `{"weights": Dirichlet(…)}`; fields without one have a flat prior.
+        prior: makes the parameters the unknown: log p(model), a function; a law for each of some fields by
+            their names, such as `{"weights": Dirichlet(…)}`, where fields without one have a flat prior; or
+            a conjugate prior, such as `NormalInverseWishart(…)` of a Gaussian and `models.EvenTables(…)`
+            of a Bayesian network, whose posterior and evidence are exact unless a method is given.
         key: seed of all that is drawn, a whole number or a key of JAX.
         progress: such as `fe.progress_bar("sampling")`, for samplers.
         checkpoint: where a sampler keeps what it has, to go on from.
@@ -223,7 +226,8 @@ def _log_likelihood(model: Any, x: Array) -> Array:
 def _parameters(what: Any, observed: Any, prior: Prior, how: _How) -> AbstractPosterior:
     if isinstance(what, Shell):
         model: Any = what.model_in_units  # pyright: ignore[reportAttributeAccessIssue]
-        data = np.asarray(observed, float)
+        rows = isinstance(what, AbstractRowEstimator)
+        data = what._read(observed).x if rows else np.asarray(observed, float)
         data = data[None] if isinstance(what, AbstractSequenceDensity) and data.ndim == 2 else data
     else:
         model, data = what, np.asarray(observed, float)
@@ -232,6 +236,11 @@ def _parameters(what: Any, observed: Any, prior: Prior, how: _How) -> AbstractPo
             f"The parameters of a model can be inferred where it knows log p. Got {type(model).__name__} "
             "instead, which does not."
         )
+    if isinstance(prior, ConjugatePrior):
+        if how.method is None:
+            return conjugate_posterior(model, data, prior, how.key)
+        member_of(model, prior)
+        prior = LogPrior(prior)
     moving, fixed = eqx.partition(model, learnable(model))
     names = named_fields(moving)
     if isinstance(prior, Mapping):

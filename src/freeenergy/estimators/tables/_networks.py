@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from jax import Array
@@ -15,11 +15,13 @@ from sklearn.utils.validation import check_is_fitted
 from ..._core import Evidence, Fit, Kind, Status, generator, on_device
 from ...inference import DirectedGraph, Factor, JunctionTree, TableRows, UndirectedGraph
 from ...inference._factors import refuse_large
+from ...inference._mixed_rows import MixedRows
 from ...inference._table_rows import complete_counts
 from ...learning import AbstractStructure, ChowLiu, HillClimbing
+from ...learning._network_em import NetworkShape, fit_network
 from ...models import BayesianNetwork as BayesianNetworkModel
+from ...models import GaussianNode, NetworkBeliefs, TableNode
 from ...models import MarkovNetwork as MarkovNetworkModel
-from ...models import NetworkBeliefs, TableNode
 from ...shell import AbstractDensity, Column, ColumnRoles, Field, Rows, Scaling, Schema, check_real
 from ...shell._schema import kinds_of
 
@@ -28,22 +30,25 @@ _MOST_LABELS = 10_000
 _LABELS = (Column.CATEGORY, Column.ORDERED, Column.BINARY)
 
 
-def _smoothed(counts: np.ndarray, alpha: float) -> np.ndarray:
-    """p(last axis | the others) with `alpha` imagined rows spread evenly; even where there are no rows."""
-    table = counts + alpha / counts.size
-    total = table.sum(axis=-1, keepdims=True)
-    even = np.full_like(table, 1 / table.shape[-1])
-    return np.divide(table, total, out=even, where=total > 0)
-
-
-def _tables_by_name(model: BayesianNetworkModel) -> dict[str, Any]:
-    """The table of each column, with the names of its parents in the order of its axes."""
-    found = {}
+def _laws_by_name(model: BayesianNetworkModel) -> dict[str, Any]:
+    """The law of each column, with the names of its parents in the order of the axes."""
+    found, sizes = {}, model.sizes
     for name, node, parents in zip(model.names, model.nodes, model.parents, strict=True):
-        assert isinstance(node, TableNode)
-        given = ", ".join(model.names[p] for p in parents)
-        found[f"p({name} | {given})" if given else f"p({name})"] = node.probabilities
+        given = ", ".join(model.names[p] for p in parents if sizes[p] is not None)
+        head = f"{name} | {given}" if given else name
+        if isinstance(node, GaussianNode):
+            found[f"intercept({head})"] = node.intercept
+            beside = [model.names[p] for p in parents if sizes[p] is None]
+            for i, other in enumerate(beside):
+                found[f"slope({head}; {other})"] = node.weights[..., i]
+            found[f"variance({head})"] = node.variance
+        elif isinstance(node, TableNode):
+            found[f"p({head})"] = node.probabilities
     return found
+
+
+def _laws_in_units(model: BayesianNetworkModel, shift: Array, scale: Array) -> dict[str, Any]:
+    return _laws_by_name(model.in_units(shift, scale))  # pyright: ignore[reportArgumentType]
 
 
 def _factors_by_name(model: MarkovNetworkModel) -> dict[str, Any]:
@@ -52,8 +57,13 @@ def _factors_by_name(model: MarkovNetworkModel) -> dict[str, Any]:
     return {f"log φ({', '.join(model.names[v] for v in scope)})": logs for scope, logs in pairs}
 
 
+def _hold_labels(schema: Schema) -> np.ndarray:
+    """Which of the columns of a model hold labels."""
+    return np.array([field.kind in _LABELS for field in schema.modelled], bool)
+
+
 class AbstractNetworkDensity(AbstractDensity):
-    """What networks of labels share: columns as labels, answers on the host, and questions by name."""
+    """What networks share: columns as labels, answers on the host, and questions by name."""
 
     structure: Any
     alpha: float
@@ -85,11 +95,14 @@ class AbstractNetworkDensity(AbstractDensity):
     def _scaling(self, X: np.ndarray, weight: np.ndarray | None) -> Scaling:
         return Scaling.identity(X.shape[1])
 
+    def _are_numbers(self, columns: int) -> np.ndarray:
+        """Which columns are numbers and no labels."""
+        return np.zeros(columns, bool)
+
     def as_modelled(self, X: np.ndarray) -> np.ndarray:
         schema = kinds_of(self)
-        labels = np.zeros(X.shape[1], bool)
-        if schema is not None:
-            labels = np.array([field.kind in _LABELS for field in schema.modelled], bool)
+        labels = np.zeros(X.shape[1], bool) if schema is None else _hold_labels(schema)
+        labels |= self._are_numbers(X.shape[1])
         if self.threshold is not None:
             above = np.where(np.isnan(X), np.nan, (self.threshold < X).astype(float))
             return np.where(labels, X, above)
@@ -101,15 +114,21 @@ class AbstractNetworkDensity(AbstractDensity):
                 f"{type(self).__name__} needs labels, or numbers 0, 1, 2, … below {_MOST_LABELS:,} that "
                 f"stand for them. Got {X[row, column]:g} in row {row}, column "
                 f"{self.column_names[column]!r}. Give a 'threshold' above which entries count as one, or "
-                "declare the kind of the column."
+                f"declare the kind of the column{self._advice}."
             )
         return X
 
+    # what else to do with numbers that stand for no labels
+    _advice: ClassVar[str] = ""
+
     def _labels(self, x: np.ndarray) -> list[list[str]]:
-        """The labels of each column."""
-        schema = kinds_of(self)
+        """The labels of each column; none of numbers."""
+        schema, numbers = kinds_of(self), self._are_numbers(x.shape[1])
         found = []
         for column in range(x.shape[1]):
+            if numbers[column]:
+                found.append([])
+                continue
             categories: Sequence[Any] = ()
             if schema is not None and schema.modelled[column].kind in _LABELS:
                 categories = schema.modelled[column].categories
@@ -145,7 +164,7 @@ class AbstractNetworkDensity(AbstractDensity):
 
     def _learn(self, rows: Rows, key: Array) -> Fit:
         labels = self._labels(rows.x)
-        sizes = [len(own) for own in labels]
+        sizes = [len(own) or None for own in labels]
         graph = None
         if self._edges() is None:
             search = self._default_structure() if self.structure is None else self.structure
@@ -158,8 +177,11 @@ class AbstractNetworkDensity(AbstractDensity):
 
     # the tables answer on the host, where nothing has to be compiled
 
+    def _host(self) -> TableRows | MixedRows:
+        return self.model_.rows()
+
     def _evidence(self, z: np.ndarray, seeds: np.ndarray) -> Evidence:
-        nats = self.model_.rows().evidence(z)
+        nats = self._host().evidence(z)
         return Evidence(nats, np.zeros_like(nats), Kind.EXACT)
 
     def _draw(self, n: int, *, key: Array) -> np.ndarray:
@@ -170,10 +192,10 @@ class AbstractNetworkDensity(AbstractDensity):
         return np.where(np.isnan(z), 0.0, z)
 
     def _fill_sample(self, z: np.ndarray, *, key: Array) -> np.ndarray:
-        return self.model_.rows().draw(z, generator(key))
+        return self._host().draw(z, generator(key))
 
     def _likeliest(self, rows: np.ndarray, column: int) -> np.ndarray:
-        return np.argmax(self.model_.rows().marginals(rows, column), axis=1).astype(float)
+        return np.argmax(self._host().marginals(rows, column), axis=1).astype(float)
 
     def posterior(self, given: Mapping[Any, Any] | None = None) -> NetworkBeliefs:
         """What is known of all columns given labels of some: marginals, pairs, the most probable row.
@@ -196,14 +218,23 @@ class AbstractNetworkDensity(AbstractDensity):
 
 
 class BayesianNetwork(AbstractNetworkDensity):
-    """A Bayesian network of labels:  p(x) = Π_v p(x_v | x_pa(v)), with a table for each column.
+    """A Bayesian network:  p(x) = Π_v p(x_v | x_pa(v)), a table or a linear Gaussian law for each column.
 
-    The graph is given, or found: the one with the most evidence that a search comes to.  Tables are those
-    of maximum likelihood with α imagined rows, spread evenly over all joint states; where entries are
-    missing, by EM.  All answers are exact, by the junction tree.
+    A label has a table of probabilities for each joint state of its parents, which are labels; a number is
+    N(b + w · u, v) with its parents u among the numbers, and b, w and v for each joint state of those among
+    the labels (a conditional Gaussian network).
+
+    The graph is given, or found: the one with the most evidence that a search comes to.  Parameters are
+    those of maximum likelihood with α imagined rows, spread evenly over all joint states of labels, with
+    independent numbers of the mean and variance of their columns; where entries are missing, by EM.  All
+    answers are exact: by the junction tree, with a sum over missing labels on which numbers depend, and by
+    Gaussian algebra.
 
     Args:
-        structure: arrows as pairs (parent, child) of columns, `HillClimbing(…)` (the default), `ChowLiu()`.
+        structure: arrows as pairs (parent, child) of columns, `HillClimbing(…)` (the default), `ChowLiu()`,
+            or `StructuralEM(…)` where many entries are missing.
+        numbers: whether columns that do not hold labels are linear Gaussian; else they must be labels 0, 1,
+            2, ….
         alpha: how many imagined rows; 0 is maximum likelihood.
         threshold: numbers above it count as one, the others as zero; None takes labels, and numbers 0, 1,
             2, … that stand for them.
@@ -212,7 +243,7 @@ class BayesianNetwork(AbstractNetworkDensity):
 
     Attributes:
         graph_, edges_: the graph, and its arrows.
-        model_: the fitted `freeenergy.models.BayesianNetwork`.
+        model_: the fitted `freeenergy.models.BayesianNetwork`, of rescaled numbers.
         history_: −log p per row, with the prior, after each step of EM.
         n_iter_, converged_, scaling_, …: as everywhere.
 
@@ -223,14 +254,21 @@ class BayesianNetwork(AbstractNetworkDensity):
     >>> model = BayesianNetwork().fit(X)
     >>> sorted(model.edges_[0]), round(model.posterior({"1": "wet"}).marginal("0")["rain"], 2)
     (['0', '1'], 0.8)
+    >>> u = rng.normal(size=300)
+    >>> line = np.stack([u, 3 * u + rng.normal(size=300)], axis=1)
+    >>> numbers = BayesianNetwork([(0, 1)], numbers=True).fit(line)
+    >>> round(float(numbers.impute([[2.0, np.nan]])[0, 1]))
+    6
     """
 
     _made_from = BayesianNetworkModel
+    _advice = ", or set 'numbers' to have a linear Gaussian model of it"
 
     def __init__(
         self,
         structure: Any = None,
         *,
+        numbers: bool = False,
         alpha: float = 1.0,
         threshold: float | None = None,
         max_iter: int = 200,
@@ -238,66 +276,97 @@ class BayesianNetwork(AbstractNetworkDensity):
         random_state: Any = None,
     ) -> None:
         self.structure = structure
+        self.numbers = numbers
         self.alpha = alpha
         self.threshold = threshold
         self.max_iter = max_iter
         self.tol = tol
         self.random_state = random_state
 
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if self.numbers and self.threshold is not None:
+            raise ValueError(
+                "The 'threshold' parameter of BayesianNetwork must be None where its 'numbers' are linear "
+                f"Gaussian. Got {self.threshold!r} instead."
+            )
+
+    @classmethod
+    def _parameters_of(cls, model: Any) -> dict[str, Any]:
+        # refuses numbers that are not linear Gaussian
+        return {"numbers": bool(model.mixed_rows().numbers)}
+
+    @property
+    def needs_kinds(self) -> bool:
+        return bool(self.numbers)
+
+    def _are_numbers(self, columns: int) -> np.ndarray:
+        schema = kinds_of(self)
+        if not self.numbers:
+            return np.zeros(columns, bool)
+        if schema is not None:
+            return ~_hold_labels(schema)
+        # one that was made from a model has no schema
+        model = vars(self).get("model_")
+        return np.array([model is None or model.sizes[v] is None for v in range(columns)], bool)
+
+    def column_roles(self, n_features: int) -> ColumnRoles:
+        labels = ~self._are_numbers(n_features)
+        return ColumnRoles(labels, labels, np.zeros(n_features, bool))
+
+    def roles_for(self, schema: Schema) -> ColumnRoles:
+        labels = _hold_labels(schema) | (not self.numbers)
+        return ColumnRoles(labels, labels, np.zeros(len(labels), bool))
+
+    def _scaling(self, X: np.ndarray, weight: np.ndarray | None) -> Scaling:
+        numbers = self._are_numbers(X.shape[1])
+        if not numbers.any():
+            return Scaling.identity(X.shape[1])
+        whole = Scaling.standardise(X, weight)
+        return Scaling(np.where(numbers, whole.shift, 0.0), np.where(numbers, whole.scale, 1.0))
+
     def _default_structure(self) -> AbstractStructure:
         return HillClimbing()
 
+    def _host(self) -> TableRows | MixedRows:
+        return self.model_.mixed_rows() if self.numbers else self.model_.rows()
+
+    def _fill_mean(self, z: np.ndarray, seeds: np.ndarray) -> np.ndarray:
+        host = self._host()
+        filled = host.means(z) if isinstance(host, MixedRows) else z
+        # labels have no mean: `_likeliest` has the last word
+        return np.where(np.isnan(filled) & ~self._are_numbers(z.shape[1]), 0.0, filled)
+
+    def _likeliest(self, rows: np.ndarray, column: int) -> np.ndarray:
+        return np.argmax(self._host().marginals(self.scaling_.apply(rows), column), axis=1).astype(float)
+
     def _reported(self) -> tuple[Any, tuple[Array, ...]]:
-        return _tables_by_name, ()
+        if self.scaling_.is_identity:
+            return _laws_by_name, ()
+        return _laws_in_units, (on_device(self.scaling_.shift), on_device(self.scaling_.scale))
 
     def _tables(
         self, rows: Rows, labels: list[list[str]], graph: DirectedGraph | None, names: list[str]
     ) -> Fit:
-        sizes = [len(own) for own in labels]
         if graph is None:
             edges = self._edges() or []
             # a cycle is refused by the names of its columns
             DirectedGraph(names, [(names[a], names[b]) for a, b in edges])
             graph = DirectedGraph(range(len(names)), edges)
-        scopes = [(*graph.parents(v), v) for v in graph.nodes]
-        for scope in scopes:
-            refuse_large(scope, dict(enumerate(sizes)))
-        holes = np.asarray(np.isnan(rows.x).any(axis=1))
-        whole = [complete_counts(rows.x[~holes], rows.weight[~holes], sizes, scope) for scope in scopes]
-        total, history, status = rows.weight.sum(), [], Status.CONVERGED
-        if holes.any():
-            tree = JunctionTree.of(dict(enumerate(sizes)), scopes)
-            tables = [_smoothed(counts, max(self.alpha, 1.0)) for counts in whole]
-            status = Status.LIMIT
-            for _ in range(self.max_iter):
-                host = TableRows(tree, _factors(scopes, tables))
-                some, nats = host.counts(rows.x[holes], rows.weight[holes], scopes)
-                counts = [a + b for a, b in zip(whole, some, strict=True)]
-                history.append(-(nats + _log_likelihood(whole, tables, self.alpha)) / total)
-                tables = [_smoothed(table, self.alpha) for table in counts]
-                if len(history) > 1 and history[-2] - history[-1] <= self.tol:
-                    status = Status.CONVERGED
-                    break
-        else:
-            tables = [_smoothed(counts, self.alpha) for counts in whole]
-            history.append(-_log_likelihood(whole, tables, self.alpha) / total)
-        nodes = [TableNode(on_device(table)) for table in tables]
-        model = BayesianNetworkModel(nodes, [scope[:-1] for scope in scopes], names, labels)
-        return Fit(model, {"objective": np.array(history)}, len(history), status)
-
-
-def _factors(scopes: Sequence[tuple[int, ...]], tables: Sequence[np.ndarray]) -> tuple[Factor, ...]:
-    with np.errstate(divide="ignore"):
-        return tuple(Factor(scope, np.log(table)) for scope, table in zip(scopes, tables, strict=True))
-
-
-def _log_likelihood(counts: Sequence[np.ndarray], tables: Sequence[np.ndarray], alpha: float) -> float:
-    """Σ (counts + α / cells) log p: the log-likelihood of rows and of imagined rows."""
-    found = 0.0
-    for own, table in zip(counts, tables, strict=True):
-        weight = own + alpha / own.size
-        found += float(np.sum(weight * np.log(np.where(weight > 0, table, 1))))
-    return found
+        shape = NetworkShape(graph, [len(own) or None for own in labels], names)
+        found = fit_network(
+            shape, rows.x, rows.weight, alpha=self.alpha, max_iter=self.max_iter, tol=self.tol
+        )
+        nodes: dict[int, TableNode | GaussianNode] = {}
+        if found.rows.tables is not None:
+            for v, factor in zip(found.rows.labels, found.rows.tables.factors, strict=True):
+                nodes[v] = TableNode(on_device(np.exp(factor.logs)))
+        for v, line in zip(found.rows.numbers, found.rows.lines, strict=True):
+            parts = (on_device(part) for part in (line.intercept, line.weights, line.variance))
+            nodes[v] = GaussianNode(*parts)
+        parents = [graph.parents(v) for v in graph.nodes]
+        model = BayesianNetworkModel([nodes[v] for v in range(len(names))], parents, names, labels)
+        return Fit(model, {"objective": np.array(found.history)}, len(found.history), found.status)
 
 
 class MarkovNetwork(AbstractNetworkDensity):

@@ -235,9 +235,7 @@ def calibrated(name, simulations, together):
         found = infer(energy, space, method, key=key)
         return found.sample(DRAWS, key=jax.random.fold_in(key, 1))
 
-    return simulation_based_calibration(
-        simulate, draw, simulations=simulations, together=together, seed=1
-    )
+    return simulation_based_calibration(simulate, draw, simulations=simulations, together=together, seed=1)
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ import numpy as np
 from jax import Array
 from scipy import linalg, special
 from sklearn.base import ClassifierMixin
-from sklearn.utils.validation import check_consistent_length
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from ..._core import AbstractAlgorithm, Data, Evidence, Fit, Kind, Status, has_nan, on_device
 from ...evaluation import likelihood_is_unbounded
@@ -435,6 +435,12 @@ class SoftmaxRegression(
         if robust:
             notes.append("Errors are not robust.")
         return Coefficients(names, values.ravel(), errors, None if errors is None else np.inf, {}, notes)
+
+    @property
+    def model_in_units(self) -> SoftmaxModel:
+        """p(y | x) in the units of the data, where `model_` has rescaled rows."""
+        check_is_fitted(self, "model_")
+        return SoftmaxModel(on_device(self.coef_), on_device(self.intercept_))
 
     @property
     def coef_(self) -> np.ndarray:

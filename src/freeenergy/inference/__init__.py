@@ -59,6 +59,8 @@ from ._chain_finite import (
 from ._chain_gaussian import (
     GaussianBelief,
     LinearGaussianBeliefs,
+    observation_disturbance,
+    state_disturbance,
 )
 from ._chain_root import (
     SquareRootBeliefs,
@@ -476,6 +478,7 @@ __all__ = [
     "measure",
     "minimise",
     "nearest",
+    "observation_disturbance",
     "parallel_filter",
     "parallel_smooth",
     "parameter_space",
@@ -495,6 +498,7 @@ __all__ = [
     "solve_semidefinite",
     "start",
     "state_at",
+    "state_disturbance",
     "state_number",
     "stationary",
     "tail_effective_size",

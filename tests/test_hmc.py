@@ -12,14 +12,13 @@ from freeenergy._core import AbstractProgress
 from freeenergy.distributions import Positive, Reals, UnitInterval
 from freeenergy.inference import (
     NUTS,
-    AbstractHamiltonian,
     AbstractSteps,
     Energy,
     FreeTarget,
     HamiltonianMonteCarlo,
     infer,
 )
-from freeenergy.inference._hmc import _merged, _schedule
+from freeenergy.inference._hmc import AbstractHamiltonian, _merged, _schedule
 
 KEY = jax.random.key(0)
 FAR = 4.5

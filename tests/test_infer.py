@@ -62,8 +62,8 @@ from freeenergy.inference import (
     infer,
     potential_scale_reduction,
     random_walk,
-    weighted_draws,
 )
+from freeenergy.inference._recognition import weighted_draws
 from freeenergy.models import (
     Clusters,
     FlowWithMissing,

@@ -21,7 +21,6 @@ from freeenergy.inference import (
     ProximalGradient,
     QuasiNewton,
     annealed_importance,
-    binary_state,
     binary_states,
     block_gibbs,
     effective_sample_size,
@@ -37,6 +36,7 @@ from freeenergy.inference import (
     self_normalised_mean,
     sigmoid_schedule,
 )
+from freeenergy.inference._enumerate import binary_state
 from freeenergy.models import Harmonium, Units
 
 COUPLING = np.array([[0.0, 1.2, -0.7], [1.2, 0.0, 0.9], [-0.7, 0.9, 0.0]])

@@ -19,10 +19,10 @@ from freeenergy.inference import (
     Pathwise,
     Quadratic,
     Refined,
-    coordinate_sweep,
     free_energy,
     infer,
 )
+from freeenergy.inference._mean_field import coordinate_sweep
 from freeenergy.models import LinearGaussian
 
 KEY = jax.random.key(0)

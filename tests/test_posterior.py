@@ -19,17 +19,16 @@ from freeenergy.inference import (
     PointPosterior,
     PosteriorSummary,
     bulk_effective_size,
-    chain_diagnostics,
-    diagnostic_warnings,
     energy_fraction,
-    entries_of,
     highest_density_of,
     potential_scale_reduction,
     rank_scale_reduction,
-    smooth_cells,
     tail_effective_size,
 )
+from freeenergy.inference._densities import smooth_cells
+from freeenergy.inference._diagnostics import chain_diagnostics, diagnostic_warnings
 from freeenergy.inference._methods import judged
+from freeenergy.inference._posterior import entries_of
 
 
 def correlated():

@@ -30,15 +30,15 @@ from freeenergy.inference import (
     Nature,
     NoisyDescent,
     Pathfinder,
-    PathSearch,
     Weighted,
-    even_draws,
-    far_from_posterior,
     infer,
     minimise,
     nearest,
     pareto_smooth,
 )
+from freeenergy.inference._diagnostics import far_from_posterior
+from freeenergy.inference._pathfinder import PathSearch
+from freeenergy.inference._variational import even_draws
 from freeenergy.models import coupling_flow
 
 KEY = jax.random.key(0)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
 import numpy as np
 from scipy import stats
 
-from .._core import key_of, split_key
+from .._core import key_of, on_device, split_key, split_key_data
 from ._checks import count, fraction, numbers
 
 
@@ -86,6 +87,7 @@ def simulation_based_calibration(
     posterior: Callable[[Any, jax.Array], Any],
     *,
     simulations: int = 200,
+    together: int | None = None,
     seed: int,
 ) -> SimulationCalibration:
     """Whether a method of inference is right on average over a prior (SBC, Talts et al. 2018).
@@ -99,6 +101,8 @@ def simulation_based_calibration(
         posterior: `posterior(data, key)` gives independent draws, the same tree with a first axis; those of
             a Markov chain are thinned until they are.
         simulations: how often.
+        together: how many of them one program does side by side (`jax.vmap`), where both functions are made
+            of JAX: thousands take seconds then.  By default each is done alone.
         seed: of the keys, and of ties.
 
     >>> def simulate(key):
@@ -112,9 +116,8 @@ def simulation_based_calibration(
     """
     owner = "simulation_based_calibration"
     simulations = count(owner, "simulations", simulations)
-    truths, drawn, names = [], [], ()
-    for key in split_key(key_of(seed), simulations):
-        first, second = split_key(key)
+
+    def one(first: jax.Array, second: jax.Array) -> tuple[Any, Any]:
         truth, data = simulate(first)
         draws = posterior(data, second)
         if jax.tree.structure(truth) != jax.tree.structure(draws):
@@ -122,12 +125,33 @@ def simulation_based_calibration(
                 f"The draws of 'posterior' of {owner} must be a tree as that of 'simulate'. "
                 f"Got {jax.tree.structure(draws)} and {jax.tree.structure(truth)}."
             )
-        names = names or _names(truth)
-        truths.append(np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(truth)]))
-        rows = [np.asarray(leaf) for leaf in jax.tree.leaves(draws)]
-        drawn.append(np.concatenate([row.reshape(len(row), -1) for row in rows], axis=1))
-    ranks = simulation_ranks(np.stack(truths), np.stack(drawn), seed=seed)
-    return SimulationCalibration(ranks, drawn[0].shape[0], names)
+        return truth, draws
+
+    if together is None:
+        pairs = [one(*split_key(key)) for key in split_key(key_of(seed), simulations)]
+    else:
+        block = count(owner, "together", together)
+        bits = on_device(split_key_data(key_of(seed), simulations))
+        found = jax.device_get(_side_by_side(one, bits, block))
+        pairs = [jax.tree.map(lambda leaf, i=i: leaf[i], found) for i in range(simulations)]
+    truths = np.stack([np.concatenate([np.ravel(a) for a in jax.tree.leaves(truth)]) for truth, _ in pairs])
+    drawn = np.stack([_flat(draws) for _, draws in pairs])
+    ranks = simulation_ranks(truths, drawn, seed=seed)
+    return SimulationCalibration(ranks, drawn.shape[1], _names(pairs[0][0]))
+
+
+@partial(jax.jit, static_argnums=(0, 2))
+def _side_by_side(one: Callable[..., Any], bits: jax.Array, block: int) -> Any:
+    def of_bits(own: jax.Array) -> Any:
+        return one(*jax.random.split(jax.random.wrap_key_data(own)))
+
+    return jax.lax.map(of_bits, bits, batch_size=block)
+
+
+def _flat(draws: Any) -> np.ndarray:
+    """Draws along a first axis as rows of numbers."""
+    rows = [np.asarray(leaf) for leaf in jax.tree.leaves(draws)]
+    return np.concatenate([row.reshape(len(row), -1) for row in rows], axis=1)
 
 
 def _names(tree: Any) -> tuple[str, ...]:

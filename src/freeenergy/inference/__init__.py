@@ -39,7 +39,6 @@ from ._chain import (
     smooth,
 )
 from ._chain_blocks import (
-    AbstractBlockBeliefs,
     blocked_evidence,
     blocked_filter,
     blocked_smooth,
@@ -76,16 +75,12 @@ from ._choice import (
 )
 from ._densities import (
     highest_density_of,
-    smooth_cells,
 )
 from ._diagnostics import (
     bulk_effective_size,
-    chain_diagnostics,
     chain_effective_size,
     chain_mean,
-    diagnostic_warnings,
     energy_fraction,
-    far_from_posterior,
     potential_scale_reduction,
     rank_scale_reduction,
     tail_effective_size,
@@ -98,7 +93,6 @@ from ._energies import (
     Energy,
 )
 from ._enumerate import (
-    binary_state,
     binary_states,
     log_partition_by_enumeration,
     posterior_by_enumeration,
@@ -151,7 +145,6 @@ from ._graphs import (
 )
 from ._hmc import (
     NUTS,
-    AbstractHamiltonian,
     HamiltonianMonteCarlo,
 )
 from ._importance import (
@@ -194,7 +187,6 @@ from ._lbfgs import (
 from ._mean_field import (
     CoordinateMeanField,
     Factors,
-    coordinate_sweep,
 )
 from ._measurements import (
     LinearStep,
@@ -232,7 +224,6 @@ from ._minimise import (
     NoisyDescent,
     ProximalGradient,
     QuasiNewton,
-    QuasiNewtonState,
     minimise,
 )
 from ._mixed_rows import (
@@ -246,7 +237,6 @@ from ._pareto import (
 )
 from ._pathfinder import (
     Pathfinder,
-    PathSearch,
 )
 from ._posterior import (
     AbstractPosterior,
@@ -257,7 +247,6 @@ from ._posterior import (
     Nature,
     PointPosterior,
     PosteriorSummary,
-    entries_of,
 )
 from ._recognition import (
     AbstractRecognition,
@@ -272,7 +261,6 @@ from ._recognition import (
     importance_log_weights,
     importance_resample,
     importance_weighted_bound,
-    weighted_draws,
 )
 from ._rejection import (
     InverseTransform,
@@ -309,7 +297,6 @@ from ._variational import (
     MeanField,
     Refined,
     Weighted,
-    even_draws,
     nearest,
 )
 from ._walks import (
@@ -321,12 +308,10 @@ from ._walks import (
 __all__ = [
     "NUTS",
     "AbstractBeliefs",
-    "AbstractBlockBeliefs",
     "AbstractChecked",
     "AbstractDivergence",
     "AbstractExpectation",
     "AbstractFiniteKernel",
-    "AbstractHamiltonian",
     "AbstractKernel",
     "AbstractLinearisation",
     "AbstractMethod",
@@ -422,7 +407,6 @@ __all__ = [
     "ParetoSmoothed",
     "ParticleBeliefs",
     "Particles",
-    "PathSearch",
     "Pathfinder",
     "Pathwise",
     "Point",
@@ -433,7 +417,6 @@ __all__ = [
     "Pushforward",
     "Quadratic",
     "QuasiNewton",
-    "QuasiNewtonState",
     "RandomWalk",
     "Recognise",
     "Refined",
@@ -464,7 +447,6 @@ __all__ = [
     "annealed_importance",
     "begin_lbfgs",
     "best_paths",
-    "binary_state",
     "binary_states",
     "block_gibbs",
     "blocked_evidence",
@@ -472,22 +454,16 @@ __all__ = [
     "blocked_smooth",
     "bridge_evidence",
     "bulk_effective_size",
-    "chain_diagnostics",
     "chain_effective_size",
     "chain_mean",
     "choose_method",
     "classify_states",
     "collapse",
-    "coordinate_sweep",
     "count_states",
-    "diagnostic_warnings",
     "effective_sample_size",
     "eliminate",
     "energy_fraction",
-    "entries_of",
     "enumerate_states",
-    "even_draws",
-    "far_from_posterior",
     "filter",
     "free_energy",
     "free_size",
@@ -527,7 +503,6 @@ __all__ = [
     "self_normalised_mean",
     "sigmoid_schedule",
     "smooth",
-    "smooth_cells",
     "solve_semidefinite",
     "start",
     "state_at",
@@ -537,5 +512,4 @@ __all__ = [
     "tail_effective_size",
     "to_free",
     "transition_matrix",
-    "weighted_draws",
 ]

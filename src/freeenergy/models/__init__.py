@@ -5,6 +5,7 @@ from ._autoregression import AutoRegression
 from ._base import (
     AbstractBoundedModel,
     AbstractCoded,
+    AbstractConditional,
     AbstractEnergy,
     AbstractExactModel,
     AbstractExactPosterior,
@@ -90,6 +91,7 @@ __all__ = [
     "AbstractBlock",
     "AbstractBoundedModel",
     "AbstractCoded",
+    "AbstractConditional",
     "AbstractCountedTransition",
     "AbstractEmissions",
     "AbstractEnergy",

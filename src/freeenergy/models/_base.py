@@ -115,6 +115,14 @@ class AbstractExactPosterior(AbstractEnergy):
         """p(z | x) ∝ exp(−e(x, z)), exactly."""
 
 
+class AbstractConditional(AbstractExactPosterior):
+    """A model of answers given rows, such as a regression: it knows p(y | x), and nothing of x."""
+
+    @abc.abstractmethod
+    def log_prob_of(self, y: Array, x: Array) -> Float[Array, ""]:
+        """log p(y | x)."""
+
+
 class AbstractRecognised(AbstractEnergy):
     """An energy with a recognition of its own, for `inference.free_energy` and importance sampling."""
 
@@ -198,6 +206,10 @@ class AbstractBoundedModel(AbstractRecognised):
     @abc.abstractmethod
     def complete_sample(self, x: Array, *, samples: int, key: Array) -> Array:
         """`x` with the NaN entries drawn given the observed ones, from one of `samples`."""
+
+    @abc.abstractmethod
+    def complete_given(self, x: Array, z: PyTree, *, key: Array) -> Array:
+        """`x` with the NaN entries drawn given the observed ones and the hidden cause z."""
 
     def evidence(self, x: Array, *, samples: int, key: Array) -> ImportanceEstimate:
         """log of the mean of `samples` weights p(x, z) / q(z | x): at most log p(x) on average."""

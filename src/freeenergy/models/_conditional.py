@@ -13,7 +13,7 @@ from jaxtyping import Float
 
 from .._core import AbstractSpace, parameter
 from ..distributions import AbstractLink, Given
-from ._base import AbstractExactPosterior
+from ._base import AbstractConditional
 from ._mixture import Mixture
 
 
@@ -53,7 +53,7 @@ class Constant(eqx.Module):
         return self.bias
 
 
-class Conditional(AbstractExactPosterior):
+class Conditional(AbstractConditional):
     """e(x, y) = −log p(y | f(x)): a function of the row, and a conditional family of the answer.
 
     With `Affine` for f it is a generalised linear model (least squares, if the answer is Gaussian); with a

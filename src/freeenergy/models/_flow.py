@@ -113,6 +113,10 @@ class FlowWithMissing(AbstractBoundedModel, AbstractCoded):
         draws, weights = self._completions(x, samples, propose)
         return draws[jax.random.categorical(choose, weights)]
 
+    def complete_given(self, x: Array, z: Array, *, key: Array) -> Array:
+        """`x` with its NaN entries taken from `z`, the first of them from the first: nothing is drawn."""
+        return _put_in(x, z)
+
 
 def coupling_flow(
     dim: int,

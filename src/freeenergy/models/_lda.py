@@ -300,9 +300,16 @@ class LatentDirichletAllocation(
 
     def complete_sample(self, document: Document, *, samples: int, key: Array) -> Array:
         """The counts, the missing ones drawn given the others, with θ by importance resampling."""
-        words, counts = document
         share_key, rate_key, count_key = jax.random.split(key, 3)
         theta = importance_resample(self.energy, self.recognition, document, samples=samples, key=share_key)
+        return self._missing_counts(document, theta, rate_key, count_key)
+
+    def complete_given(self, document: Document, theta: Array, *, key: Array) -> Array:
+        """The counts, the missing ones drawn given the others and the shares θ of the topics."""
+        return self._missing_counts(document, theta, *jax.random.split(key))
+
+    def _missing_counts(self, document: Document, theta: Array, rate_key: Array, count_key: Array) -> Array:
+        words, counts = document
         missing = jnp.isnan(counts)
         n, seen = jnp.nansum(counts), self.topics().T[words] @ theta
         # a Gamma variable of this mean and shape; nearly none of its variance is left where ε is zero

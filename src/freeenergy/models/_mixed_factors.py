@@ -172,4 +172,8 @@ class MixedFactors(AbstractBoundedModel, AbstractCoded):
         """`x` with the NaN entries drawn given the observed ones, by importance resampling."""
         latent, emit = jax.random.split(key)
         z = importance_resample(self.energy, self.recognition, x, samples=samples, key=latent)
-        return self.emission.at(self.output(z)).complete_sample(x, key=emit)
+        return self.complete_given(x, z, key=emit)
+
+    def complete_given(self, x: Array, z: Array, *, key: Array) -> Array:
+        """`x` with the NaN entries drawn given the observed ones and the factors z."""
+        return self.emission.at(self.output(z)).complete_sample(x, key=key)

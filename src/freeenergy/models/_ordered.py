@@ -12,7 +12,7 @@ from .._core import Categories, parameter
 from ..distributions import AbstractDistribution, Gaussian, Logistic
 from ..distributions._cells import log_normal_interval
 from ..inference import Finite
-from ._base import AbstractExactPosterior
+from ._base import AbstractConditional
 
 
 def _log_logistic_interval(low: Array, width: Array) -> Array:
@@ -23,7 +23,7 @@ def _log_logistic_interval(low: Array, width: Array) -> Array:
 _LAWS = {Logistic: (jax.nn.log_sigmoid, _log_logistic_interval), Gaussian: (log_ndtr, log_normal_interval)}
 
 
-class OrderedModel(AbstractExactPosterior):
+class OrderedModel(AbstractConditional):
     """y = how many thresholds θ_1 < … < θ_{K−1} lie below w·x + ε:  p(y ≤ k | x) = F(θ_{k+1} − w·x).
 
     Also known as the proportional odds model, or ordered logit (ε logistic), and ordered probit (normal).

@@ -8,10 +8,10 @@ from jax import Array
 
 from .._core import Categories, boltzmann, parameter
 from ..inference import Finite
-from ._base import AbstractExactPosterior
+from ._base import AbstractConditional
 
 
-class SoftmaxModel(AbstractExactPosterior):
+class SoftmaxModel(AbstractConditional):
     """e(x, y) = −w_y·x − b_y for each of finitely many answers y, and p(y | x) ∝ exp(−e(x, y)).
 
     Attributes:

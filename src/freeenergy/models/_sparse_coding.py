@@ -420,7 +420,11 @@ class SparseCoding(AbstractBoundedModel, AbstractExpectationMaximisation[SparseS
             x = self.laplace_posterior(y).sample(key=source_key)
         else:
             x = importance_resample(self.energy, self.recognition, y, samples=samples, key=source_key)
-        noise = jax.random.normal(noise_key, y.shape) / jnp.sqrt(self.precision)
+        return self.complete_given(y, x, key=noise_key)
+
+    def complete_given(self, y: Array, x: Array, *, key: Array) -> Array:
+        """`y` with the NaN entries drawn given the sources x."""
+        noise = jax.random.normal(key, y.shape) / jnp.sqrt(self.precision)
         return jnp.where(jnp.isnan(y), self.dictionary @ x + self.mean + noise, y)
 
 

@@ -171,6 +171,15 @@ class Shell(Shows, BaseEstimator, metaclass=abc.ABCMeta):
         """What the estimator means by each of `n_features` columns: reals, unless it says otherwise."""
         return ColumnRoles.continuous(n_features)
 
+    @property
+    def _known_fields(self) -> tuple[str, ...]:
+        """Fields of `model_in_units` that were not learned, though models like it learn them."""
+        return ()
+
+    def _column_levels(self, n_features: int) -> tuple[int, ...] | None:
+        """How many values each of `n_features` columns has, 0, 1, 2, …; None where there is no end."""
+        return None
+
     def roles_for(self, schema: Schema) -> ColumnRoles:
         """What the estimator means by columns of which it is known what they hold."""
         return self.column_roles(len(schema.modelled))

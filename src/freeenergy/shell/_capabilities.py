@@ -15,6 +15,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, DensityMixin, Transfor
 
 from .._core import Evidence, Kind
 from ..evaluation import AbstractLaws
+from ._completion import AbstractCompletion
 
 
 class ColumnRoles(NamedTuple):
@@ -133,6 +134,13 @@ class Completes(abc.ABC):
     @abc.abstractmethod
     def impute(self, X: Any) -> Any:
         """`X` with each NaN replaced by what is inferred; the observed part is untouched."""
+
+    def _completion(self, x: np.ndarray) -> AbstractCompletion | None:
+        """The missing entries of one event, in the units of the user, as what any method can infer.
+
+        None where the estimator knows no energy of them, but only draws.
+        """
+        return None
 
 
 class Transforms(ClassNamePrefixFeaturesOutMixin, TransformerMixin, abc.ABC):

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._core import AbstractAlgorithm, Data, Evidence, Fit, Stream, key_bits, on_device, streaming
 from ..learning import EM, FreshNoise
 from ..learning._fit import check_source
-from ..models import AbstractExactModel, in_units
+from ..models import AbstractBoundedModel, AbstractExactModel, in_units
 from ._anomalies import Outliers, p_values_of, surprise_of
 from ._answers import (
     answers,
@@ -29,6 +29,7 @@ from ._answers import (
 from ._base import Shell, checked
 from ._capabilities import Completes, Samples, Scores, Transforms
 from ._chunks import Chunks
+from ._completion import AbstractCompletion, RowCause, RowEnergy
 from ._intake import Table, with_history
 from ._rows import Rows, Scaling, canonical_rows
 from ._schema import CodedRows, Schema, schema_of
@@ -209,6 +210,16 @@ class CompletesRows(Completes, AbstractRowEstimator):
     def _completion_samples(self) -> int | None:
         """How many draws fill what is missing, for models that need some."""
         return 1000
+
+    def _completion(self, x: np.ndarray) -> AbstractCompletion | None:
+        model = self.model_
+        if self._knows_evidence:
+            shape = self.intake.shaped(self, self.scaling_.shift[None]).shape[1:]
+            return RowEnergy.of(model, type(model).log_prob_complete, self.scaling_, shape=shape)
+        if isinstance(model, AbstractBoundedModel):
+            z = self.scaling_.apply(x[None])[0]
+            return RowCause(model, on_device(z), *map(on_device, self.scaling_))
+        return None
 
     def _fill_mean(self, z: np.ndarray, seeds: np.ndarray) -> np.ndarray:
         """Rescaled rows with NaN replaced by conditional means."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -12,16 +12,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from .._core import (
     AbstractProgress,
     AbstractSpace,
+    Binary,
     Categories,
     Checkpoint,
     Counts,
     Kind,
     Reals,
+    fold_key,
     key_of,
     learnable,
     on_device,
@@ -33,6 +36,7 @@ from ..inference import (
     AbstractMethod,
     AbstractPosterior,
     Choice,
+    DistributionPosterior,
     DrawsPosterior,
     Energy,
     Exact,
@@ -43,16 +47,18 @@ from ..inference import (
 )
 from ..inference import infer as infer_energy
 from ..models import (
+    AbstractConditional,
     AbstractEnergy,
-    AbstractExactModel,
     AbstractExactPosterior,
     AbstractSequenceModel,
+    Conditional,
     one_series,
 )
 from ._base import Shell
 from ._capabilities import Completes, PredictsDensities, Samples, ScoresLabels
+from ._completion import AbstractHiddenCause, AbstractWholeEnergy
 from ._conjugate import ConjugatePrior, LogPrior, conjugate_posterior, member_of
-from ._density import AbstractRowEstimator, CompletesRows, ScoresRows
+from ._density import AbstractRowEstimator
 from ._intake import column_names
 from ._schema import schema_of
 from ._sequence import AbstractSequenceDensity
@@ -70,6 +76,7 @@ def infer(
     *,
     method: AbstractMethod | None = None,
     prior: Prior | None = None,
+    unknown: Sequence[str] | None = None,
     key: Any,
     progress: Callable[[int], AbstractProgress] = silent,
     checkpoint: Checkpoint | None = None,
@@ -83,6 +90,8 @@ def infer(
     | a model, with a `prior` | events along a first axis | its parameters |
     | a fitted density | one row or series with NaN | the missing entries, in the units of the data |
     | a fitted density, with a `prior` | rows | the parameters of its model in these units |
+    | a model of answers, with a `prior` | rows and answers, (X, y) | its parameters |
+    | a regressor or classifier, with a `prior` | (X, y) | its parameters in the units of the data |
     | a fitted classifier | one row | the label |
     | a fitted model of numbers | one row | the answer |
 
@@ -94,6 +103,8 @@ def infer(
             their names, such as `{"weights": Dirichlet(…)}`, where fields without one have a flat prior; or
             a conjugate prior, such as `NormalInverseWishart(…)` of a Gaussian and `models.EvenTables(…)`
             of a Bayesian network, whose posterior and evidence are exact unless a method is given.
+        unknown: with a `prior`, the names of the fields that are to be inferred, the others being known; by
+            default all that learning may change.
         key: seed of all that is drawn, a whole number or a key of JAX.
         progress: such as `fe.progress_bar("sampling")`, for samplers.
         checkpoint: where a sampler keeps what it has, to go on from.
@@ -111,7 +122,7 @@ def infer(
     if isinstance(what, Energy):
         found = how.infer(what)
     elif prior is not None:
-        found = _parameters(what, observed, prior, how)
+        found = _parameters(what, observed, prior, unknown, how)
     elif isinstance(what, Shell):
         found = _of_estimator(what, observed, how)
     elif isinstance(what, AbstractEnergy):
@@ -203,7 +214,7 @@ class _OfParameters(eqx.Module):
     """−log p(data; θ) − log p(θ)."""
 
     fixed: Any
-    data: Array
+    data: Any
     prior: Any
 
     def __call__(self, parameters: Any) -> Array:
@@ -217,42 +228,113 @@ class _OfParameters(eqx.Module):
         return -jnp.sum(jax.vmap(lambda x: _log_likelihood(model, x))(self.data)) - log_prior
 
 
-def _log_likelihood(model: Any, x: Array) -> Array:
+def _log_likelihood(model: Any, x: Any) -> Array:
+    if isinstance(model, AbstractConditional):
+        row, answer = x
+        return model.log_prob_of(answer, row)
     if isinstance(model, AbstractSequenceModel):
         return jnp.sum(model.step_evidence(one_series(x)))
     return model.log_prob(x)
 
 
-def _parameters(what: Any, observed: Any, prior: Prior, how: _How) -> AbstractPosterior:
+def _parameters(
+    what: Any, observed: Any, prior: Prior, unknown: Sequence[str] | None, how: _How
+) -> AbstractPosterior:
     if isinstance(what, Shell):
-        model: Any = what.model_in_units  # pyright: ignore[reportAttributeAccessIssue]
-        rows = isinstance(what, AbstractRowEstimator)
-        data = what._read(observed).x if rows else np.asarray(observed, float)
-        data = data[None] if isinstance(what, AbstractSequenceDensity) and data.ndim == 2 else data
-    else:
-        model, data = what, np.asarray(observed, float)
-    if not isinstance(model, AbstractSequenceModel) and not callable(getattr(model, "log_prob", None)):
+        what = _begun(what, observed)
+    model: Any = getattr(what, "model_in_units", what)
+    knows = callable(getattr(model, "log_prob", None))
+    if not (knows or isinstance(model, AbstractSequenceModel | AbstractConditional)):
         raise TypeError(
             f"The parameters of a model can be inferred where it knows log p. Got {type(model).__name__} "
             "instead, which does not."
         )
     if isinstance(prior, ConjugatePrior):
-        if how.method is None:
-            return conjugate_posterior(model, data, prior, how.key)
+        if how.method is None and unknown is None:
+            return conjugate_posterior(model, _events_of(what, observed), prior, how.key)
         member_of(model, prior)
         prior = LogPrior(prior)
-    moving, fixed = eqx.partition(model, learnable(model))
+    known = what._known_fields if isinstance(what, Shell) else ()
+    mask = _unknown_fields(model, unknown, known)
+    moving, fixed = eqx.partition(model, mask)
     names = named_fields(moving)
     if isinstance(prior, Mapping):
-        unknown = sorted(set(prior) - set(names))
-        if unknown:
+        strange = sorted(set(prior) - set(names))
+        if strange:
             raise ValueError(
                 f"The 'prior' must name fields of {type(model).__name__}: {', '.join(names)}. "
-                f"Got {unknown[0]!r} instead."
+                f"Got {strange[0]!r} instead."
             )
         prior = dict(prior)
-    energy = Energy(_OfParameters(fixed, on_device(data), prior), parameter_space(model))
+    energy = Energy(
+        _OfParameters(fixed, _events(what, model, observed), prior), parameter_space(model, mask)
+    )
     return how.infer(energy, start=moving)
+
+
+def _unknown_fields(model: Any, unknown: Sequence[str] | None, known: tuple[str, ...]) -> Any:
+    """A tree of booleans: which of the parameters are to be inferred."""
+    mask = learnable(model)
+    names = [name for name, learned in named_fields(mask).items() if learned is True]
+    chosen = set(names) - set(known) if unknown is None else set(unknown)
+    strange = sorted(chosen - set(names))
+    if strange or not chosen:
+        raise ValueError(
+            f"The 'unknown' must name fields of {type(model).__name__}: {', '.join(names)}. "
+            f"Got {(strange or [None])[0]!r} instead."
+        )
+    picked = iter([learned is True and name in chosen for name, learned in named_fields(mask).items()])
+    return jax.tree.map(lambda _: next(picked), mask)
+
+
+def _begun(owner: Any, observed: Any) -> Any:
+    """The estimator, fitted if it was not: a fit says what the parameters are, and where chains begin."""
+    if "model_" in vars(owner):
+        return owner
+    pair = isinstance(observed, tuple) and len(observed) == 2
+    return clone(owner).fit(*observed) if pair else clone(owner).fit(observed)
+
+
+def _events_of(what: Any, observed: Any) -> np.ndarray:
+    """Rows as the estimator reads them, or series, along a first axis."""
+    data = what._read(observed).x if isinstance(what, AbstractRowEstimator) else np.asarray(observed, float)
+    alone = isinstance(what, AbstractSequenceDensity) and data.ndim == 2
+    return data[None] if alone else data
+
+
+def _events(what: Any, model: Any, observed: Any) -> Any:
+    """What a likelihood is a sum over, along first axes: events, series, or pairs of rows and answers."""
+    if not isinstance(model, AbstractConditional):
+        return on_device(_events_of(what, observed))
+    if not (isinstance(observed, tuple) and len(observed) == 2):
+        raise TypeError(
+            f"The parameters of {type(model).__name__} are inferred from rows and answers, a pair (X, y). "
+            f"Got {type(observed).__name__} instead."
+        )
+    x, y = observed
+    if isinstance(what, ScoresLabels):
+        y = _places(what, y)
+    x = np.asarray(what._read(x).x[:, : what._width] if isinstance(what, Shell) else x, float)
+    y = np.asarray(y) if np.asarray(y).dtype.kind == "i" else np.asarray(y, float)
+    y = y[:, None] if y.ndim == 1 and isinstance(model, Conditional) else y
+    if len(x) != len(y) or np.isnan(x).any():
+        raise ValueError(
+            "The parameters of a model of answers are inferred from as many answers as rows, all of them "
+            f"observed. Got {len(x)} rows, {int(np.isnan(x).sum())} missing entries and {len(y)} answers."
+        )
+    return on_device(x), on_device(y)
+
+
+def _places(owner: Any, labels: Any) -> np.ndarray:
+    """The place of each label among those that were fitted."""
+    labels, classes = np.asarray(labels), owner.classes_
+    strange = labels[~np.isin(labels, classes)]
+    if len(strange):
+        raise ValueError(
+            f"The labels of y must be among those that were fitted: {', '.join(map(str, classes))}. "
+            f"Got {strange[0]!s} instead."
+        )
+    return np.searchsorted(classes, labels)
 
 
 def _of_estimator(owner: Any, observed: Any, how: _How) -> AbstractPosterior:
@@ -322,7 +404,7 @@ def _missing(owner: Any, observed: Any, how: _How) -> AbstractPosterior:
     names = _entry_names(owner, holes)
     spaces = dict(zip(names, _entry_spaces(owner, holes), strict=True))
     if how.method is not None:
-        return _missing_by_energy(owner, x, holes, spaces, how)
+        return _missing_by_method(owner, x, holes, spaces, how)
     seed = int(np.asarray(jax.random.key_data(how.key)).ravel()[-1])
     if rows:
         taken = density._read(observed)
@@ -355,49 +437,123 @@ def _entry_names(owner: Any, holes: np.ndarray) -> list[str]:
 
 
 def _entry_spaces(owner: Any, holes: np.ndarray) -> list[AbstractSpace]:
-    roles = owner.column_roles(holes.shape[-1])
+    width = holes.shape[-1]
+    roles, levels = owner.column_roles(width), owner._column_levels(width)
     schema = schema_of(owner)
 
     def space(column: int) -> AbstractSpace:
         known = () if schema is None else schema.modelled[column].categories
+        values = len(known) or (None if levels is None else levels[column])
         if roles.labels[column] or known:
-            return Categories(len(known) or None, ())
-        return Counts(()) if roles.whole[column] else Reals(())
+            return Categories(values, ())
+        if not roles.whole[column]:
+            return Reals(())
+        return Binary(()) if values == 2 else Counts(())
 
     return [space(int(at[-1])) for at in np.argwhere(holes)]
 
 
 class _OfMissing(eqx.Module):
-    """−log p of a row with its missing entries filled in, in the units of the user."""
+    """−log p of an event with its missing entries filled in."""
 
-    model: AbstractExactModel
+    whole: AbstractWholeEnergy
     x: Array
-    shift: Array
-    scale: Array
-    places: tuple[int, ...] = eqx.field(static=True)
+    places: tuple[tuple[int, ...], ...] = eqx.field(static=True)
     names: tuple[str, ...] = eqx.field(static=True)
 
     def __call__(self, z: dict[str, Array]) -> Array:
         values = jnp.stack([z[name] for name in self.names]).astype(self.x.dtype)
-        whole = self.x.at[np.array(self.places)].set(values)
-        inner = self.model.log_prob_complete((whole - self.shift) / self.scale)
-        return jnp.sum(jnp.log(self.scale)) - inner
+        return self.whole(self.x.at[tuple(np.transpose(self.places))].set(values))
 
 
-def _missing_by_energy(
-    owner: Any, x: np.ndarray, holes: np.ndarray, spaces: dict[str, AbstractSpace], how: _How
+def _missing_by_method(
+    owner: Completes, x: np.ndarray, holes: np.ndarray, spaces: dict[str, AbstractSpace], how: _How
 ) -> AbstractPosterior:
-    if not (isinstance(owner, CompletesRows) and isinstance(owner, ScoresRows) and owner._knows_evidence):
-        raise TypeError(
-            f"{type(owner).__name__} draws what is missing itself: its log p of a complete row is no "
-            "energy that a 'method' could take. Leave it out."
-        )
-    energy = _OfMissing(
-        owner.model_,
-        on_device(np.where(holes, 0.0, x)),
-        on_device(owner.scaling_.shift),
-        on_device(owner.scaling_.scale),
-        tuple(np.flatnonzero(holes).tolist()),
-        tuple(spaces),
+    """By the method of the caller, for the missing entries or for the cause behind them."""
+    known, places = owner._completion(x), tuple(map(tuple, np.argwhere(holes).tolist()))
+    if isinstance(known, AbstractWholeEnergy):
+        energy = _OfMissing(known, on_device(np.where(holes, 0.0, x)), places, tuple(spaces))
+        return how.infer(Energy(energy, spaces))
+    if isinstance(known, AbstractHiddenCause):
+        found = how.infer(Energy(_OfHidden(known), known.space()))
+        return _drawn_given(owner, known, found, places, spaces, how)
+    raise TypeError(
+        f"{type(owner).__name__} draws what is missing itself: its log p of a complete event is no "
+        "energy that a 'method' could take. Leave it out."
     )
-    return how.infer(Energy(energy, spaces))
+
+
+class _OfHidden(eqx.Module):
+    """e(x, ·) of the cause behind an event."""
+
+    cause: AbstractHiddenCause
+
+    def __call__(self, z: Any) -> Array:
+        return self.cause.energy(z)
+
+
+class _Entries(eqx.Module):
+    """The missing entries, by their names, drawn given a cause."""
+
+    cause: AbstractHiddenCause
+    places: tuple[tuple[int, ...], ...] = eqx.field(static=True)
+    names: tuple[str, ...] = eqx.field(static=True)
+
+    def __call__(self, z: Any, key: Array) -> dict[str, Array]:
+        whole = self.cause.complete(z, key=key)
+        return {name: whole[place] for name, place in zip(self.names, self.places, strict=True)}
+
+
+@eqx.filter_jit
+def _given_each(entries: _Entries, causes: Any, key: Array) -> dict[str, Array]:
+    n = len(jax.tree.leaves(causes)[0])
+    return jax.vmap(entries)(causes, jax.random.split(key, n))
+
+
+def _drawn_given(
+    owner: Any,
+    cause: AbstractHiddenCause,
+    found: AbstractPosterior,
+    places: tuple[tuple[int, ...], ...],
+    spaces: dict[str, AbstractSpace],
+    how: _How,
+) -> AbstractPosterior:
+    """p(missing | observed) = ∫ p(missing | z, observed) p(z | observed) dz, a draw for each draw of z."""
+    name = type(owner).__name__
+    draws = found.draws if isinstance(found, DrawsPosterior | DistributionPosterior) else None
+    if draws is None:
+        raise TypeError(
+            f"The missing entries of {name} are drawn given its hidden cause: the 'method' must give draws "
+            f"of that. Got {type(how.method).__name__} instead."
+        )
+    chains = isinstance(found, DrawsPosterior) and found.log_weights is None
+    flat = jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), draws) if chains else draws
+    entries = _given_each(_Entries(cause, places, tuple(spaces)), flat, fold_key(how.key, 1))
+    told = {
+        "spaces": tuple(spaces[name] for name in sorted(spaces)),
+        "log_evidence": found.log_evidence,
+        "diagnostics": found.diagnostics,
+        "note": f"draws of the missing entries given the hidden cause of {name}, which was inferred by "
+        f"{type(how.method).__name__}",
+    }
+    if isinstance(found, DrawsPosterior):
+        grid = found.grid if chains else (-1,)
+        shaped = {name: values.reshape(grid) for name, values in entries.items()}
+        return DrawsPosterior(shaped, found.log_weights, groups=found.groups, **told)
+    assert isinstance(found, DistributionPosterior)
+    law = _GivenCause(found.q, _Entries(cause, places, tuple(spaces)))
+    return DistributionPosterior(law, entries, found.kind_of_q, **told)
+
+
+class _GivenCause(AbstractDistribution):
+    """The law of missing entries whose cause has the law q."""
+
+    q: AbstractDistribution
+    entries: _Entries
+
+    def log_prob(self, x: Any) -> Array:
+        raise NotImplementedError("Missing entries behind a hidden cause have draws, and no density.")
+
+    def sample(self, *, key: Array) -> dict[str, Array]:
+        cause, entries = jax.random.split(key)
+        return self.entries(self.q.sample(key=cause), entries)

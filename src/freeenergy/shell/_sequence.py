@@ -12,10 +12,11 @@ import numpy as np
 from jax import Array
 from sklearn.utils.validation import check_is_fitted
 
-from .._core import Evidence, Kind, split_key_data
+from .._core import Evidence, Kind, on_device, split_key_data
 from ..models import AbstractSequenceModel, Series, series_in_units
 from ._base import Shell
 from ._capabilities import Completes, Samples, ScoresSteps
+from ._completion import AbstractCompletion, SeriesEnergy
 from ._rows import Scaling
 from ._schema import kinds_of
 from ._series import SeriesIntake, check_inputs, check_series_weight, draw_series, map_series, pack
@@ -344,6 +345,11 @@ class AbstractSequenceDensity(ScoresSteps, Samples, Completes, Shell):
         # of sum one to the last digit, so that none is above one
         found = [told(part / part.sum(axis=1, keepdims=True)) for part in parts]
         return container.rows(found, state_names(found[0]))
+
+    def _completion(self, x: np.ndarray) -> AbstractCompletion | None:
+        if not self._knows_evidence:
+            return None
+        return SeriesEnergy(self.model_, *map(on_device, self.scaling_))
 
     def impute(self, X: Any, *, inputs: Any = None) -> Any:
         """`X` with each missing entry inferred from all that is observed of its series.

@@ -489,6 +489,22 @@ class GeneralisedLinearModel(AbstractRegressor):
         """b, in the units of the data."""
         return float(np.asarray(self._function.bias)[0] - self.coef_ @ self.scaling_.shift)
 
+    @property
+    def model_in_units(self) -> Conditional:
+        """p(y | x) at offset zero in the units of the data, where `model_` has rescaled rows."""
+        check_is_fitted(self, "model_")
+        if not isinstance(self.model_, Conditional):
+            raise TypeError(
+                "The 'family' of this GeneralisedLinearModel has no distribution in the library, and its "
+                "parameters no units but those of the fit."
+            )
+        function = Affine(on_device(self.coef_[None]), on_device(np.array([self.intercept_])))
+        return Conditional(function, self.model_.answer)
+
+    @property
+    def _known_fields(self) -> tuple[str, ...]:
+        return () if self.fit_intercept else ("function.bias",)
+
     def _numbers_at(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The mean, the further parameters and the trials of rows with their offset and trials."""
         rows, beside = x[:, : self._width], x[:, self._width :]

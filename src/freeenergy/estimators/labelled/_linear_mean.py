@@ -11,9 +11,10 @@ import jax
 import numpy as np
 from jax import Array
 from scipy import stats
+from sklearn.utils.validation import check_is_fitted
 
 from ..._core import Fit, Status, has_nan, key_bits, on_device
-from ...distributions import Diagonal, Full, Gaussian, Given, Mean
+from ...distributions import Diagonal, Full, Gaussian, Given, Mean, rescaled
 from ...evaluation import AbstractLaws, Laws, NormalLaws, StudentLaws
 from ...evaluation._checks import fraction
 from ...models import Affine, Conditional
@@ -100,6 +101,21 @@ class AbstractAffine(AbstractRegressor):
         return (bias * self.answer_scaling_.scale + self.answer_scaling_.shift).reshape(self.answer_shape_)[
             ()
         ]
+
+    @property
+    def model_in_units(self) -> Conditional:
+        """p(y | x) in the units of the data, where `model_` has rescaled rows and answers."""
+        check_is_fitted(self, "model_")
+        if not isinstance(self.model_, Conditional):
+            raise TypeError(f"The fitted model of {type(self).__name__} has no parameters in other units.")
+        answer, (shift, scale) = self.model_.answer, self.answer_scaling_
+        function = Affine(*map(on_device, (np.atleast_2d(self.coef_), np.atleast_1d(self.intercept_))))
+        member = rescaled(answer.member, on_device(-shift / scale), on_device(1 / scale))
+        return Conditional(function, Given(member, answer.link))
+
+    @property
+    def _known_fields(self) -> tuple[str, ...]:
+        return () if self.fit_intercept else ("function.bias",)
 
     def _back(self) -> np.ndarray:
         """The map from coefficients of rescaled columns to those of columns in the units of the data."""

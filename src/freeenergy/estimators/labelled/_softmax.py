@@ -395,6 +395,12 @@ class SoftmaxRegression(ClassifierMixin, Predicts, HasLabelLikelihood, TakesAnyC
         return Coefficients(names, values.ravel(), errors, None if errors is None else np.inf, {}, notes)
 
     @property
+    def model_in_units(self) -> SoftmaxModel:
+        """p(y | x) in the units of the data, where `model_` has rescaled rows."""
+        check_is_fitted(self, "model_")
+        return SoftmaxModel(on_device(self.coef_), on_device(self.intercept_))
+
+    @property
     def coef_(self) -> np.ndarray:
         """w, a row per answer, in the units of the data."""
         return np.asarray(self.model_.weight) / self.scaling_.scale

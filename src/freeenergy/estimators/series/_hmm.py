@@ -29,6 +29,7 @@ from ...distributions import (
     DirichletPrior,
     Gaussian,
     Product,
+    levels,
     rescaled_stack,
 )
 from ...inference._chain_finite import nan_if_impossible
@@ -347,6 +348,10 @@ class HMM(Predicts, PredictsProbabilities, ForecastsSeries):
         if by_column(self.family) is None:
             return self.column_roles(len(schema.modelled))
         return roles_by_column(schema)
+
+    def _column_levels(self, n_features: int) -> tuple[int, ...] | None:
+        emissions = self.model_.emissions
+        return levels(emissions.members) if isinstance(emissions, FamilyEmissions) else None
 
     def _likeliest(self, container: SeriesIntake, columns: np.ndarray) -> list[np.ndarray]:
         # columns of labels are never rescaled, those beside them may be

@@ -166,6 +166,9 @@ class MarkovChain(ForecastsSeries):
     def column_roles(self, n_features: int) -> ColumnRoles:
         return ColumnRoles.symbols(n_features)
 
+    def _column_levels(self, n_features: int) -> tuple[int, ...]:
+        return (self.model_.initial.shape[1],) * n_features
+
     def _likeliest(self, container: SeriesIntake, columns: np.ndarray) -> list[np.ndarray]:
         return [shares[:, columns].argmax(axis=2) for shares in self._for_each(_symbols, container)]
 

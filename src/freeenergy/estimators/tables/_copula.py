@@ -21,6 +21,7 @@ from ...shell import (
     rows_at_once,
 )
 from ...shell._answers import answers, bound_of, seeded_answers
+from ...shell._completion import AbstractCompletion, RowEnergy
 from ...shell._schema import kinds_of
 from .._by_column import AnyColumns
 
@@ -260,6 +261,11 @@ class GaussianCopula(AnyColumns):
         if bound.growth is not None:
             growth[many] = bound.growth
         return Evidence(nats, stderr, Kind.LOWER, growth=None if bound.growth is None else growth)
+
+    def _completion(self, x: np.ndarray) -> AbstractCompletion | None:
+        if self.column_roles(len(x)).mass.sum() > FEW_CELLS:
+            return None
+        return RowEnergy.of(self.model_, GaussianCopulaModel.log_prob_few, self.scaling_)
 
     @property
     def _completion_samples(self) -> int:

@@ -326,6 +326,10 @@ class Dequantised(AbstractDensity):
             plain = _joined([(~cells, parts[0]), (cells, parts[1])])
         return dataclasses.replace(plain, nats=plain.nats + impossible)
 
+    def _completion(self, x: np.ndarray) -> None:
+        # values lie on grids, and log p of a cell is an integral over it
+        return None
+
     def _cell_evidence(self, x: np.ndarray) -> Evidence:
         """The evidence of rows with an observed entry in a noisy column."""
         kind = cell_kind(self.estimator_.model_, tuple(self.noisy_.tolist()))

@@ -27,6 +27,7 @@ from ...shell import (
     split_rows,
 )
 from ...shell._answers import draw_rows
+from ...shell._completion import AbstractCompletion, RowEnergy
 from ...shell._networks import check_networks
 from ._mixture import GaussianMixture
 
@@ -59,6 +60,9 @@ class AbstractFlowDensity(TransformsRows, AbstractDensity):
         if (missing.any(axis=1) & ~missing.all(axis=1)).any():
             self._cover()
         return super()._evidence(z, seeds)
+
+    def _completion(self, x: np.ndarray) -> AbstractCompletion:
+        return RowEnergy.of(self.model_, FlowWithMissing.log_prob, self.scaling_, shape=self._event_shape)
 
     def _fill_mean(self, z: np.ndarray, seeds: np.ndarray) -> np.ndarray:
         self._cover()

@@ -34,6 +34,7 @@ from ...distributions import (
     Full,
     Gaussian,
     component_axes,
+    levels,
     rescaled_stack,
 )
 from ...learning import EM
@@ -562,6 +563,9 @@ class Mixture(AbstractIncrementalMixture):
     def _check_size(self, rows: int, columns: int) -> None:
         structure = self._structure() if self._is_gaussian() else Diagonal()
         check_covariances(self, structure, rows, columns, self.n_components)
+
+    def _column_levels(self, n_features: int) -> tuple[int, ...] | None:
+        return levels(self.model_.components)
 
     def column_roles(self, n_features: int) -> ColumnRoles:
         if by_column(self.family) is None:

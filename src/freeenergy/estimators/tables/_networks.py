@@ -23,6 +23,7 @@ from ...models import BayesianNetwork as BayesianNetworkModel
 from ...models import GaussianNode, NetworkBeliefs, TableNode
 from ...models import MarkovNetwork as MarkovNetworkModel
 from ...shell import AbstractDensity, Column, ColumnRoles, Field, Rows, Scaling, Schema, check_real
+from ...shell._completion import AbstractCompletion, RowEnergy
 from ...shell._schema import kinds_of
 
 # labels of a column: whoever has more has not numbered those that occur
@@ -183,6 +184,12 @@ class AbstractNetworkDensity(AbstractDensity):
     def _evidence(self, z: np.ndarray, seeds: np.ndarray) -> Evidence:
         nats = self._host().evidence(z)
         return Evidence(nats, np.zeros_like(nats), Kind.EXACT)
+
+    def _completion(self, x: np.ndarray) -> AbstractCompletion:
+        return RowEnergy.of(self.model_, type(self.model_).log_prob_complete, self.scaling_)
+
+    def _column_levels(self, n_features: int) -> tuple[int, ...]:
+        return tuple(len(labels) for labels in self.model_.states)
 
     def _draw(self, n: int, *, key: Array) -> np.ndarray:
         return self._fill_sample(np.full((n, self._width), np.nan), key=key)

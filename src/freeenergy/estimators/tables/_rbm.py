@@ -39,11 +39,16 @@ from ...shell import (
     check_int,
 )
 from ...shell._answers import answers, draw_rows, keyed_answers, seeded_answers
+from ...shell._completion import AbstractCompletion, RowEnergy
 from ...shell._validation import binary_rows
 
 # up to this many units on the smaller side log Z and draws are exact
 _EXACT_UNITS = 14
 _COMPLETION_SWEEPS = 10
+
+
+def _minus_free_energy(model: Harmonium, x: Array) -> Array:
+    return -model.free_energy(x)
 
 
 @eqx.filter_jit
@@ -198,6 +203,14 @@ class RBM(TransformsRows, AbstractDensity):
         stderr = np.hypot(error, log_z_error)
         kind = Kind.ESTIMATE if stderr.any() else Kind.EXACT
         return Evidence(-free - log_z, stderr, kind, shared=log_z_error)
+
+    def _completion(self, x: np.ndarray) -> AbstractCompletion:
+        return RowEnergy.of(
+            self.model_, _minus_free_energy, self.scaling_, log_partition=self.log_partition()[0]
+        )
+
+    def _column_levels(self, n_features: int) -> tuple[int, ...]:
+        return (2,) * n_features
 
     def _draw(self, n: int, *, key: Array) -> np.ndarray:
         if self.n_components <= _EXACT_UNITS:

@@ -20,6 +20,7 @@ from ...distributions import (
     Gaussian,
     Given,
     Mean,
+    levels,
 )
 from ...learning import FreeEnergy, Gradient
 from ...models import mlp_vae
@@ -144,6 +145,9 @@ class VAE(TransformsRows, AbstractDensity):
 
     def column_roles(self, n_features: int) -> ColumnRoles:
         return ColumnRoles.of(self.emission, n_features)
+
+    def _column_levels(self, n_features: int) -> tuple[int, ...] | None:
+        return levels(self.model_.emission.member)
 
     def as_modelled(self, X: np.ndarray) -> np.ndarray:
         return binary_rows(self, X, self.threshold) if self.emission.support == Binary() else X

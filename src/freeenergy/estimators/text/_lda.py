@@ -6,7 +6,9 @@ import dataclasses
 import numbers
 from typing import Any, Self
 
+import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from scipy import sparse
@@ -18,6 +20,7 @@ from ..._core import (
     Evidence,
     Fit,
     Kind,
+    Simplex,
     bucket,
     generator,
     map_rows,
@@ -45,6 +48,7 @@ from ...shell import (
 )
 from ...shell._answers import bound_of, keyed_answers, seeded_answers
 from ...shell._base import checked
+from ...shell._completion import AbstractHiddenCause
 from ...shell._documents import ragged
 from ...shell._validation import random_key
 from ._documents import LengthLaw, lengths_of, log_orders, observed, observed_share
@@ -89,6 +93,33 @@ def _left_to_right(
 ) -> Array:
     words, real, key = document
     return model.left_to_right(words, real, particles, key=jax.random.wrap_key_data(key))
+
+
+class DocumentCause(AbstractHiddenCause):
+    """The shares of the topics of a document, behind its missing counts.
+
+    Attributes:
+        model: with its topics at their means.
+        document: words and counts, with NaN.
+        log_rest: what log p(counts) has more than log p(words in order | how many).
+        n_words: of the vocabulary.
+    """
+
+    model: LatentDirichletAllocationModel
+    document: tuple[Array, Array]
+    log_rest: Array
+    n_words: int = eqx.field(static=True)
+
+    def space(self) -> Simplex:
+        return self.model.latent(self.document)
+
+    def energy(self, z: Array) -> Array:
+        return self.model.energy(self.document, z) - self.log_rest
+
+    def complete(self, z: Array, *, key: Array) -> Array:
+        words, counts = self.document
+        filled = self.model.complete_given(self.document, z, key=key)
+        return jnp.zeros(self.n_words, counts.dtype).at[words].set(filled)
 
 
 class LatentDirichletAllocation(Transforms, Scores, Samples, Completes, Shell):
@@ -253,6 +284,12 @@ class LatentDirichletAllocation(Transforms, Scores, Samples, Completes, Shell):
 
     def _read(self, X: Any) -> Documents:
         return self.intake.reading(self, X)
+
+    def _completion(self, x: np.ndarray) -> DocumentCause:
+        counts = self._read(x[None]).counts
+        document = on_device(counts.indices), on_device(counts.data)
+        rest = on_device(_log_rest(counts, self.length_law_)[0])
+        return DocumentCause(self.model_, document, rest, len(x))
 
     def transform(self, X: Any) -> np.ndarray:
         """The expected shares of the topics in each document."""

@@ -13,6 +13,7 @@ import numpy as np
 from jax import Array
 from scipy import linalg, special
 from sklearn.base import ClassifierMixin
+from sklearn.utils.validation import check_is_fitted
 
 from ..._core import AbstractAlgorithm, Data, Fit, Status, on_device
 from ...evaluation import likelihood_is_unbounded

@@ -11,7 +11,7 @@ from scipy import stats
 
 import freeenergy as fe
 from freeenergy.distributions import Given, NormalInverseWishart, Poisson
-from freeenergy.inference import DirectedGraph, LineTable, MixedRows
+from freeenergy.inference import CompletedRows, DirectedGraph, LineTable, MixedRows
 from freeenergy.learning import (
     BIC,
     AbstractNumberScore,
@@ -198,6 +198,18 @@ def test_rows_of_labels_and_numbers_are_summed_and_integrated():
             shares[[s[1][place] == k for s in states]].sum() for k in range(len(MIXED.states[column]))
         ]
         np.testing.assert_allclose(host.marginals(row[None], column)[0], chance, rtol=1e-9)
+    # what is expected of the row: a completed one for each state, which share its weight
+    whole = host.completed(row[None], np.array([2.0]))
+    assert isinstance(whole, CompletedRows)
+    assert whole.nats == pytest.approx(2 * np.logaddexp.reduce([s[0] for s in states]))
+    for completed, weight, spread in zip(whole.x, whole.weight, whole.spread, strict=True):
+        own = [i for i, s in enumerate(states) if s[1][:2] == tuple(completed[:2])]
+        assert weight == pytest.approx(2 * shares[own].sum(), rel=1e-9)
+        covariance = states[own[0]][3]
+        gain = covariance[1, [0, 2]] @ np.linalg.inv(covariance[np.ix_([0, 2], [0, 2])])
+        assert spread[1, 1] == pytest.approx(covariance[1, 1] - gain @ covariance[[0, 2], 1], rel=1e-9)
+        mean = states[own[0]][2]
+        assert completed[3] == pytest.approx(mean[1] + gain @ (row[[2, 4]] - mean[[0, 2]]), rel=1e-9)
     # draws given the rest have these shares, and numbers their mean
     drawn = host.draw(np.tile(row, (4000, 1)), np.random.default_rng(0))
     own = np.mean((drawn[:, 0] == 1) & (drawn[:, 1] == 2))

@@ -147,7 +147,7 @@ def table_html(board: Any) -> str:
     """The table of a `Comparison` as HTML: a line for each model, failures with their reason."""
     view = View(board, None)
     criteria = any(line.aic is not None for line in view.lines)
-    evidence = board.evidences is not None
+    evidence = any(line.prior is not None for line in view.lines)
     heads = (*_HEADS, *(_CRITERIA if criteria else ()), *(_EVIDENCE if evidence else ()))
     rows = [
         _standing(place, line, view, len(heads), criteria, evidence)

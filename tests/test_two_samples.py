@@ -10,6 +10,10 @@ from sklearn.linear_model import LogisticRegression
 
 from freeenergy.evaluation import (
     Discrepancy,
+    Fidelity,
+    Memorisation,
+    Modes,
+    Transport,
     classifier_test_power,
     classifier_two_sample_test,
     fidelity,
@@ -156,6 +160,7 @@ def test_transport_and_its_dual():
     cost = np.abs(points[:, None] - points)
     p, q = np.array([0.5, 0.3, 0.2]), np.array([0.2, 0.2, 0.6])
     found = optimal_transport(cost, p, q)
+    assert isinstance(found, Transport)
     np.testing.assert_allclose(found.value, 0.7, rtol=1e-10)
     np.testing.assert_allclose(found.value, np.abs(np.cumsum(p - q)).sum(), rtol=1e-10)
     np.testing.assert_allclose(found.plan.sum(axis=1), p, atol=1e-12)
@@ -216,6 +221,7 @@ def test_fidelity_against_all_distances():
     reach_real = np.sort(cdist(real, real), axis=1)[:, k]
     reach_made = np.sort(cdist(made, made), axis=1)[:, k]
     found = fidelity(real, made, neighbours=k)
+    assert isinstance(found, Fidelity)
     inside = between <= reach_real[:, None]
     assert found.precision.value == inside.any(axis=0).mean()
     assert found.recall.value == (between <= reach_made).any(axis=1).mean()
@@ -240,6 +246,7 @@ def test_rows_that_are_copied():
     nearest = [cdist(rows, train).min(axis=1) for rows in (new, honest)]
     brute = np.mean(nearest[1][:, None] < nearest[0])
     found = memorisation_test(train, new, honest)
+    assert isinstance(found, Memorisation)
     np.testing.assert_allclose(found.nearer.value, brute, rtol=1e-12)
     np.testing.assert_allclose(found.nearer.value, 0.5, atol=4 * found.nearer.stderr)
     # under no difference the variance is (n + m + 1) / 12 n m
@@ -257,6 +264,7 @@ def test_modes():
     centres = np.array([[0.0, 0.0], [4.0, 0.0], [0.0, 4.0]])
     rows = np.concatenate([centres[:2].repeat(5, axis=0) + 0.1, [[9.0, 9.0]], [[0.0, 3.7]]])
     found = modes_found(rows, centres, radius=0.5)
+    assert isinstance(found, Modes)
     assert found.found == 3
     np.testing.assert_allclose(found.shares, [5 / 12, 5 / 12, 1 / 12])
     np.testing.assert_allclose(found.astray, 1 / 12)

@@ -15,10 +15,20 @@ from sklearn.utils.estimator_checks import check_estimator
 import freeenergy as fe
 from freeenergy._core import count_compilations
 
-# small networks, so that some fifty fits of each are quick; otherwise the defaults
+# small models and few steps, so that some fifty fits of each are quick; otherwise the defaults
 SMALL = {
     "VAE": {"width": 8, "max_iter": 5, "importance_samples": 20},
-    "NormalizingFlow": {"layers": 1, "width": 4, "depth": 1, "max_iter": 5},
+    "NormalizingFlow": {
+        "transformer": fe.bijections.ShiftScale(),
+        "layers": 1,
+        "width": 4,
+        "depth": 1,
+        "max_iter": 5,
+    },
+    "FactorAnalysis": {"n_components": 1},
+    "MixedFactorAnalysis": {"n_components": 1, "max_iter": 20, "importance_samples": 50},
+    "LinearGaussianSSM": {"n_latent": 1, "max_iter": 5},
+    "BayesianMixture": {"n_components": 2},
     # the tables of scikit-learn are real numbers, which a binary model takes only if it is told how
     "RBM": {"n_components": 4, "max_iter": 5, "threshold": 0.5},
     "BayesianNetwork": {"numbers": True},

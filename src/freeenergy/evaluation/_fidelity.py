@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from scipy import stats
-from scipy.spatial import cKDTree
+from scipy.spatial import KDTree
 
 from ._checks import count, numbers, two_samples
 from ._forecasts import Measure
@@ -47,7 +47,7 @@ def fidelity(real: Any, made: Any, *, neighbours: int = 5) -> Fidelity:
     owner = "fidelity"
     k = count(owner, "neighbours", neighbours)
     a, b = two_samples(owner, real, made, least=k + 1)
-    trees = cKDTree(a), cKDTree(b)
+    trees = KDTree(a), KDTree(b)
     # the nearest row of its own kind is itself
     radius_a, radius_b = (tree.query(tree.data, k=[k + 1])[0][:, 0] for tree in trees)
     inside_a = trees[1].query_ball_point(a, radius_a)
@@ -97,7 +97,7 @@ def memorisation_test(train: Any, held_out: Any, made: Any) -> Memorisation:
         raise ValueError(
             f"The samples of {owner} must have the same columns. Got {a.shape[1]} and {b.shape[1]} instead."
         )
-    tree = cKDTree(a)
+    tree = KDTree(a)
     of_new, of_made = tree.query(new)[0], tree.query(b)[0]
     # for each row, the share of the other kind that it is nearer than
     wins = stats.rankdata(np.concatenate([of_new, of_made]))
@@ -150,7 +150,7 @@ def modes_found(samples: Any, centres: Any, *, radius: float, least: int = 1) ->
         raise ValueError(
             f"The 'radius' of {owner} must be a float in the range (0, inf). Got {radius!r} instead."
         )
-    distance, nearest = cKDTree(c).query(x)
+    distance, nearest = KDTree(c).query(x)
     near = distance <= radius
     counts = np.bincount(nearest[near], minlength=len(c))
     return Modes(int(np.sum(counts >= least)), counts / len(x), float(1 - near.mean()))

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from scipy import stats
-from scipy.spatial import cKDTree
+from scipy.spatial import KDTree
 from scipy.spatial.distance import pdist
 
 from ..kernels import RBF, AbstractKernel
@@ -101,7 +101,8 @@ def _as_wide_as_the_data(pooled: np.ndarray) -> RBF:
     spread = np.where(spread > 0, spread, 1.0)
     some = np.random.default_rng(0).permutation(len(pooled))[:_ROWS_FOR_MEDIAN]
     median = np.median(pdist(pooled[some] / spread))
-    return RBF(spread * (median if median > 0 else 1.0))
+    width: Any = spread * (median if median > 0 else 1.0)
+    return RBF(width)
 
 
 class _Neighbours:
@@ -111,7 +112,7 @@ class _Neighbours:
         spread = x.std(axis=0)
         self.spread = np.where(spread > 0, spread, 1.0)
         self.labels = labels
-        self.tree = cKDTree(x / self.spread)
+        self.tree = KDTree(x / self.spread)
         self.size = max(1, int(np.sqrt(len(x))) | 1)
 
     def predict(self, x: np.ndarray) -> np.ndarray:
@@ -198,7 +199,7 @@ def frechet_distance(first: Any, second: Any) -> Measure:
 def _frechet(a: np.ndarray, b: np.ndarray) -> float:
     centred = [(x - x.mean(axis=0)) / np.sqrt(len(x) - 1) for x in (a, b)]
     # Σ = AᵀA, so that tr (ΣΛ)^½ is the sum of the singular values of ABᵀ
-    factors = [np.linalg.qr(x, mode="r") if len(x) > x.shape[1] else x for x in centred]
+    factors: list[Any] = [np.linalg.qr(x, mode="r") if len(x) > x.shape[1] else x for x in centred]
     overlap = np.linalg.svd(factors[0] @ factors[1].T, compute_uv=False).sum()
     apart = sum(np.sum(x**2) for x in factors) - 2 * overlap
     return np.sum((a.mean(axis=0) - b.mean(axis=0)) ** 2) + max(apart, 0.0)

@@ -190,7 +190,7 @@ class MixedRows:
         nats[whole] = self._complete_number_nats(x[whole])
         for own, part, z, covariance in self._conditioned(x):
             nats[own], spread[own] = part, covariance
-            found[np.ix_(own, list(self.numbers))] = z
+            found[np.ix_(own, np.array(self.numbers))] = z
         return nats, found, spread
 
     def _states_of(self, x: np.ndarray, over: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:

@@ -49,7 +49,7 @@ def regression(moments: Moments) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     with np.errstate(invalid="ignore", divide="ignore"):
         mean = first / weight[..., None]
         gap = second / weight[..., None, None] - mean[..., :, None] * mean[..., None, :]
-    known = np.isfinite(gap).all(axis=(-1, -2))
+    known = np.asarray(np.isfinite(gap).all(axis=(-1, -2)))
     safe = np.where(known[..., None, None], gap, np.eye(gap.shape[-1]))
     # of columns that say the same any of the solutions serves
     w = (np.linalg.pinv(safe[..., :-1, :-1], hermitian=True) @ safe[..., :-1, -1:])[..., 0]

@@ -6,7 +6,11 @@ import abc
 
 import equinox as eqx
 import numpy as np
-from scipy.special import gammaln, multigammaln, xlogy
+from scipy.special import (
+    gammaln,
+    multigammaln,  # pyright: ignore[reportAttributeAccessIssue]
+    xlogy,
+)
 
 from .._core import LOG_2PI
 from ._network_em import Moments, regression

@@ -60,7 +60,7 @@ class Families:
 
     def _complete(self, columns: Sequence[int]) -> tuple[np.ndarray, float]:
         """Rows in which nothing of some columns is missing, and what they are to be multiplied by."""
-        seen = ~self._missing[:, list(columns)].any(axis=1)
+        seen = np.asarray(~self._missing[:, list(columns)].any(axis=1))
         total = self.weight[seen].sum()
         return seen, float(self.weight.sum() / total) if total > 0 else 1.0
 

@@ -73,7 +73,8 @@ class RowEnergy(AbstractWholeEnergy):
         shape: tuple[int, ...] = (-1,),
     ) -> Self:
         """With arrays on the device."""
-        return cls(model, log_prob, *map(on_device, scaling), on_device(np.asarray(log_partition)), shape)
+        shift, scale = map(on_device, scaling)
+        return cls(model, log_prob, shift, scale, on_device(np.asarray(log_partition)), shape)
 
     def __call__(self, x: Array) -> Array:
         inner = self.log_prob(self.model, ((x - self.shift) / self.scale).reshape(self.shape))

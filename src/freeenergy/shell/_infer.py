@@ -292,7 +292,8 @@ def _begun(owner: Any, observed: Any) -> Any:
     if "model_" in vars(owner):
         return owner
     pair = isinstance(observed, tuple) and len(observed) == 2
-    return clone(owner).fit(*observed) if pair else clone(owner).fit(observed)
+    fresh: Any = clone(owner)
+    return fresh.fit(*observed) if pair else fresh.fit(observed)
 
 
 def _events_of(what: Any, observed: Any) -> np.ndarray:
@@ -314,7 +315,10 @@ def _events(what: Any, model: Any, observed: Any) -> Any:
     x, y = observed
     if isinstance(what, ScoresLabels):
         y = _places(what, y)
-    x = np.asarray(what._read(x).x[:, : what._width] if isinstance(what, Shell) else x, float)
+    if isinstance(what, Shell):
+        owner: Any = what
+        x = owner._read(x).x[:, : owner._width]
+    x = np.asarray(x, float)
     y = np.asarray(y) if np.asarray(y).dtype.kind == "i" else np.asarray(y, float)
     y = y[:, None] if y.ndim == 1 and isinstance(model, Conditional) else y
     if len(x) != len(y) or np.isnan(x).any():

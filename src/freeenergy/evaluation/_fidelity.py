@@ -49,7 +49,7 @@ def fidelity(real: Any, made: Any, *, neighbours: int = 5) -> Fidelity:
     a, b = two_samples(owner, real, made, least=k + 1)
     trees = KDTree(a), KDTree(b)
     # the nearest row of its own kind is itself
-    radius_a, radius_b = (tree.query(tree.data, k=[k + 1])[0][:, 0] for tree in trees)
+    radius_a, radius_b = (np.asarray(tree.query(tree.data, k=k + 1)[0])[:, k] for tree in trees)
     inside_a = trees[1].query_ball_point(a, radius_a)
     inside_b = trees[0].query_ball_point(b, radius_b)
     held = np.bincount(np.concatenate([np.asarray(i, int) for i in inside_a]), minlength=len(b))
@@ -150,7 +150,7 @@ def modes_found(samples: Any, centres: Any, *, radius: float, least: int = 1) ->
         raise ValueError(
             f"The 'radius' of {owner} must be a float in the range (0, inf). Got {radius!r} instead."
         )
-    distance, nearest = KDTree(c).query(x)
+    distance, nearest = map(np.asarray, KDTree(c).query(x))
     near = distance <= radius
     counts = np.bincount(nearest[near], minlength=len(c))
     return Modes(int(np.sum(counts >= least)), counts / len(x), float(1 - near.mean()))

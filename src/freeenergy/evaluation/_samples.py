@@ -116,7 +116,7 @@ class _Neighbours:
         self.size = max(1, int(np.sqrt(len(x))) | 1)
 
     def predict(self, x: np.ndarray) -> np.ndarray:
-        near = self.tree.query(x / self.spread, k=[*range(1, self.size + 1)])[1]
+        near = np.reshape(self.tree.query(x / self.spread, k=self.size)[1], (len(x), -1))
         return (self.labels[near].mean(axis=1) > 0.5).astype(int)
 
 

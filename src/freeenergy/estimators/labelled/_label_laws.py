@@ -11,10 +11,8 @@ from sklearn.utils.validation import check_consistent_length
 
 from ..._core import Evidence, Kind, has_nan
 from ...shell import PredictsProbabilities, ScoresLabels, check_numbers
-from ...shell._summary import weighted
-from ...shell._validation import check_weight
 from ._inputs import CompletesInputs
-from ._regressor import error_of_mean
+from ._regressor import error_of_mean, likelihood_of_answers
 
 
 class HasLabelLaws(PredictsProbabilities, ScoresLabels, CompletesInputs):
@@ -62,8 +60,4 @@ class HasLabelLikelihood(HasLabelLaws):
     """Label laws whose likelihood of the rows of a fit a summary reports."""
 
     def _likelihood(self, X: Any, given: dict[str, Any]) -> Any:
-        if X is None or "y" not in given:
-            return "The log-likelihood needs the rows of the fit: summary(X, y=y)."
-        evidence = self.evidence(X, given["y"])
-        weight = check_weight(evidence.nats[:, None], given.get("sample_weight"))
-        return weighted(evidence, weight), float(len(evidence) if weight is None else weight.sum())
+        return likelihood_of_answers(self, X, given)

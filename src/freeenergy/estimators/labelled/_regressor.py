@@ -141,11 +141,16 @@ class AbstractRegressor(
         return laws.log_prob(y), 0.0
 
     def _likelihood(self, X: Any, given: dict[str, Any]) -> Any:
-        if X is None or "y" not in given:
-            return "The log-likelihood needs the rows of the fit: summary(X, y=y)."
-        evidence = self.evidence(X, given["y"])
-        weight = check_weight(evidence.nats[:, None], given.get("sample_weight"))
-        return weighted(evidence, weight), float(len(evidence) if weight is None else weight.sum())
+        return likelihood_of_answers(self, X, given)
+
+
+def likelihood_of_answers(owner: Any, X: Any, given: dict[str, Any]) -> Any:
+    """What a summary says of the rows of a fit: their evidence and how many they are, or what it needs."""
+    if X is None or "y" not in given:
+        return "The log-likelihood needs the rows of the fit: summary(X, y=y)."
+    evidence = owner.evidence(X, given["y"])
+    weight = check_weight(evidence.nats[:, None], given.get("sample_weight"))
+    return weighted(evidence, weight), float(len(evidence) if weight is None else weight.sum())
 
 
 def error_of_mean(logs: list[np.ndarray]) -> np.ndarray:

@@ -31,6 +31,7 @@ from freeenergy._core import (
     key_bits,
     key_of,
     learnable,
+    least,
     log_det_cholesky,
     log_mean_exp,
     map_data,
@@ -191,6 +192,16 @@ def test_boltzmann_is_the_least_free_energy(temperature):
     np.testing.assert_allclose(free, p @ e - temperature * categorical_entropy(p), rtol=1e-13)
     other = jnp.asarray(RNG.dirichlet(np.ones(5)))
     assert free < other @ e - temperature * categorical_entropy(other)
+
+
+def test_some_entry_is_the_least_whatever_is_computed_twice():
+    # one product and one sum, which a compiler may round once here and twice there
+    rng = np.random.default_rng(0)
+    x, c = rng.normal(size=(1, 4000)), rng.normal(size=(5, 1))
+    found = jax.jit(lambda x, c: least(c**2 - 2 * c * x, axis=0))(x, c)
+    np.testing.assert_array_equal(found.sum(axis=0), 1)
+    np.testing.assert_array_equal(np.argmax(found, axis=0), np.argmin((x - c) ** 2, axis=0))
+    assert least(jnp.array([[2.0, 1.0], [1.0, 1.0]])).tolist() == [[False, True], [True, True]]
 
 
 def test_boltzmann_limits_ties_and_infinite_energies():

@@ -160,7 +160,7 @@ def test_the_missing_entry_of_every_density_by_two_methods(name):
 WALK = RandomWalk(chains=4, steps=1000, burn_in=500, thin=4)
 # of densities that know log p of whole rows, and of those with a hidden cause that they sum out by draws
 BY = {
-    "GaussianMixture": SHORT,
+    "GaussianMixture": NUTS(steps=1500, burn_in=300),
     "FactorAnalysis": SHORT,
     "KernelDensity": SHORT,
     "GaussianCopula": WALK,

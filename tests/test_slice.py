@@ -1,5 +1,8 @@
 """Estimators from data to numbers: one Gaussian, k-means, factor analysis, probabilistic PCA."""
 
+from functools import partial
+
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -13,6 +16,7 @@ from freeenergy._core import count_compilations
 from freeenergy.distributions import Diagonal, Full, LowRank, NormalInverseWishart, Spherical
 from freeenergy.estimators import PPCA, FactorAnalysis, PlusPlus
 from freeenergy.learning import EM
+from freeenergy.models import Clusters
 
 RNG = np.random.default_rng(2)
 LOADING = np.array([[2.0, 0.0], [1.0, 1.0], [0.0, 1.5], [1.0, -1.0], [0.5, 0.5]])
@@ -163,6 +167,19 @@ def test_many_rows_are_seen_in_32_bits_first_and_clusters_that_are_too_close_for
         peer = PeerKMeans(4, init=centres, n_init=1, tol=0.0, algorithm="lloyd").fit(X)
         np.testing.assert_allclose(ours.inertia_, peer.inertia_, rtol=1e-6)
         assert np.mean(ours.labels_ == peer.labels_) > 0.999
+
+
+def test_no_row_of_one_column_is_lost_between_clusters():
+    # where a product and a sum are rounded once in a minimum and twice beside it, most of these were
+    rng = np.random.default_rng(0)
+    rows = rng.choice([-1.414035947, -0.001392, 0.000866, 1.413533147], size=(600, 1))
+    rows[:, 0] += np.where(np.abs(rows[:, 0]) < 1, 1e-3 * rng.normal(size=600), 0)
+    model = Clusters(jnp.array([[-1.414035947], [-0.001392], [0.000866], [1.413533147]]))
+    cold = partial(Clusters.expect_prepared, temperature=jnp.zeros(()), incomplete=False)
+    statistics, cost = jax.jit(cold)(model, None, rows, jnp.ones(600))
+    gaps = (rows - np.asarray(model.centroids).T) ** 2
+    np.testing.assert_array_equal(statistics.mass, np.bincount(gaps.argmin(axis=1)))
+    np.testing.assert_allclose(cost, gaps.min(axis=1).sum(), atol=np.finfo(float).eps * (rows**2).sum())
 
 
 def test_starts_find_separated_clusters():

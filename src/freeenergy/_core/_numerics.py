@@ -130,10 +130,23 @@ def _boltzmann_warm(energies: Array, temperature: Array, axis: int) -> tuple[Arr
 
 
 def _boltzmann_cold(energies: Array, temperature: Array, axis: int) -> tuple[Array, Array]:
-    low = jnp.min(energies, axis=axis, keepdims=True)
-    ties = (energies <= low).astype(energies.dtype)
-    # a compiler that computes the energies twice, and rounds otherwise, may count no minimum
-    return jnp.squeeze(low, axis), ties / jnp.maximum(jnp.sum(ties, axis=axis, keepdims=True), 1)
+    low = jnp.min(energies, axis=axis)
+    ties = least(energies, axis).astype(energies.dtype)
+    return low, ties / jnp.sum(ties, axis=axis, keepdims=True)
+
+
+def least(energies: Array, axis: int = -1) -> Array:
+    """Which entries are the least along an axis: several where they tie, never none.
+
+    A compiler may compute what it compares twice and round otherwise, so that nothing equals the minimum;
+    the place of a minimum is found in one pass.
+
+    >>> least(jnp.array([1.0, 0.0, 0.0])).tolist()
+    [False, True, True]
+    """
+    places = jax.lax.broadcasted_iota(jnp.int64, energies.shape, axis % energies.ndim)
+    first = jnp.argmin(energies, axis=axis, keepdims=True)
+    return (energies <= jnp.min(energies, axis=axis, keepdims=True)) | (places == first)
 
 
 def cholesky(matrix: Array, max_jitter: float = 1e-6) -> tuple[Array, Array]:

@@ -16,6 +16,7 @@ from jax.scipy.special import gammaln, multigammaln, xlog1py, xlogy
 from .._core import (
     LOG_2PI,
     cholesky,
+    least,
     log_beta,
     log_det_cholesky,
     parameter,
@@ -106,7 +107,7 @@ def _share(excess: Array) -> Array:
     # not `maximum`, which has half the slope at zero
     counts = jnp.where(excess < 0, 0, excess)
     total = jnp.sum(counts, axis=-1, keepdims=True)
-    largest = (excess == jnp.max(excess, axis=-1, keepdims=True)).astype(excess.dtype)
+    largest = least(-excess).astype(excess.dtype)
     even = largest / jnp.sum(largest, axis=-1, keepdims=True)
     return jnp.where(total > 0, counts / jnp.where(total > 0, total, 1), even)
 

@@ -204,7 +204,7 @@ def _slow(told: Mapping[str, float]) -> str | None:
     if not worst > _WORST_REDUCTION:
         return None
     return (
-        f"The chains disagree: R̂ is {worst:.3g} where at most {_WORST_REDUCTION} is wanted; "
+        f"The chains disagree: R̂ is {worst:.4g} where at most {_WORST_REDUCTION} is wanted; "
         "take more steps, or look for several modes."
     )
 

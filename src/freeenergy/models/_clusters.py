@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from .._core import Categories, boltzmann, parameter
+from .._core import Categories, boltzmann, least, parameter
 from ..inference import Finite
 from ._base import AbstractExactPosterior, AbstractExpectationMaximisation
 
@@ -83,9 +83,7 @@ class Clusters(AbstractExpectationMaximisation[ClusterStatistics], AbstractExact
         else:
             squares = jnp.sum(self.centroids**2, axis=1)
         relative = squares - 2 * self.centroids @ filled
-        # the first of the least: two plain minima are faster than one that carries its place
-        places = jnp.arange(len(relative), dtype=jnp.int32)
-        k = jnp.min(jnp.where(relative <= jnp.min(relative), places, len(relative) - 1))
+        k = jnp.argmin(relative)
         gap = filled - self.centroids[k]
         return k, jnp.sum((jnp.where(known, gap, 0) if incomplete else gap) ** 2)
 
@@ -118,7 +116,10 @@ class Clusters(AbstractExpectationMaximisation[ClusterStatistics], AbstractExact
             # what divides ties goes to the weights, of which there are fewer
             low = jnp.min(relative, axis=0)
             ties = (relative <= low[None]).astype(x.dtype)
-            return low, ties, weight / jnp.maximum(jnp.sum(ties, axis=0), 1)
+            # `least` never finds none, and takes longer
+            found = jnp.all(jnp.sum(ties, axis=0) > 0)
+            ties = jax.lax.cond(found, lambda: ties, lambda: least(relative, axis=0).astype(x.dtype))
+            return low, ties, weight / jnp.sum(ties, axis=0)
 
         free, r, share = jax.lax.cond(temperature > 0, warm, cold, relative)
         # and these to the coordinates, which are fewer than the clusters or not many more

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float
 
-from .._core import LOG_2PI, AbstractSpace, Reals, buffer, parameter, positive
+from .._core import LOG_2PI, AbstractSpace, Reals, buffer, least, parameter, positive
 from ..distributions import Diagonal, Gaussian
 from ..kernels import AbstractKernel
 from ._base import AbstractExactPosterior
@@ -46,7 +46,7 @@ class KernelSmoother(AbstractExactPosterior):
         near = self.weight * self.kernel.gram(x[None] / self.bandwidth, self.x / self.bandwidth)[0]
         gaps = jnp.sum((self.x - x[None, :]) ** 2, axis=1)
         lost = jnp.sum(near) == 0
-        nearest = jnp.where(gaps == jnp.min(gaps), self.weight, 0.0)
+        nearest = jnp.where(least(gaps), self.weight, 0.0)
         near = jnp.where(lost, nearest, near)
         return near / jnp.sum(near)
 

@@ -201,3 +201,22 @@ def test_joined_laws_keep_the_order_of_rows():
     rows = np.array([3, 0, 3])
     np.testing.assert_allclose(laws.take(rows).log_prob(y[rows]), laws.log_prob(y)[rows])
     assert len(laws.take(np.array([4, 0])).parts) == 1
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        # of sizes 1e-250 and 1; with heavy tails; and with nothing between them
+        [stats.gamma(np.array([a])) for a in (0.05, 0.3, 4.0)],
+        [stats.t(1.1, np.array([m])) for m in (-1000.0, 0.0, 30.0)],
+        [stats.norm(np.array([m]), 1e-3) for m in (-100.0, 0.0, 1e4)],
+    ],
+)
+@pytest.mark.parametrize("p", [1e-12, 0.05, 1 / 3, 0.5, 0.95, 1 - 1e-9])
+def test_quantiles_of_a_mixture_are_the_least_values_that_reach_a_probability(parts, p):
+    laws = MixedLaws(np.log(np.full((3, 1), 1 / 3)), tuple(map(Laws, parts)))
+    found = laws.quantile(p)
+    room = 1e-14 + 1e-9 * np.abs(found)
+    assert np.exp(laws.log_cdf(found)) >= p * (1 - 1e-12)
+    assert np.exp(laws.log_cdf(found - room)) < p * (1 + 1e-12)
+    np.testing.assert_allclose(np.exp(laws.log_cdf(found)), p, rtol=1e-9)

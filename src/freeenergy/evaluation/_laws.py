@@ -12,7 +12,7 @@ from scipy import special, stats
 from ._checks import fraction
 from ._regions import highest_density, modes
 
-_HALVINGS = 80
+_STEPS = 80
 _ROUNDING = 1e-12
 # a mixture has as many times the knots of one law
 _PARTS = 4
@@ -281,7 +281,7 @@ class _HasDistributionFunction(Protocol):
     def log_cdf(self, y: Any) -> np.ndarray: ...
 
 
-def quantile_by_halving(
+def quantile_between(
     laws: _HasDistributionFunction, p: Any, low: np.ndarray, high: np.ndarray
 ) -> np.ndarray:
     """The least value of each answer, between `low` and `high`, whose distribution function reaches `p`."""
@@ -289,16 +289,61 @@ def quantile_by_halving(
         wanted = np.log(p)
     if laws.discrete:
         # sums of probabilities have rounding
-        low, wanted = low - 1, wanted - _ROUNDING * (wanted < 0)
-    for _ in range(_HALVINGS):
-        middle = 0.5 * (low + high)
-        if laws.discrete:
-            middle = np.floor(middle)
+        return _by_halving(laws, wanted - _ROUNDING * (wanted < 0), low - 1, high)
+    return _by_interpolation(laws, wanted, low, high)
+
+
+def _by_halving(
+    laws: _HasDistributionFunction, wanted: np.ndarray, low: np.ndarray, high: np.ndarray
+) -> np.ndarray:
+    for _ in range(_STEPS):
+        middle = np.floor(0.5 * (low + high))
         if not ((low < middle) & (middle < high)).any():
             break
         enough = laws.log_cdf(middle) >= wanted
         low, high = np.where(enough, low, middle), np.where(enough, middle, high)
     return high
+
+
+def _by_interpolation(
+    laws: _HasDistributionFunction, wanted: np.ndarray, low: np.ndarray, high: np.ndarray
+) -> np.ndarray:
+    """Chandrupatla's rule: inverse quadratic steps where three points allow one, halvings elsewhere."""
+
+    def gap(at: np.ndarray) -> np.ndarray:
+        logs = laws.log_cdf(at)
+        with np.errstate(invalid="ignore"):
+            return np.where(logs == wanted, 0.0, logs - wanted)
+
+    # `a` is the newest point, `b` the end on the other side of the root, `c` the point before
+    a, b = np.asarray(low, float), np.asarray(high, float)
+    at_a, at_b = gap(a), gap(b)
+    # what is enough by rounding alone at neither end is the upper one
+    at_b = np.maximum(at_b, 0.0)
+    step = np.full(a.shape, 0.5)
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        for _ in range(_STEPS):
+            near = 2 * np.finfo(float).eps * np.maximum(np.abs(a), np.abs(b))
+            open_ = np.abs(b - a) > 2 * near
+            if not open_.any():
+                break
+            least = near / np.abs(b - a)
+            new = np.where(open_, a + np.clip(step, least, 1 - least) * (b - a), a)
+            at_new = np.where(open_, gap(new), at_a)
+            same = np.where(open_, (at_new >= 0) == (at_a >= 0), True)
+            c, at_c = np.where(same, a, b), np.where(same, at_a, at_b)
+            b, at_b = np.where(same, b, a), np.where(same, at_b, at_a)
+            # a second zero is a stretch without mass, of which the least value is asked
+            flat = (at_new == 0) & (at_a == 0)
+            a, at_a = new, at_new
+            place, share = (a - b) / (c - b), (at_a - at_b) / (at_c - at_b)
+            smooth = (share**2 < place) & ((1 - share) ** 2 < 1 - place) & ~flat
+            quadratic = at_a / (at_b - at_a) * at_c / (at_b - at_c)
+            quadratic += (c - a) / (b - a) * at_a / (at_c - at_a) * at_b / (at_c - at_b)
+            # a half of the logarithms, where positive ends are of different sizes
+            half = np.where((a > 0) & (b > 0), np.sqrt(a) / (np.sqrt(a) + np.sqrt(b)), 0.5)
+            step = np.where(smooth & np.isfinite(quadratic), quadratic, half)
+    return np.where(at_a >= 0, a, b)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -360,7 +405,7 @@ class MixedLaws(AbstractLaws):
         alone = np.stack([part.quantile(p) for part in self.parts])
         low = np.min(alone, axis=0, where=there, initial=np.inf)
         high = np.max(alone, axis=0, where=there, initial=-np.inf)
-        return quantile_by_halving(self, p, low, high)
+        return quantile_between(self, p, low, high)
 
     def knots(self, levels: np.ndarray) -> np.ndarray:
         every = np.sort(np.concatenate([part.knots(levels) for part in self.parts]), axis=0)

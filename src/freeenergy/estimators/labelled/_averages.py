@@ -9,7 +9,7 @@ from scipy import special, stats
 
 from ...evaluation import AbstractLaws, Laws
 from ...evaluation._checks import fraction
-from ...evaluation._laws import quantile_by_halving
+from ...evaluation._laws import quantile_between
 
 
 def normal_averages(mean: np.ndarray, spread: np.ndarray) -> Averages:
@@ -48,7 +48,7 @@ class Averages(NamedTuple):
 
     def _quantile(self, p: float) -> np.ndarray:
         alone = self._by_part(self.laws.quantile(p))
-        return quantile_by_halving(self, p, alone.min(axis=0), alone.max(axis=0))
+        return quantile_between(self, p, alone.min(axis=0), alone.max(axis=0))
 
     def _by_part(self, values: np.ndarray) -> np.ndarray:
         return values.reshape(len(self.log_weights), -1)

@@ -16,7 +16,7 @@ from ... import models
 from ..._core import AbstractAlgorithm, Fit, Kind, key_of, map_rows
 from ...distributions import Diagonal, Gaussian, Given
 from ...evaluation import AbstractLaws
-from ...evaluation._laws import quantile_by_halving
+from ...evaluation._laws import quantile_between
 from ...learning import ImportanceWeighted
 from ...models import mlp_conditional_vae
 from ...shell import AbstractDensity, Rows, Scaling, cast, check_int
@@ -140,7 +140,7 @@ class LatentLaws(AbstractLaws):
 
     def quantile(self, p: Any) -> np.ndarray:
         each = self._each(self._parts.quantile(self._repeated(p)))
-        return quantile_by_halving(self, p, each.min(axis=0), each.max(axis=0))
+        return quantile_between(self, p, each.min(axis=0), each.max(axis=0))
 
     def sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
         rows = np.tile(self.rows, (n, 1))

@@ -13,6 +13,7 @@ from scipy.special import log_ndtr, logsumexp
 
 from ..._core import Fit, Status, check_size, on_device
 from ...evaluation import AbstractLaws
+from ...evaluation._laws import quantile_between
 from ...kernels import RBF, AbstractKernel
 from ...models import KernelSmoother
 from ...shell import AbstractDensity, Rows, check_real
@@ -21,7 +22,6 @@ from ._kernelled import AbstractKernelRegressor
 # rows whose answers judge a bandwidth
 _JUDGES = 1000
 _LOG_2PI = float(np.log(2 * np.pi))
-_HALVINGS = 60
 
 
 def _log_mean(logs: np.ndarray, shares: np.ndarray) -> np.ndarray:
@@ -93,11 +93,7 @@ class SmoothedLaws(AbstractLaws):
         shape = len(self.shares), len(self.widths)
         low = np.broadcast_to(self.centres.min(axis=0) - reach, shape).reshape(self.shape)
         high = np.broadcast_to(self.centres.max(axis=0) + reach, shape).reshape(self.shape)
-        for _ in range(_HALVINGS):
-            middle = 0.5 * (low + high)
-            enough = self.log_cdf(middle) >= np.log(p)
-            low, high = np.where(enough, low, middle), np.where(enough, middle, high)
-        return high
+        return quantile_between(self, p, low, high)
 
     def sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
         cumulative = np.cumsum(self.shares, axis=1)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from freeenergy.evaluation import JoinedLaws, Laws, MixedLaws, NormalLaws
+from freeenergy.evaluation import JoinedLaws, Laws, MixedLaws, NormalLaws, StackedLaws
 
 COVARIANCE = np.array([[[2.0, 0.6], [0.6, 1.0]], [[1.0, -0.3], [-0.3, 0.5]], [[0.1, 0.0], [0.0, 4.0]]])
 MEANS = np.array([[0.0, 1.0], [-2.0, 3.0], [5.0, 5.0]])
@@ -220,3 +220,28 @@ def test_quantiles_of_a_mixture_are_the_least_values_that_reach_a_probability(pa
     assert np.exp(laws.log_cdf(found)) >= p * (1 - 1e-12)
     assert np.exp(laws.log_cdf(found - room)) < p * (1 + 1e-12)
     np.testing.assert_allclose(np.exp(laws.log_cdf(found)), p, rtol=1e-9)
+
+
+def test_a_stack_of_laws_is_the_mixture_of_its_parts():
+    rng = np.random.default_rng(0)
+    logs = np.log(rng.dirichlet(np.ones(3), size=4).T)
+    logs[0, 1] = -np.inf
+    logs[:, 1] -= np.log(np.exp(logs[:, 1]).sum())
+    centre, width = rng.normal(size=(3, 4, 2)), rng.uniform(0.5, 2.0, (3, 4, 2))
+    parts = tuple(Laws(stats.norm(*both)) for both in zip(centre, width, strict=True))
+    stack = Laws(stats.norm(centre.reshape(12, 2), width.reshape(12, 2)))
+    one, other = StackedLaws(logs, stack), MixedLaws(logs, parts)
+    y = rng.normal(size=(4, 2))
+    y[2, 1] = np.nan
+    for few in (lambda law: law, lambda law: law.take(np.array([3, 1]))):
+        a, b, asked = few(one), few(other), y if few(one).shape[0] == 4 else y[[3, 1]]
+        for method in ("log_prob", "log_cdf", "log_sf"):
+            np.testing.assert_allclose(getattr(a, method)(asked), getattr(b, method)(asked), rtol=1e-12)
+        for method in ("mean", "variance"):
+            np.testing.assert_allclose(getattr(a, method)(), getattr(b, method)(), rtol=1e-12)
+        np.testing.assert_allclose(a.quantile(0.3), b.quantile(0.3), rtol=1e-12)
+        levels = np.array([0.1, 0.5, 0.9])
+        np.testing.assert_allclose(a.knots(levels), b.knots(levels), rtol=1e-12)
+    draws = one.sample(4000, np.random.default_rng(1))
+    error = np.sqrt(one.variance() / 4000)
+    assert (np.abs(draws.mean(axis=0) - one.mean()) < 4.5 * error).all()

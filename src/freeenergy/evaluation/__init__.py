@@ -34,7 +34,7 @@ from ._intervals import (
     wald_interval,
     wilson_interval,
 )
-from ._laws import AbstractLaws, JoinedLaws, Laws, MixedLaws, NormalLaws
+from ._laws import AbstractLaws, JoinedLaws, Laws, MixedLaws, NormalLaws, StackedLaws
 from ._laws_regression import HuberLaws, QuantileLaws, StudentLaws
 from ._nested import Influence, likelihood_ratio_test
 from ._predictions import auc, crps, log_loss, mae, pinball
@@ -84,6 +84,7 @@ __all__ = [
     "Retraining",
     "SimulationCalibration",
     "Split",
+    "StackedLaws",
     "StudentLaws",
     "TestResult",
     "Transport",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
@@ -13,6 +14,8 @@ from ._checks import fraction
 from ._regions import highest_density, modes
 
 _STEPS = 80
+# of so many rows all draws of what is missing are asked at once
+_ROWS_AT_ONCE = 1000
 _ROUNDING = 1e-12
 # a mixture has as many times the knots of one law
 _PARTS = 4
@@ -346,9 +349,76 @@ def _by_interpolation(
     return np.where(at_a >= 0, a, b)
 
 
-@dataclasses.dataclass(frozen=True)
-class MixedLaws(AbstractLaws):
+class AbstractMixedLaws(AbstractLaws):
     """A mixture of laws for each row: of components, or of what a missing input may have been.
+
+    Attributes:
+        log_weights: (parts, rows), of sum one for each row.
+    """
+
+    log_weights: np.ndarray
+
+    @abc.abstractmethod
+    def by_part(self, method: str, *y: Any) -> np.ndarray:
+        """What a method of laws says of the same `y` in each part, (parts, …)."""
+
+    def _each(self) -> np.ndarray:
+        """The logarithms of the weights, with an axis for each of those of the answers."""
+        return self.log_weights.reshape(*self.log_weights.shape, *(1,) * (len(self.shape) - 1))
+
+    def log_prob(self, y: Any) -> np.ndarray:
+        return _log_sum(self.by_part("log_prob", y) + self.log_weights)
+
+    def log_cdf(self, y: Any) -> np.ndarray:
+        return np.minimum(_log_sum(self.by_part("log_cdf", y) + self._each()), 0.0)
+
+    def log_sf(self, y: Any) -> np.ndarray:
+        return np.minimum(_log_sum(self.by_part("log_sf", y) + self._each()), 0.0)
+
+    def _averaged(self, found: np.ndarray) -> np.ndarray:
+        """Averages over parts, of those that have weight."""
+        weight = np.broadcast_to(np.exp(self._each()), found.shape)
+        return np.sum(weight * np.where(weight > 0, found, 0.0), axis=0)
+
+    def mean(self) -> np.ndarray:
+        return self._averaged(self.by_part("mean"))
+
+    def variance(self) -> np.ndarray:
+        means = self.by_part("mean")
+        return self._averaged(self.by_part("variance") + (means - self._averaged(means)[None]) ** 2)
+
+    def quantile(self, p: Any) -> np.ndarray:
+        alone = self.by_part("quantile", p)
+        # parts without weight say nothing
+        there = np.broadcast_to(self._each() > -np.inf, alone.shape)
+        low = np.min(alone, axis=0, where=there, initial=np.inf)
+        high = np.max(alone, axis=0, where=there, initial=-np.inf)
+        return quantile_between(self, p, low, high)
+
+    @abc.abstractmethod
+    def _knots_of_parts(self, levels: np.ndarray) -> np.ndarray:
+        """The knots of all parts, (knots, *shape)."""
+
+    def knots(self, levels: np.ndarray) -> np.ndarray:
+        every = np.sort(self._knots_of_parts(levels), axis=0)
+        # of many parts a few of each
+        kept = np.linspace(0, len(every) - 1, min(len(every), _PARTS * len(levels))).astype(int)
+        return every[kept]
+
+    @abc.abstractmethod
+    def _draws_of_parts(self, n: int, rng: np.random.Generator) -> np.ndarray:
+        """(parts, n, *shape)."""
+
+    def sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
+        noise = rng.gumbel(size=(n, *self.log_weights.shape))
+        chosen = np.argmax(noise + self.log_weights, axis=1)
+        chosen = chosen.reshape(n, -1, *(1,) * (len(self.shape) - 1))
+        return np.take_along_axis(self._draws_of_parts(n, rng), chosen[None], axis=0)[0]
+
+
+@dataclasses.dataclass(frozen=True)
+class MixedLaws(AbstractMixedLaws):
+    """A mixture for each row of laws of any kind.
 
     Attributes:
         log_weights: (parts, rows), of sum one for each row.
@@ -371,57 +441,69 @@ class MixedLaws(AbstractLaws):
     def discrete(self) -> bool:
         return self.parts[0].discrete
 
-    def _each(self) -> np.ndarray:
-        """The logarithms of the weights, with an axis for each of those of the answers."""
-        return self.log_weights.reshape(*self.log_weights.shape, *(1,) * (len(self.shape) - 1))
+    def by_part(self, method: str, *y: Any) -> np.ndarray:
+        return np.stack([getattr(part, method)(*y) for part in self.parts])
 
-    def log_prob(self, y: Any) -> np.ndarray:
-        logs = np.stack([part.log_prob(y) for part in self.parts])
-        return _log_sum(logs + self.log_weights)
+    def _knots_of_parts(self, levels: np.ndarray) -> np.ndarray:
+        return np.concatenate([part.knots(levels) for part in self.parts])
 
-    def log_cdf(self, y: Any) -> np.ndarray:
-        logs = np.stack([part.log_cdf(y) for part in self.parts])
-        return np.minimum(_log_sum(logs + self._each()), 0.0)
-
-    def log_sf(self, y: Any) -> np.ndarray:
-        logs = np.stack([part.log_sf(y) for part in self.parts])
-        return np.minimum(_log_sum(logs + self._each()), 0.0)
-
-    def _averaged(self, found: list[np.ndarray]) -> np.ndarray:
-        """Averages over parts, of those that have weight."""
-        weight = np.broadcast_to(np.exp(self._each()), (len(self.parts), *self.shape))
-        return np.sum(weight * np.where(weight > 0, np.stack(found), 0.0), axis=0)
-
-    def mean(self) -> np.ndarray:
-        return self._averaged([part.mean() for part in self.parts])
-
-    def variance(self) -> np.ndarray:
-        mean = self.mean()
-        return self._averaged([part.variance() + (part.mean() - mean) ** 2 for part in self.parts])
-
-    def quantile(self, p: Any) -> np.ndarray:
-        # parts without weight say nothing
-        there = np.broadcast_to(self._each() > -np.inf, (len(self.parts), *self.shape))
-        alone = np.stack([part.quantile(p) for part in self.parts])
-        low = np.min(alone, axis=0, where=there, initial=np.inf)
-        high = np.max(alone, axis=0, where=there, initial=-np.inf)
-        return quantile_between(self, p, low, high)
-
-    def knots(self, levels: np.ndarray) -> np.ndarray:
-        every = np.sort(np.concatenate([part.knots(levels) for part in self.parts]), axis=0)
-        # of many parts a few of each
-        kept = np.linspace(0, len(every) - 1, min(len(every), _PARTS * len(levels))).astype(int)
-        return every[kept]
-
-    def sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
-        noise = rng.gumbel(size=(n, *self.log_weights.shape))
-        chosen = np.argmax(noise + self.log_weights, axis=1)
-        draws = np.stack([part.sample(n, rng) for part in self.parts])
-        chosen = chosen.reshape(n, -1, *(1,) * (len(self.shape) - 1))
-        return np.take_along_axis(draws, chosen[None], axis=0)[0]
+    def _draws_of_parts(self, n: int, rng: np.random.Generator) -> np.ndarray:
+        return np.stack([part.sample(n, rng) for part in self.parts])
 
     def take(self, rows: np.ndarray) -> MixedLaws:
         return MixedLaws(self.log_weights[:, rows], tuple(part.take(rows) for part in self.parts))
+
+
+@dataclasses.dataclass(frozen=True)
+class StackedLaws(AbstractMixedLaws):
+    """A mixture for each row of laws of one kind, which are asked all at once.
+
+    Attributes:
+        log_weights: (parts, rows), of sum one for each row.
+        stack: the laws of all rows for the first part, then for the second, and so on.
+
+    >>> stack = Laws(stats.norm(np.array([-1.0, 0.0, 1.0, 0.0]), 1.0))
+    >>> both = StackedLaws(np.log(np.full((2, 2), 0.5)), stack)
+    >>> [end.round(3).tolist() for end in both.interval(0.5)]
+    [[-1.051, -0.674], [1.051, 0.674]]
+    """
+
+    log_weights: np.ndarray
+    stack: AbstractLaws
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.log_weights.shape[1], *self.stack.shape[1:]
+
+    @property
+    def discrete(self) -> bool:
+        return self.stack.discrete
+
+    def by_part(self, method: str, *y: Any) -> np.ndarray:
+        whole = [np.broadcast_to(np.asarray(one, float), self.shape) for one in y]
+        tiled = [np.tile(one, (len(self.log_weights), *(1,) * (one.ndim - 1))) for one in whole]
+        found = getattr(self.stack, method)(*tiled)
+        return found.reshape(*self.log_weights.shape, *found.shape[1:])
+
+    def _knots_of_parts(self, levels: np.ndarray) -> np.ndarray:
+        found = self.stack.knots(levels)
+        return found.reshape(-1, *self.shape)
+
+    def _draws_of_parts(self, n: int, rng: np.random.Generator) -> np.ndarray:
+        found = self.stack.sample(n, rng)
+        return np.moveaxis(found.reshape(n, -1, *self.shape), 1, 0)
+
+    def take(self, rows: np.ndarray) -> StackedLaws:
+        places = np.arange(self.log_weights.size).reshape(self.log_weights.shape)[:, rows]
+        return StackedLaws(self.log_weights[:, rows], self.stack.take(places.ravel()))
+
+
+def averaged(of: Callable[[np.ndarray], AbstractLaws], draws: np.ndarray) -> AbstractMixedLaws:
+    """The laws of rows whose entries were drawn, (draws, rows, columns), each draw weighing the same."""
+    weights = np.full(draws.shape[:2], -np.log(len(draws)))
+    if draws.shape[1] > _ROWS_AT_ONCE:
+        return MixedLaws(weights, tuple(map(of, draws)))
+    return StackedLaws(weights, of(draws.reshape(-1, draws.shape[2])))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,6 +13,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 from ..._core import Evidence, Fit, Kind, Status, generator
 from ...evaluation import AbstractLaws, MixedLaws
+from ...evaluation._laws import averaged
 from ...shell import (
     AbstractDensity,
     AbstractRowEstimator,
@@ -185,8 +186,7 @@ class Bagging(Bags, AbstractWrappedRegressor):
 
         if isinstance(member, AbstractRowEstimator) or not np.isnan(x).any():
             return of(x)
-        draws = self._input_draws(x)
-        return MixedLaws(np.full(draws.shape[:2], -np.log(len(draws))), tuple(map(of, draws)))
+        return averaged(of, self._input_draws(x))
 
     def _laws(self, x: np.ndarray) -> AbstractLaws:
         size = len(self.members_)

@@ -15,8 +15,7 @@ from jax import Array
 from ... import models
 from ..._core import AbstractAlgorithm, Fit, Kind, key_of, map_rows
 from ...distributions import Diagonal, Gaussian, Given
-from ...evaluation import AbstractLaws
-from ...evaluation._laws import quantile_between
+from ...evaluation import AbstractLaws, StackedLaws
 from ...learning import ImportanceWeighted
 from ...models import mlp_conditional_vae
 from ...shell import AbstractDensity, Rows, Scaling, cast, check_int
@@ -80,7 +79,7 @@ class LatentLaws(AbstractLaws):
 
     @property
     def discrete(self) -> bool:
-        return self._parts.discrete
+        return self._averaged.discrete
 
     def _laws_of(self, members: Any) -> AbstractLaws:
         return laws_of(
@@ -88,19 +87,12 @@ class LatentLaws(AbstractLaws):
         )
 
     @functools.cached_property
-    def _parts(self) -> AbstractLaws:
-        """The laws for each code, those of all rows for one code after the other."""
+    def _averaged(self) -> StackedLaws:
+        """The average over quasi-random codes."""
         codes = quasi_normal(_CODES, self.model.prior.dim)
         found = map_rows(_members, self.rows, self.model, codes, block=ROWS_AT_ONCE)
-        return self._laws_of(jax.tree.map(lambda a: np.swapaxes(a, 0, 1).reshape(-1, *a.shape[2:]), found))
-
-    def _each(self, values: np.ndarray) -> np.ndarray:
-        """(codes × rows, …) as (codes, rows, …)."""
-        return values.reshape(_CODES, *self.shape)
-
-    def _repeated(self, y: Any) -> np.ndarray:
-        whole = np.broadcast_to(np.asarray(y, float), self.shape)
-        return np.broadcast_to(whole, (_CODES, *self.shape)).reshape(-1, *self.shape_of_one)
+        stack = jax.tree.map(lambda a: np.swapaxes(a, 0, 1).reshape(-1, *a.shape[2:]), found)
+        return StackedLaws(np.full((_CODES, len(self.rows)), -np.log(_CODES)), self._laws_of(stack))
 
     def log_prob(self, y: Any) -> np.ndarray:
         return self.scored(y)[0]
@@ -122,25 +114,19 @@ class LatentLaws(AbstractLaws):
         return np.where(none, 0.0, nats), np.where(none, 0.0, stderr)
 
     def log_cdf(self, y: Any) -> np.ndarray:
-        return self._log_share(self._parts.log_cdf(self._repeated(y)))
+        return self._averaged.log_cdf(y)
 
     def log_sf(self, y: Any) -> np.ndarray:
-        return self._log_share(self._parts.log_sf(self._repeated(y)))
-
-    def _log_share(self, logs: np.ndarray) -> np.ndarray:
-        # a mean of ones may come out a rounding above one
-        return np.minimum(_log_mean(self._each(logs)), 0.0)
+        return self._averaged.log_sf(y)
 
     def mean(self) -> np.ndarray:
-        return self._each(self._parts.mean()).mean(axis=0)
+        return self._averaged.mean()
 
     def variance(self) -> np.ndarray:
-        each = self._each(self._parts.mean())
-        return np.mean(self._each(self._parts.variance()) + (each - each.mean(axis=0)) ** 2, axis=0)
+        return self._averaged.variance()
 
     def quantile(self, p: Any) -> np.ndarray:
-        each = self._each(self._parts.quantile(self._repeated(p)))
-        return quantile_between(self, p, each.min(axis=0), each.max(axis=0))
+        return self._averaged.quantile(p)
 
     def sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
         rows = np.tile(self.rows, (n, 1))

@@ -16,7 +16,7 @@ from sklearn.utils import check_random_state
 
 from ..._core import Data, Evidence, Fit, Kind, Status, generator, learnable, on_device, split_key
 from ...distributions import AbstractPartial, AbstractShaped, Diagonal, Gaussian, Given, Reals
-from ...evaluation import AbstractLaws, Laws, NormalLaws
+from ...evaluation import AbstractLaws, Laws, NormalLaws, StackedLaws
 from ...inference import AbstractValuesMethod
 from ...inference._latent_processes import AnswerLikelihood
 from ...inference._processes import leave_one_out
@@ -25,7 +25,6 @@ from ...learning import InducedBatches, InducedValuesAlone
 from ...models import AnsweredProcess, CoregionalisedProcess, InducedProcess, InducedValues, LatentProcess
 from ...models import GaussianProcess as GaussianProcessModel
 from ...shell import AbstractDensity, Rows, Scaling, adam, check_instance, check_int, check_real
-from ._averages import normal_averages
 from ._coregionalised import CoregionalisedEvidences, CoregionalisedHost
 from ._exact_process import Evidences, ExactProcess
 from ._kernelled import (
@@ -424,7 +423,8 @@ class GaussianProcess(AbstractProcess):
             mean, variance = (np.concatenate(part) for part in zip(*found, strict=True))
             moments.append((mean, np.sqrt(variance + np.asarray(process.model.noise))))
         means, spreads = (np.stack(part) for part in zip(*moments, strict=True))
-        inside = normal_averages(means.reshape(len(means), -1), spreads.reshape(len(means), -1))
+        even = np.full((len(means), means[0].size), -np.log(len(means)))
+        inside = StackedLaws(even, Laws(stats.norm(means.ravel(), spreads.ravel())))
         ends = np.empty((2, len(x), *self.answer_shape_))
         for end, own in zip(ends, inside.interval(level), strict=True):
             end[~holes] = self._shaped(self.answer_scaling_.invert(own.reshape(-1, outputs)))

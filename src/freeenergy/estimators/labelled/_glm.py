@@ -17,16 +17,15 @@ from ...distributions import Gaussian, Mean, Natural
 from ...evaluation import (
     AbstractLaws,
     Influence,
-    MixedLaws,
+    StackedLaws,
     TestResult,
     likelihood_ratio_test,
     linear_likelihood_is_unbounded,
 )
+from ...evaluation._laws import averaged
 from ...models import Affine, Conditional
 from ...shell import AbstractDensity, Coefficients, Rows, Scaling, check_instance, check_numbers, check_real
 from ...shell._validation import check_weight
-from ._averages import Averages
-from ._inputs import DRAWS
 from ._links import LOG, HostLink, host_link
 from ._newton import Ascent, inverse, newton, solved
 from ._regressor import AbstractRegressor
@@ -531,8 +530,7 @@ class GeneralisedLinearModel(AbstractRegressor):
         return self._response.laws(mean, other, trials)
 
     def _laws_of_incomplete(self, x: np.ndarray) -> AbstractLaws:
-        rows = self._completions(x)
-        return MixedLaws(np.full(rows.shape[:2], -np.log(DRAWS)), tuple(map(self._laws, rows)))
+        return averaged(self._laws, self._completions(x))
 
     def _completions(self, x: np.ndarray) -> np.ndarray:
         """Draws of what is missing in rows, with what goes with them: (draws, rows, columns)."""
@@ -540,7 +538,7 @@ class GeneralisedLinearModel(AbstractRegressor):
         beside = np.broadcast_to(x[:, self._width :], (*draws.shape[:2], x.shape[1] - self._width))
         return np.concatenate([draws, beside], axis=2)
 
-    def _new_answers(self, x: np.ndarray) -> Averages:
+    def _new_answers(self, x: np.ndarray) -> StackedLaws:
         """What is known of answers that were not fitted: an average over what the fit leaves open.
 
         The predictor is normal about its estimate; Pearson's dispersion is the true one times χ²/ν, as in
@@ -571,7 +569,7 @@ class GeneralisedLinearModel(AbstractRegressor):
             whole.ravel(), further.reshape(len(other), whole.size), np.tile(trials, len(whole))
         )
         logs = np.log(np.repeat(np.concatenate(shares), draws) / draws)
-        return Averages(laws, logs)
+        return StackedLaws(np.broadcast_to(logs[:, None], (len(logs), rows)), laws)
 
     def _dispersions(self, other: np.ndarray, nodes: np.ndarray, weights: np.ndarray) -> list[Any]:
         """Dispersions, as parts of Pearson's, with the further parameters that they mean and weights."""

@@ -14,7 +14,7 @@ from scipy.special import logsumexp
 
 from ..._core import map_rows, on_device
 from ...distributions import AbstractExponentialFamily, Given, Mean, Natural, Reals, UnitInterval
-from ...evaluation import AbstractLaws, MixedLaws
+from ...evaluation import AbstractLaws, StackedLaws
 from ...inference import AbstractValuesMethod, LaplaceMethod
 from ...inference._latent_processes import (
     AbstractLikelihood,
@@ -187,16 +187,14 @@ def _member_at(f: Array, answer: Given) -> Any:
     return answer.at(f)
 
 
-def _members_at(answer: Given, f: np.ndarray) -> list[Any]:
-    """The members at `f`, (parts, rows), one stack for each part."""
-    flat = np.concatenate([f.ravel(), np.zeros(-f.size % _AT_ONCE)])[:, None]
+def _members_at(answer: Given, f: np.ndarray) -> Any:
+    """A stack of the members at numbers `f`."""
+    flat = np.concatenate([f, np.zeros(-f.size % _AT_ONCE)])[:, None]
     blocks = [
         map_rows(_member_at, flat[start : start + _AT_ONCE], answer, block=_AT_ONCE)
         for start in range(0, len(flat), _AT_ONCE)
     ]
-    whole = jax.tree.map(lambda *parts: np.concatenate(parts)[: f.size], *blocks)
-    shaped = jax.tree.map(lambda a: a.reshape(*f.shape, *a.shape[1:]), whole)
-    return [jax.tree.map(lambda a, k=k: a[k], shaped) for k in range(len(f))]
+    return jax.tree.map(lambda *parts: np.concatenate(parts)[: f.size], *blocks)
 
 
 def averaged_laws(
@@ -216,17 +214,19 @@ def averaged_laws(
         scaling, shaped: as of `laws_of`.
     """
 
-    def laws(z: np.ndarray) -> list[AbstractLaws]:
-        members = _members_at(answer, mean + spread * z[:, None])
-        return [laws_of(member, scaling, shaped) for member in members]
+    def laws(z: np.ndarray) -> AbstractLaws:
+        return laws_of(_members_at(answer, (mean + spread * z[:, None]).ravel()), scaling, shaped)
+
+    def by_part(values: np.ndarray) -> np.ndarray:
+        return values.reshape(-1, len(mean), *values.shape[1:])
 
     few = laws(np.linspace(-2.0, 2.0, 5))
-    middles = np.stack([law.quantile(0.5) for law in few])
-    if few[0].discrete:
-        widths = np.maximum(np.stack([law.std() for law in few]), 0.5)
+    middles = by_part(few.quantile(0.5))
+    if few.discrete:
+        widths = np.maximum(by_part(few.std()), 0.5)
     else:
         # of a normal law it is the standard deviation
-        widths = np.stack([law.quantile(0.75) - law.quantile(0.25) for law in few]) / 1.349
+        widths = by_part(few.quantile(0.75) - few.quantile(0.25)) / 1.349
     with np.errstate(divide="ignore", invalid="ignore"):
         steps = np.abs(np.diff(middles, axis=0)) / np.minimum(widths[1:], widths[:-1])
     most = float(np.max(np.where(np.isnan(steps), 0.0, steps), initial=0.0))
@@ -236,4 +236,4 @@ def averaged_laws(
     z = np.linspace(-_REACH, _REACH, count + 1)
     logs = -0.5 * z**2
     weights = np.broadcast_to((logs - np.asarray(logsumexp(logs)))[:, None], (len(z), len(mean)))
-    return MixedLaws(weights, tuple(laws(z)))
+    return StackedLaws(weights, laws(z))

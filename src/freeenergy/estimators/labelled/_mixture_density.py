@@ -12,7 +12,7 @@ from jax import Array
 
 from ..._core import AbstractAlgorithm, key_of, map_rows, on_device
 from ...distributions import Free, Given, with_mean
-from ...evaluation import AbstractLaws, MixedLaws
+from ...evaluation import AbstractLaws, StackedLaws
 from ...learning import negative_conditional_log_likelihood
 from ...models import Components, Conditional
 from ...nn import mlp
@@ -155,15 +155,9 @@ class MixtureDensity(AbstractFamilyNetwork):
     def _laws(self, x: np.ndarray) -> AbstractLaws:
         z = self.scaling_.apply(x)
         log_weights, stack = map_rows(_parameters, z, self.model_, block=ROWS_AT_ONCE)
-        parts = [
-            laws_of(
-                jax.tree.map(lambda a, k=k: a[:, k], stack),
-                self.answer_scaling_,
-                self._shaped,
-            )
-            for k in range(self.n_components)
-        ]
-        return MixedLaws(np.asarray(log_weights).T, tuple(parts))
+        by_part = jax.tree.map(lambda a: np.swapaxes(a, 0, 1).reshape(-1, *a.shape[2:]), stack)
+        laws = laws_of(by_part, self.answer_scaling_, self._shaped)
+        return StackedLaws(np.asarray(log_weights).T, laws)
 
 
 def _has_mean(member: Any) -> bool:

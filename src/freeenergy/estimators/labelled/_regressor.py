@@ -11,13 +11,14 @@ from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_consistent_length
 
 from ..._core import Evidence, Kind
-from ...evaluation import AbstractLaws, JoinedLaws, MixedLaws
+from ...evaluation import AbstractLaws, JoinedLaws
+from ...evaluation._laws import AbstractMixedLaws, averaged
 from ...shell import AnsweredTable, Predicts, PredictsDensities, Scaling, check_numbers
 from ...shell._intake import checked_answers
 from ...shell._summary import weighted
 from ...shell._validation import check_weight
 from ._design import TakesAnyColumns
-from ._inputs import DRAWS, CompletesInputs
+from ._inputs import CompletesInputs
 
 
 class AbstractRegressor(
@@ -66,8 +67,7 @@ class AbstractRegressor(
 
     def _laws_of_incomplete(self, x: np.ndarray) -> AbstractLaws:
         """The same for rows with NaN: an average over draws of what is missing."""
-        draws = self._input_draws(x)
-        return MixedLaws(np.full(draws.shape[:2], -np.log(DRAWS)), tuple(map(self._laws, draws)))
+        return averaged(self._laws, self._input_draws(x))
 
     # whether `_laws_of_incomplete` is the law itself, and no average over draws
     _exact_if_incomplete = False
@@ -130,8 +130,8 @@ class AbstractRegressor(
         if holes.any():
             laws, own = self._laws_of_incomplete(x[holes]), answers[holes]
             nats[holes] = laws.log_prob(own)
-            if not self._exact_if_incomplete and isinstance(laws, MixedLaws):
-                stderr[holes] = error_of_mean([part.log_prob(own) for part in laws.parts])
+            if not self._exact_if_incomplete and isinstance(laws, AbstractMixedLaws):
+                stderr[holes] = error_of_mean(list(laws.by_part("log_prob", own)))
         check_numbers(self, "evidence", nats, logarithms=True)
         known = self._exact_if_incomplete or not holes.any()
         return Evidence(nats, stderr, self._kind_if_complete if known else Kind.ESTIMATE)

@@ -65,6 +65,8 @@ from ._sequence import AbstractSequenceDensity
 
 # draws of what a model itself knows how to draw, as chains that have no memory
 _CHAINS, _DRAWS = 4, 1000
+# where each is chosen among weighted ones of its own
+_WEIGHTED_DRAWS = 250
 
 Prior = Callable[[Any], Array] | Mapping[str, AbstractDistribution] | ConjugatePrior
 """log p of a model; for some of its fields, by name, the law of what they hold; or a conjugate prior."""
@@ -410,16 +412,17 @@ def _missing(owner: Any, observed: Any, how: _How) -> AbstractPosterior:
     if how.method is not None:
         return _missing_by_method(owner, x, holes, spaces, how)
     seed = int(np.asarray(jax.random.key_data(how.key)).ravel()[-1])
+    exact = nats.kind is Kind.EXACT
+    size = _DRAWS if exact else _WEIGHTED_DRAWS
     if rows:
         taken = density._read(observed)
-        many = taken.take(np.zeros(_CHAINS * _DRAWS, int))
+        many = taken.take(np.zeros(_CHAINS * size, int))
         with taken.naming_cells():
             drawn = taken.back(density._fill_sample(many.z, key=how.key))
     else:
-        drawn = np.asarray(density.sample(_CHAINS * _DRAWS, seed, given=observed), float)
-        drawn = drawn.reshape(_CHAINS * _DRAWS, *x.shape)
-    values = drawn[:, holes].reshape(_CHAINS, _DRAWS, -1)
-    exact = nats.kind is Kind.EXACT
+        drawn = np.asarray(density.sample(_CHAINS * size, seed, given=observed), float)
+        drawn = drawn.reshape(_CHAINS * size, *x.shape)
+    values = drawn[:, holes].reshape(_CHAINS, size, -1)
     return DrawsPosterior(
         {name: on_device(values[:, :, i]) for i, name in enumerate(names)},
         None,

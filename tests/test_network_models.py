@@ -369,11 +369,18 @@ def test_numbers_of_any_family_are_sampled_given_their_children():
     particles = SequentialMonteCarlo(particles=2048)
     nats = fe.infer(SHOP, {**given, "season": "wet"}, method=particles, key=0).log_evidence
     assert abs(float(nats.nats) - np.log(moments[1, 0])) < 4 * float(nats.stderr)
-    # what can be no state is refused, and counts are no unknown of a method by itself
+    # what comes of the observed is drawn as it comes
+    later = fe.infer(SHOP, {"season": "wet", "heat": 1.0}, key=0)
+    mean, error = later.expect(lambda z: z["visits"])
+    assert abs(mean - np.exp(0.4)) < 4 * error
+    assert later.log_evidence.kind is fe.Kind.EXACT
+    prior = np.log(0.3) + stats.gamma(3.0, scale=np.exp(1.5) / 3.0).logpdf(1.0)
+    assert float(later.log_evidence.nats) == pytest.approx(prior)
+    # elsewhere counts are no unknown of a method by itself
     with pytest.raises(ValueError, match=r"Got 'heat', which is a GivenNode: use fe.infer"):
         SHOP.posterior(given)
     with pytest.raises(TypeError, match=r"No method serves an unknown in Counts"):
-        fe.infer(SHOP, {"heat": 1.0, "season": "dry"}, key=0)
+        fe.infer(SHOP, {"bought": 1}, key=0)
     with pytest.raises(ValueError, match=r"Got the shape \(4,\) with 0 missing instead"):
         fe.infer(SHOP, np.zeros(4), key=0)
 

@@ -335,6 +335,17 @@ class BayesianNetwork(AbstractNetwork, AbstractRescalable):
             x = x.at[v].set(jnp.where(jnp.isnan(x[v]), drawn.astype(x.dtype), x[v]))
         return x
 
+    def is_ahead(self, x: np.ndarray) -> bool:
+        """Whether what is missing comes of what is observed: nothing observed has a missing parent."""
+        seen = np.flatnonzero(~np.isnan(x))
+        return not np.isnan(x[[p for v in seen for p in self.parents[v]]]).any()
+
+    def ahead(self, x: Array, *, key: Array) -> tuple[Array, Array]:
+        """log p of what is observed, and a draw of the rest: exact, of any family, where `is_ahead`."""
+        terms = [node.log_prob(x[v], *self._parents_of(v, x)) for v, node in enumerate(self.nodes)]
+        nats = jnp.sum(jnp.where(jnp.isnan(x), 0, jnp.stack(terms)))
+        return nats, self._ancestral(x, self._order, key)
+
     # exactly with NaN: by the junction tree of the labels, or over all their joint states
 
     @property

@@ -52,6 +52,7 @@ from ..models import (
     AbstractExactPosterior,
     AbstractNetwork,
     AbstractSequenceModel,
+    BayesianNetwork,
     Conditional,
     one_series,
 )
@@ -213,8 +214,9 @@ def _variables(network: AbstractNetwork, observed: Any, how: _How) -> AbstractPo
         )
     places = [int(v) for v in np.flatnonzero(holes)]
     spaces = {network.names[v]: network.spaces[v] for v in places}
-    if how.method is None and network.exact:
-        nats, drawn = _drawn_rest(network, on_device(x), how.key)
+    ahead = isinstance(network, BayesianNetwork) and network.is_ahead(x)
+    if how.method is None and (ahead or network.exact):
+        nats, drawn = _drawn_rest(network, on_device(x), how.key, ahead)
         if not float(nats) > -np.inf:
             raise ValueError("What is given must be possible. Its probability is zero.")
         return DrawsPosterior(
@@ -232,10 +234,16 @@ def _variables(network: AbstractNetwork, observed: Any, how: _How) -> AbstractPo
 
 
 @eqx.filter_jit
-def _drawn_rest(network: AbstractNetwork, x: Array, key: Array) -> tuple[Array, Array]:
+def _drawn_rest(network: Any, x: Array, key: Array, ahead: bool) -> tuple[Array, Array]:
     """log p of what is observed of an event, and draws of the rest."""
-    keys = jax.random.split(key, (_CHAINS, _DRAWS))
-    return network.log_prob(x), jax.vmap(jax.vmap(lambda k: network.complete_sample(x, key=k)))(keys)
+
+    def one(key: Array) -> tuple[Array, Array]:
+        if ahead:
+            return network.ahead(x, key=key)
+        return network.log_prob(x), network.complete_sample(x, key=key)
+
+    nats, drawn = jax.vmap(jax.vmap(one))(jax.random.split(key, (_CHAINS, _DRAWS)))
+    return nats[0, 0], drawn
 
 
 def named_fields(tree: Any) -> dict[str, Any]:

@@ -65,6 +65,7 @@ class NumberBelief:
 
     @property
     def mean(self) -> float:
+        """E[x]."""
         return float(self.weights @ self.means)
 
     @property

@@ -8,12 +8,24 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from freeenergy.distributions import Given, Poisson
+import freeenergy as fe
+from freeenergy.distributions import (
+    Bernoulli,
+    Binary,
+    Categories,
+    Counts,
+    Gamma,
+    Given,
+    Mean,
+    Poisson,
+    Positive,
+)
 from freeenergy.inference import (
     Eliminate,
     Enumerate,
     FactorEnergy,
     MarkovChain,
+    SequentialMonteCarlo,
     TableRows,
     gibbs_sweep,
     infer,
@@ -268,8 +280,8 @@ def test_linear_gaussian_numbers_given_labels():
     plain = free(LINES, keys)
     mean = 0.3 * laws[0][0] + 0.7 * laws[1][0]
     assert (np.abs(plain[:, 1:].mean(axis=0) - mean) < 5 * plain[:, 1:].std(axis=0) / np.sqrt(n)).all()
-    with pytest.raises(ValueError, match=r"for networks of labels. Got the numbers 'u'"):
-        LINES.posterior()
+    with pytest.raises(ValueError, match=r"those of networks of labels. Got the numbers 'u'"):
+        LINES.rows()
 
 
 def test_any_conditional_family_given_labels():
@@ -308,13 +320,69 @@ def test_where_numbers_of_other_families_have_children_nothing_is_pretended():
     expected = stats.poisson(1.0).logpmf(2) + stats.norm(2.0, 1.0).logpdf(1.5)
     assert float(program(counted.log_prob_complete)(jnp.array([2.0, 1.5]))) == pytest.approx(expected)
     for ask in (counted.log_prob, counted.complete_mean):
-        with pytest.raises(ValueError, match=r"Use inference.infer with its 'energy' and 'latent'"):
+        with pytest.raises(ValueError, match=r"Use fe.infer, which samples, for this one"):
             ask(jnp.array([2.0, jnp.nan]))
     # with the energy it is a number as any other
     x = jnp.array([2.0, jnp.nan])
     energy = program(lambda z: counted.energy(x, (z,)))
     whole = integrate.quad(lambda z: float(np.exp(-energy(z))), -6, 10)[0]
     assert whole == pytest.approx(stats.poisson(1.0).pmf(2), rel=1e-6)
+
+
+# season → heat → visits, heat → bought: none of them a table given numbers, nor a line
+SHOP = BayesianNetwork(
+    [
+        TableNode(jnp.array([0.7, 0.3])),
+        GivenNode(Given(Gamma(jnp.array([3.0]), jnp.array([1.0])), Mean(jnp.exp)), lambda u: 0.5 + u),
+        GivenNode(Given(Poisson(jnp.ones(1))), lambda u: 0.4 * u),
+        GivenNode(Given(Bernoulli(jnp.full(1, 0.5))), lambda u: 1.5 - u),
+    ],
+    [(), (0,), (1,), (1,)],
+    ["season", "heat", "visits", "bought"],
+    [["dry", "wet"], [], [], []],
+)
+
+
+def test_numbers_of_any_family_are_sampled_given_their_children():
+    def density(heat, season):
+        mean = np.exp(0.5 + season)
+        prior = [0.7, 0.3][season] * stats.gamma(3.0, scale=mean / 3.0).pdf(heat)
+        odds = 1 / (1 + np.exp(-(1.5 - heat)))
+        return prior * stats.poisson(np.exp(0.4 * heat)).pmf(4) * odds
+
+    moments = np.array(
+        [
+            [integrate.quad(lambda h, k=k, s=s: h**k * density(h, s), 0, 40, limit=200)[0] for k in (0, 1)]
+            for s in (0, 1)
+        ]
+    )
+    whole, first = moments.sum(axis=0)
+    assert [type(space) for space in SHOP.spaces] == [Categories, Positive, Counts, Binary]
+    given = {"visits": 4, "bought": 1}
+    found = fe.infer(SHOP, given, key=0)
+    assert "summed out" in found.note
+    mean, error = found.expect(lambda z: z["heat"])
+    assert abs(mean - first / whole) < 4 * error
+    wet, error = found.expect(lambda z: (z["season"] == 1).astype(float))
+    assert abs(wet - moments[1, 0] / whole) < 4 * error
+    # with the evidence, given the season
+    particles = SequentialMonteCarlo(particles=2048)
+    nats = fe.infer(SHOP, {**given, "season": "wet"}, method=particles, key=0).log_evidence
+    assert abs(float(nats.nats) - np.log(moments[1, 0])) < 4 * float(nats.stderr)
+    # what comes of the observed is drawn as it comes
+    later = fe.infer(SHOP, {"season": "wet", "heat": 1.0}, key=0)
+    mean, error = later.expect(lambda z: z["visits"])
+    assert abs(mean - np.exp(0.4)) < 4 * error
+    assert later.log_evidence.kind is fe.Kind.EXACT
+    prior = np.log(0.3) + stats.gamma(3.0, scale=np.exp(1.5) / 3.0).logpdf(1.0)
+    assert float(later.log_evidence.nats) == pytest.approx(prior)
+    # elsewhere counts are no unknown of a method by itself
+    with pytest.raises(ValueError, match=r"Got 'heat', which is a GivenNode: use fe.infer"):
+        SHOP.posterior(given)
+    with pytest.raises(TypeError, match=r"No method serves an unknown in Counts"):
+        fe.infer(SHOP, {"bought": 1}, key=0)
+    with pytest.raises(ValueError, match=r"Got the shape \(4,\) with 0 missing instead"):
+        fe.infer(SHOP, np.zeros(4), key=0)
 
 
 def test_networks_that_are_none():

@@ -1,6 +1,8 @@
 """Bayesian networks of numbers, with or without labels, against dense algebra, sums and statsmodels."""
 
 import itertools
+import json
+import re
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +12,7 @@ import pytest
 from scipy import stats
 
 import freeenergy as fe
+from freeenergy.cli import run
 from freeenergy.distributions import Given, NormalInverseWishart, Poisson
 from freeenergy.inference import CompletedRows, DirectedGraph, LineTable, MixedRows
 from freeenergy.learning import (
@@ -23,7 +26,15 @@ from freeenergy.learning import (
     StructuralEM,
     graph_score,
 )
-from freeenergy.models import BayesianNetwork, GaussianNode, GivenNode, TableNode
+from freeenergy.models import (
+    AbstractNetworkBeliefs,
+    BayesianNetwork,
+    GaussianNode,
+    GivenNode,
+    MixedBeliefs,
+    NumberBelief,
+    TableNode,
+)
 
 RNG = np.random.default_rng(0)
 N = 120
@@ -64,6 +75,7 @@ def test_a_network_with_all_arrows_is_the_normal_law_with_any_covariance():
     assert evidence.kind is fe.Kind.EXACT
     # what is missing has its conditional mean
     row = np.array([[0.5, np.nan, 1.0, np.nan]])
+    by_name = model.posterior({0: 0.5, "2": 1.0})
     seen = [0, 2]
     gain = covariance[np.ix_([1, 3], seen)] @ np.linalg.inv(covariance[np.ix_(seen, seen)])
     expected = mean[[1, 3]] + gain @ (row[0, seen] - mean[seen])
@@ -71,6 +83,10 @@ def test_a_network_with_all_arrows_is_the_normal_law_with_any_covariance():
     # and draws have their conditional law
     drawn = model.sample(4000, random_state=0, given=row)[:, 0]
     left = covariance[np.ix_([1, 3], [1, 3])] - gain @ covariance[np.ix_(seen, [1, 3])]
+    # by name, in the units of the data
+    np.testing.assert_allclose(by_name.moments(["1", "3"])[0], expected, rtol=1e-8)
+    np.testing.assert_allclose(by_name.moments(["1", "3"])[1], left, rtol=1e-8)
+    assert by_name.log_evidence == pytest.approx(normal_nats(row, mean, covariance)[0])
     np.testing.assert_array_equal(drawn[:, seen], np.tile(row[0, seen], (4000, 1)))
     error = np.sqrt(np.diagonal(left) / 4000)
     assert (np.abs(drawn[:, [1, 3]].mean(axis=0) - expected) < 4 * error).all()
@@ -221,6 +237,84 @@ def test_rows_of_labels_and_numbers_are_summed_and_integrated():
     assert host.evidence(np.array([[2.0, 0, 0, 0, 0, 0]]))[0] == -np.inf
 
 
+def laws_given(row):
+    """The share of each joint state of labels given a row, and mean and covariance of the numbers in it."""
+    states = by_enumeration(row)
+    nats = np.array([s[0] for s in states])
+    seen, found = ~np.isnan(row[2:5]), []
+    for _, _, mean, covariance in states:
+        gain = covariance[:, seen] @ np.linalg.inv(covariance[np.ix_(seen, seen)])
+        found.append((mean + gain @ (row[2:5] - mean)[seen], covariance - gain @ covariance[seen]))
+    total = np.logaddexp.reduce(nats)
+    return [s[1] for s in states], np.exp(nats - total), [f[0] for f in found], [f[1] for f in found], total
+
+
+def test_beliefs_by_name_are_sums_and_gaussian_algebra():
+    beliefs = MIXED.posterior({"2": 0.5, "5": 1})
+    assert isinstance(beliefs, MixedBeliefs)
+    assert isinstance(beliefs, AbstractNetworkBeliefs)
+    assert beliefs.given == {"2": 0.5, "5": "1"}
+    row = np.array([np.nan, np.nan, 0.5, np.nan, np.nan, 1.0])
+    states, shares, means, covariances, total = laws_given(row)
+    assert beliefs.log_evidence == pytest.approx(total)
+    for place, name in ((0, "0"), (1, "1")):
+        for k, p in beliefs.marginal(name).items():
+            assert p == pytest.approx(shares[[s[place] == int(k) for s in states]].sum(), rel=1e-9)
+    # a number is a mixture of normal laws
+    weight = beliefs.marginal("4")
+    assert isinstance(weight, NumberBelief)
+    parts = [stats.norm(m[2], np.sqrt(c[2, 2])) for m, c in zip(means, covariances, strict=True)]
+    at = np.array([-2.0, 0.0, 1.5, 4.0])
+    for own, name in ((weight.density(at), "pdf"), (weight.cdf(at), "cdf")):
+        expected = sum(p * getattr(part, name)(at) for p, part in zip(shares, parts, strict=True))
+        np.testing.assert_allclose(own, expected, rtol=1e-9)
+    np.testing.assert_allclose(weight.cdf(np.array(weight.interval(0.8))), [0.1, 0.9], rtol=1e-9)
+    # mean and covariance over all states
+    mean, covariance = beliefs.moments(["3", "4"])
+    middle = sum(p * m for p, m in zip(shares, means, strict=True))
+    second = sum(
+        p * (c + np.outer(m - middle, m - middle))
+        for p, m, c in zip(shares, means, covariances, strict=True)
+    )
+    np.testing.assert_allclose(mean, middle[1:], rtol=1e-9)
+    np.testing.assert_allclose(covariance, second[1:, 1:], rtol=1e-9)
+    assert weight.mean == pytest.approx(middle[2])
+    assert weight.std == pytest.approx(np.sqrt(second[2, 2]))
+    # the most probable of all is at the middle of one of the parts
+    with np.errstate(divide="ignore"):
+        peaks = np.log(shares) - [0.5 * np.linalg.slogdet(c[1:, 1:])[1] for c in covariances]
+    top = int(np.argmax(peaks))
+    best = beliefs.best
+    assert [best[n] for n in ("0", "1", "5")] == [str(k) for k in states[top]]
+    np.testing.assert_allclose([best[n] for n in ("2", "3", "4")], means[top], rtol=1e-9)
+    drawn = beliefs.sample(4000, key=jax.random.key(0))
+    assert abs(drawn["4"].mean() - weight.mean) < 4 * weight.std / np.sqrt(4000)
+    p = beliefs.marginal("0")["1"]
+    assert abs((drawn["0"] == "1").mean() - p) < 4 * np.sqrt(p * (1 - p) / 4000)
+    # what was observed is certain
+    assert (beliefs.marginal("2").mean, beliefs.marginal("2").interval()) == (0.5, (0.5, 0.5))
+    # the same question to infer: independent draws, and the evidence
+    found = fe.infer(MIXED, {"2": 0.5, "5": 1}, key=0)
+    assert found.log_evidence.kind is fe.Kind.EXACT
+    assert float(found.log_evidence.nats) == pytest.approx(total)
+    mean, error = found.expect(lambda z: z["4"])
+    assert abs(mean - weight.mean) < 4 * error
+    for given, sentence in [
+        ({"2": "tall"}, "The value of '2' must be a finite number. Got 'tall' instead."),
+        ({"0": 2}, "The state of '0' must be one of '0', '1'. Got 2 instead."),
+        (
+            {"9": 2},
+            "A variable of the network must be one of '0', '1', '2', '3', '4', '5'. Got '9' instead",
+        ),
+    ]:
+        with pytest.raises(ValueError, match=re.escape(sentence)):
+            MIXED.posterior(given)
+    with pytest.raises(ValueError, match=r"Only numbers have moments. Got the labels '0'"):
+        beliefs.moments(["0"])
+    with pytest.raises(ValueError, match=r"Variables that are set must be labels. Got the numbers '2'"):
+        MIXED.intervene(**{"2": 1.0})
+
+
 FRAME_EDGES = [("sex", "income"), ("sex", "height"), ("age", "height")]
 FRAME_EDGES += [("sex", "weight"), ("income", "weight"), ("height", "weight"), ("income", "owner")]
 NAMES = ["sex", "income", "age", "height", "weight", "owner"]
@@ -237,7 +331,7 @@ def frame_of(rows):
     return pl.DataFrame(columns)
 
 
-def test_tables_of_labels_and_numbers(tmp_path):
+def test_tables_of_labels_and_numbers(tmp_path, capsys):
     frame, gaps = frame_of(ROWS), frame_of(GAPS)
     model = fe.BayesianNetwork(FRAME_EDGES, numbers=True, alpha=0.0)
     # income and sex make six states: enough rows of each
@@ -264,6 +358,37 @@ def test_tables_of_labels_and_numbers(tmp_path):
     np.testing.assert_allclose(
         fe.BayesianNetwork.from_model(MIXED).score_samples(GAPS), MIXED.mixed_rows().evidence(GAPS)
     )
+    # by name, in Python and on the command line
+    beliefs = model.posterior({"sex": "f", "height": 1.25})
+    row = {name: [None] for name in NAMES} | {"sex": ["f"], "height": [1.25]}
+    filled = model.impute(pl.DataFrame(row, schema=frame.schema))
+    assert beliefs.log_evidence == pytest.approx(
+        model.score_samples(pl.DataFrame(row, schema=frame.schema))[0], rel=1e-9
+    )
+    assert beliefs.marginal("weight").mean == pytest.approx(filled["weight"][0])
+    by_draws = fe.infer(model, {"sex": "f", "height": 1.25}, key=0)
+    assert float(by_draws.log_evidence.nats) == pytest.approx(beliefs.log_evidence)
+    mean, error = by_draws.expect(lambda z: z["weight"])
+    assert abs(mean - beliefs.marginal("weight").mean) < 4 * error
+    with pytest.raises(ValueError, match=r"A column must be one of 'sex', .* Got 'shoe' instead"):
+        fe.infer(model, {"shoe": 44}, key=0)
+    file, picture = tmp_path / "network.safetensors", tmp_path / "network.png"
+    asked = ["network", str(file), "--given", "sex=f", "--given", "height=1.25"]
+    assert run([*asked, "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["given"] == {"sex": "f", "height": 1.25}
+    assert answer["marginals"]["weight"]["mean"] == pytest.approx(beliefs.marginal("weight").mean)
+    assert answer["marginals"]["income"] == pytest.approx(beliefs.marginal("income"))
+    assert answer["most_probable"]["owner"] == beliefs.best["owner"]
+    assert run([*asked, "--query", "income,weight", "--picture", str(picture)]) == 0
+    shown = capsys.readouterr()
+    low, high = beliefs.marginal("weight").interval()
+    assert f"{low:.6g}" in shown.out
+    assert f"{high:.6g}" in shown.out
+    assert f"The log density of what is given is {beliefs.log_evidence:.6g} nats" in shown.err
+    assert picture.stat().st_size > 1000
+    assert run([*asked, "--best"]) == 0
+    assert f"{beliefs.best['weight']:.6g}" in capsys.readouterr().out
     # labels alone are what they are without numbers
     words = frame.select("sex", "income", "owner")
     both = [fe.BayesianNetwork([], numbers=own).fit(words) for own in (True, False)]

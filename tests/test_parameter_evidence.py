@@ -1,5 +1,6 @@
 """Evidence with the parameters integrated out: closed forms, samplers beside them, and comparisons."""
 
+import functools
 import itertools
 import math
 
@@ -13,7 +14,16 @@ from sklearn.mixture import GaussianMixture
 
 import freeenergy as fe
 from freeenergy import distributions as d
-from freeenergy.inference import NUTS, Bridge, DirectedGraph, Nature, RandomWalk, SequentialMonteCarlo
+from freeenergy.inference import (
+    NUTS,
+    Anneal,
+    Bridge,
+    DirectedGraph,
+    Nature,
+    RandomWalk,
+    SequentialMonteCarlo,
+    random_walk,
+)
 from freeenergy.learning import BDeu, graph_score
 from freeenergy.models import BayesianNetwork, EvenTables, TablePriors
 
@@ -143,6 +153,15 @@ def test_samplers_agree_with_the_closed_form_of_coins():
     assert "≈ " in str(found)
     assert "≈ " in found._repr_html_()
     assert "the prior components.probability ~ Beta, by SequentialMonteCarlo." in str(found)
+    # annealing comes to it from below
+    walk = Anneal(functools.partial(random_walk, scale=0.5), chains=256, steps=100)
+    below = fe.compare(coins, FLIPS, cv=2, random_state=0, prior=half, evidence=walk)
+    bound = below.table()[0]
+    assert bound.log_evidence_kind == "lower bound"
+    assert 0 < bound.log_evidence_stderr < 0.3
+    assert abs(bound.log_evidence - exact) < 4 * bound.log_evidence_stderr
+    assert "≥ " in str(below)
+    assert "the prior components.probability ~ Beta, by Anneal." in str(below)
     # columns of labels without an arrow are the same coins, and the bridge another way to the number
     tables = fe.BayesianNetwork([]).fit(FLIPS)
     other = fe.infer(tables, FLIPS, prior=EvenTables(1.0), method=Bridge(RandomWalk()), key=1).log_evidence

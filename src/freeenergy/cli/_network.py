@@ -16,7 +16,7 @@ def network(
     file: Annotated[Path, typer.Argument(help="A Bayesian network: a .bif file, or a fitted model.")],
     given: Annotated[
         list[str] | None,
-        typer.Option("--given", "-g", help="What is observed, as A=yes,B=no; may be repeated."),
+        typer.Option("--given", "-g", help="What is observed, as A=yes,B=1.5; may be repeated."),
     ] = None,
     query: Annotated[
         list[str] | None,
@@ -45,33 +45,67 @@ def network(
             {
                 "given": beliefs.given,
                 "log_evidence": beliefs.log_evidence,
-                "marginals": answers,
+                "marginals": {name: _in_words(answer) for name, answer in answers.items()},
                 "most_probable": {name: beliefs.best[name] for name in names},
             }
         )
         return
     if best:
-        print_table(["variable", "state"], [[n, beliefs.best[n]] for n in names], left=(0, 1))
+        lines = [[n, _shown(beliefs.best[n])] for n in names]
+        print_table(["variable", "state"], lines, left=(0, 1))
     else:
-        lines = [
-            [name if i == 0 else "", state, f"{p:.6g}"]
-            for name, states in answers.items()
-            for i, (state, p) in enumerate(states.items())
-        ]
+        _print_marginals(answers)
+    if beliefs.given:
+        _tell_evidence(found, beliefs)
+
+
+def _print_marginals(answers: dict[str, Any]) -> None:
+    """A table of labels, and one of numbers, where there are any."""
+    labels = {name: known for name, known in answers.items() if isinstance(known, dict)}
+    lines = [
+        [name if i == 0 else "", state, f"{p:.6g}"]
+        for name, states in labels.items()
+        for i, (state, p) in enumerate(states.items())
+    ]
+    if lines:
         print_table(["variable", "state", "probability"], lines, left=(0, 1))
-    if given:
-        bits = -beliefs.log_evidence / math.log(2)
-        say(f"The probability of what is given is {math.exp(beliefs.log_evidence):.6g} ({bits:.4g} bits).")
+    numbers = [
+        [name, *(f"{value:.6g}" for value in _in_words(known).values())]
+        for name, known in answers.items()
+        if name not in labels
+    ]
+    if numbers:
+        print_table(["variable", "mean", "std", "5 %", "95 %"], numbers)
+
+
+def _tell_evidence(found: Any, beliefs: Any) -> None:
+    nats, bits = beliefs.log_evidence, -beliefs.log_evidence / math.log(2)
+    if all(found.states[found.names.index(name)] for name in beliefs.given):
+        say(f"The probability of what is given is {math.exp(nats):.6g} ({bits:.4g} bits).")
+    else:
+        say(f"The log density of what is given is {nats:.6g} nats ({bits:.4g} bits).")
+
+
+def _in_words(known: Any) -> dict[str, float]:
+    """What is known of a variable, for a table or for JSON."""
+    if isinstance(known, dict):
+        return known
+    low, high = known.interval(0.9)
+    return {"mean": known.mean, "std": float(known.std), "low": low, "high": high}
+
+
+def _shown(value: Any) -> str:
+    return value if isinstance(value, str) else f"{value:.6g}"
 
 
 def _read(file: Path) -> Any:
     if file.suffix.lower() == ".safetensors":
         import freeenergy as fe
 
-        model = getattr(fe.load(file), "model_", None)
-        if not isinstance(model, fe.models.AbstractNetwork):
+        fitted = fe.load(file)
+        if not isinstance(getattr(fitted, "model_", None), fe.models.AbstractNetwork):
             raise ValueError(f"'{file}' must hold a BayesianNetwork or MarkovNetwork.")
-        return model
+        return fitted.model_in_units
     from freeenergy.datasets import read_bif
 
     return read_bif(file)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -157,7 +158,7 @@ class SequentialMonteCarlo(AbstractChecked):
         key: Array,
     ) -> _Swarm:
         path = geometric_path(base, target)
-        ends = jax.vmap(base)(draws), jax.vmap(target)(draws)
+        ends = self._ends(base, target, draws)
         zero = jnp.zeros((), ends[1].dtype)
         first = _Swarm(
             draws, *ends, zero, jnp.zeros(self.groups, zero.dtype), zero, zero, jnp.zeros((), int)
@@ -193,6 +194,19 @@ class SequentialMonteCarlo(AbstractChecked):
             return (swarm.beta < 1) & (swarm.count < self.most) & jnp.any(swarm.target < jnp.inf)
 
         return jax.lax.while_loop(proceed, onward, first)
+
+    def _by_groups(self, function: Callable[..., PyTree], *particles: PyTree) -> PyTree:
+        """The function of each particle, one group after another.
+
+        What a group needs on the way stays in the cache; that of all particles would go to memory and back.
+        """
+        split = (self.groups, self.particles // self.groups)
+        parts = jax.tree.map(lambda a: a.reshape(*split, *a.shape[1:]), particles)
+        values = jax.lax.map(lambda part: jax.vmap(function)(*part), parts)
+        return jax.tree.map(lambda a: a.reshape(self.particles, *a.shape[2:]), values)
+
+    def _ends(self, base: EnergyFunction, target: EnergyFunction, z: PyTree) -> tuple[Array, Array]:
+        return self._by_groups(lambda one: (base(one), target(one)), z)
 
     def _gap(self, swarm: _Swarm) -> Float[Array, " particles"]:
         gap = swarm.base - swarm.target
@@ -231,7 +245,7 @@ class SequentialMonteCarlo(AbstractChecked):
             z, e0, e1, total = carry
             draw, choose = jax.random.split(jax.random.fold_in(key, i))
             there = z + size * jax.random.normal(draw, z.shape, z.dtype) @ factor.T
-            new0, new1 = jax.vmap(base)(there), jax.vmap(target)(there)
+            new0, new1 = self._ends(base, target, there)
             gain = (1 - swarm.beta) * (e0 - new0) + swarm.beta * (e1 - new1)
             chance = jnp.where(jnp.isnan(gain), 0, jnp.exp(jnp.minimum(gain, 0)))
             taken = jax.random.uniform(choose, chance.shape, chance.dtype) < chance
@@ -266,10 +280,9 @@ class SequentialMonteCarlo(AbstractChecked):
                 0, self.moves, lambda i, s: kernel(s, key=jax.random.fold_in(key, i)), z
             )
 
-        z = jax.vmap(chain)(swarm.z, jax.random.split(key, self.particles))
-        return swarm._replace(
-            z=z, base=jax.vmap(base)(z), target=jax.vmap(target)(z), acceptance=jnp.ones_like(swarm.beta)
-        )
+        z = self._by_groups(chain, swarm.z, jax.random.split(key, self.particles))
+        e0, e1 = self._ends(base, target, z)
+        return swarm._replace(z=z, base=e0, target=e1, acceptance=jnp.ones_like(swarm.beta))
 
 
 def _root(z: Float[Array, "particles size"], weights: Array) -> Float[Array, "size size"]:

@@ -50,7 +50,8 @@ from ._markov import MarkovChain
 from ._mixed_factors import MixedFactors
 from ._mixed_kernels import MixedKernels
 from ._mixture import Mixture, Supervised
-from ._networks import AbstractNetwork, BayesianNetwork, MarkovNetwork, NetworkBeliefs
+from ._network_beliefs import AbstractNetworkBeliefs, MixedBeliefs, NetworkBeliefs, NumberBelief
+from ._networks import AbstractNetwork, BayesianNetwork, MarkovNetwork
 from ._nodes import AbstractNode, GaussianNode, GivenNode, TableNode
 from ._ordered import OrderedModel
 from ._series import AbstractSequenceModel, Series, one_series
@@ -100,6 +101,7 @@ __all__ = [
     "AbstractExpectationMaximisation",
     "AbstractMarginals",
     "AbstractNetwork",
+    "AbstractNetworkBeliefs",
     "AbstractNode",
     "AbstractRecognised",
     "AbstractRegularised",
@@ -162,11 +164,13 @@ __all__ = [
     "LogisticTransition",
     "MarkovChain",
     "MarkovNetwork",
+    "MixedBeliefs",
     "MixedFactors",
     "MixedKernels",
     "Mixture",
     "MixtureEmissions",
     "NetworkBeliefs",
+    "NumberBelief",
     "OrderedModel",
     "RegressionEmissions",
     "Regressors",

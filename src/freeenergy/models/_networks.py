@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import abc
-import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,20 +13,20 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from .._core import AbstractSpace, Categories, Reals, generator, log_probability, on_device
+from .._core import AbstractSpace, Categories, log_probability, on_device
 from ..distributions import Full, Gaussian
 from ..inference import (
-    CliqueBeliefs,
     DirectedGraph,
     Factor,
     FactorEnergy,
     JunctionTree,
     UndirectedGraph,
 )
-from ..inference._junction import draw_by_key, draw_on_host
+from ..inference._junction import draw_by_key
 from ..inference._mixed_rows import LineTable, MixedRows
 from ..inference._table_rows import TableRows
 from ._base import AbstractEnergy, AbstractExactModel, AbstractRescalable
+from ._network_beliefs import AbstractNetworkBeliefs, MixedBeliefs, NetworkBeliefs, place_of, value_of
 from ._nodes import AbstractNode, GaussianNode, TableNode
 from ._units import InUnits
 
@@ -41,66 +40,10 @@ def _tree_of(sizes: tuple[int | None, ...], scopes: tuple[tuple[int, ...], ...])
     return JunctionTree.of({v: size for v, size in enumerate(sizes) if size is not None}, scopes)
 
 
-@dataclasses.dataclass(frozen=True)
-class NetworkBeliefs:
-    """What is known of the variables of a network given some of them, by their names.
-
-    Attributes:
-        names: of the variables.
-        states: the labels of each.
-        given: what was observed.
-        beliefs: the junction tree that knows the rest, over the numbers of the variables.
-        factors: the tables, and what was observed, that it was made of.
-        log_evidence: log p of what was observed.
-    """
-
-    names: tuple[str, ...]
-    states: tuple[tuple[str, ...], ...]
-    given: dict[str, str]
-    beliefs: CliqueBeliefs
-    factors: tuple[Factor, ...]
-    log_evidence: float
-
-    def marginal(self, name: str) -> dict[str, float]:
-        """The probability of each state of a variable."""
-        place = _place(self.names, name)
-        found = self.beliefs.marginal(place)
-        return dict(zip(self.states[place], map(float, found), strict=True))
-
-    def marginals(self) -> dict[str, dict[str, float]]:
-        """The probability of each state of each variable."""
-        return {name: self.marginal(name) for name in self.names}
-
-    @functools.cached_property
-    def best(self) -> dict[str, str]:
-        """The most probable joint state of all variables (MAP, MPE)."""
-        codes = self.beliefs.tree.maximise(self.factors)[0]
-        return {self.names[v]: self.states[v][int(code)] for v, code in codes.items()}
-
-    def sample(self, n: int, *, key: Array) -> dict[str, np.ndarray]:
-        """`n` exact draws of all variables given what was observed: the labels of each."""
-        codes = self.beliefs.tree.sample(self.factors, (n,), draw_on_host(generator(key)))
-        return {self.names[v]: np.array(self.states[v])[code] for v, code in codes.items()}
-
-    def joint(self, names: Sequence[str]) -> np.ndarray:
-        """P of several variables, an axis each."""
-        return np.asarray(self.beliefs.joint([_place(self.names, name) for name in names]))
-
-
-def _place(names: tuple[str, ...], name: Any) -> int:
-    if name not in names:
-        shown = ", ".join(map(repr, names[:6])) + (", …" if len(names) > 6 else "")
-        raise ValueError(f"A variable of the network must be one of {shown}. Got {name!r} instead.")
-    return names.index(name)
-
-
-def _code(names: tuple[str, ...], states: tuple[tuple[str, ...], ...], name: Any, state: Any) -> int:
-    labels = states[_place(names, name)]
-    if str(state) in labels:
-        return labels.index(str(state))
-    raise ValueError(
-        f"The state of {name!r} must be one of {', '.join(map(repr, labels))}. Got {state!r} instead."
-    )
+def _refuse_impossible(given: Mapping[str, Any], nats: float) -> None:
+    if not nats > -np.inf:
+        shown = ", ".join(f"{name}={value}" for name, value in given.items())
+        raise ValueError(f"What is given must be possible. Got {shown}, whose probability is zero.")
 
 
 class AbstractNetwork(AbstractExactModel, AbstractEnergy):
@@ -114,35 +57,51 @@ class AbstractNetwork(AbstractExactModel, AbstractEnergy):
     def sizes(self) -> tuple[int | None, ...]:
         """How many labels each variable can be; None for numbers."""
 
+    @property
+    @abc.abstractmethod
+    def spaces(self) -> tuple[AbstractSpace, ...]:
+        """What each variable can be."""
+
     @abc.abstractmethod
     def rows(self) -> TableRows:
         """The tables on the host, for many rows of labels."""
 
-    def posterior(self, given: Mapping[str, Any] | None = None) -> NetworkBeliefs:
-        """What is known of all variables given the states of some, exactly, by the junction tree.
+    @property
+    @abc.abstractmethod
+    def exact(self) -> bool:
+        """Whether `log_prob` and `complete_sample` know what is missing exactly."""
+
+    @abc.abstractmethod
+    def posterior(self, given: Mapping[str, Any] | None = None) -> AbstractNetworkBeliefs:
+        """What is known of all variables given the states of some, exactly.
 
         Args:
             given: the state of some variables by name, or by `names[i]`: `{"rain": "yes"}`.
         """
-        codes = {n: _code(self.names, self.states, n, s) for n, s in (given or {}).items()}
+
+    def event(self, given: Mapping[str, Any]) -> np.ndarray:
+        """What is given by name as one event, NaN for the rest."""
         x = np.full(len(self.names), np.nan)
-        for name, code in codes.items():
-            x[_place(self.names, name)] = code
-        rows = self.rows()
+        for name, value in given.items():
+            x[place_of(self.names, name)] = value_of(self.names, self.states, name, value)
+        return x
+
+    def _shown(self, x: np.ndarray) -> dict[str, Any]:
+        """What is observed of one event, by name."""
+        return {
+            self.names[v]: self.states[v][int(x[v])] if self.states[v] else float(x[v])
+            for v in np.flatnonzero(~np.isnan(x))
+        }
+
+    def _by_tables(self, given: Mapping[str, Any]) -> NetworkBeliefs:
+        """By the junction tree."""
+        x, rows = self.event(given), self.rows()
         # without an axis of rows
         factors = [Factor(f.scope, f.logs[0] if f.rows else f.logs) for f in rows.given(x[None])]
         found = rows.tree.calibrate(factors)
-        if not found.log_evidence > -np.inf:
-            shown = ", ".join(f"{n}={self.states[_place(self.names, n)][c]}" for n, c in codes.items())
-            raise ValueError(f"What is given must be possible. Got {shown}, whose probability is zero.")
-        return NetworkBeliefs(
-            self.names,
-            self.states,
-            {n: self.states[_place(self.names, n)][c] for n, c in codes.items()},
-            found,
-            tuple(factors),
-            float(found.log_evidence) - rows.log_z,
-        )
+        shown, nats = self._shown(x), float(found.log_evidence)
+        _refuse_impossible(shown, nats)
+        return NetworkBeliefs(self.names, self.states, shown, found, tuple(factors), nats - rows.log_z)
 
     def factored(self, x: Any) -> tuple[FactorEnergy, tuple[AbstractSpace, ...]]:
         """The energy of the labels that are missing in `x`, as factors, and what they can be.
@@ -160,11 +119,8 @@ class AbstractNetwork(AbstractExactModel, AbstractEnergy):
 
     def latent(self, x: Array) -> tuple[AbstractSpace, ...]:
         """What each entry of `x` that is NaN can be, one after another."""
-        return tuple(
-            Reals(()) if size is None else Categories(size)
-            for size, missing in zip(self.sizes, np.isnan(np.asarray(x)), strict=True)
-            if missing
-        )
+        holes = np.isnan(np.asarray(x))
+        return tuple(space for space, missing in zip(self.spaces, holes, strict=True) if missing)
 
     def energy(self, x: Array, z: tuple[Array, ...]) -> Array:
         """−log p(x, z), where `z` has what stands in the place of each NaN of `x`."""
@@ -197,7 +153,7 @@ class BayesianNetwork(AbstractNetwork, AbstractRescalable):
     - for linear Gaussian numbers with any parents, summed over all joint states of the labels.
 
     Where numbers of other families have children, `sample` and `log_prob_complete` are exact too, and what
-    is missing is had by `inference.infer(lambda z: model.energy(x, z), model.latent(x), …)`.
+    is missing is had by `fe.infer(network, {"rain": "yes"}, key=0)`, which samples.
 
     Attributes:
         nodes: the law of each variable.
@@ -264,7 +220,7 @@ class BayesianNetwork(AbstractNetwork, AbstractRescalable):
         names = tuple(tables)
         for name, above in parents.items():
             for other in (name, *above):
-                _place(names, other)
+                place_of(names, other)
         nodes = []
         for name in names:
             table = np.asarray(tables[name], float)
@@ -278,6 +234,34 @@ class BayesianNetwork(AbstractNetwork, AbstractRescalable):
         known = states or {}
         labels = [known.get(n, range(node.size)) for n, node in zip(names, nodes, strict=True)]
         return BayesianNetwork(nodes, above, names, [list(map(str, own)) for own in labels])
+
+    def posterior(self, given: Mapping[str, Any] | None = None) -> NetworkBeliefs | MixedBeliefs:
+        """What is known of all variables given some, exactly: of labels and linear Gaussian numbers.
+
+        Args:
+            given: the state or the value of some variables by name: `{"rain": "yes", "litres": 2.5}`.
+
+        >>> rain = TableNode(jnp.array([0.75, 0.25]))
+        >>> litres = GaussianNode(jnp.array([0.0, 4.0]), jnp.zeros((2, 0)), jnp.ones(2))
+        >>> sky = BayesianNetwork([rain, litres], [(), (0,)], ["rain", "litres"], [["no", "yes"], []])
+        >>> round(sky.posterior().marginal("litres").mean, 4)
+        1.0
+        >>> round(sky.posterior({"litres": 3.0}).marginal("rain")["yes"], 4)
+        0.9479
+        """
+        if not self._numbers:
+            return self._by_tables(given or {})
+        for v in self._numbers:
+            if not isinstance(self.nodes[v], GaussianNode):
+                raise ValueError(
+                    "Answers by names are exact in a network of labels and linear Gaussian numbers. Got "
+                    f"{self.names[v]!r}, which is a {type(self.nodes[v]).__name__}: use "
+                    "fe.infer(network, given, key=…)."
+                )
+        x, rows = self.event(given or {}), self.mixed_rows()
+        shown, nats = self._shown(x), float(rows.evidence(x[None])[0])
+        _refuse_impossible(shown, nats)
+        return MixedBeliefs(self.names, self.states, shown, rows, x, nats)
 
     def intervene(self, **states: Any) -> BayesianNetwork:
         """The network in which some variables are set from outside, whatever their parents say.
@@ -295,8 +279,14 @@ class BayesianNetwork(AbstractNetwork, AbstractRescalable):
         """
         nodes, parents = list(self.nodes), list(self.parents)
         for name, state in states.items():
-            v, code = _place(self.names, name), _code(self.names, self.states, name, state)
-            nodes[v], parents[v] = TableNode(on_device(np.eye(len(self.states[v]))[code])), ()
+            v, code = place_of(self.names, name), value_of(self.names, self.states, name, state)
+            if not self.states[v]:
+                raise ValueError(
+                    f"Variables that are set must be labels. Got the numbers {name!r}: a number that is "
+                    "certain has no density."
+                )
+            nodes[v] = TableNode(on_device(np.eye(len(self.states[v]))[int(code)]))
+            parents[v] = ()
         return BayesianNetwork(nodes, parents, self.names, self.states)
 
     @property
@@ -308,6 +298,10 @@ class BayesianNetwork(AbstractNetwork, AbstractRescalable):
     @property
     def sizes(self) -> tuple[int | None, ...]:
         return tuple(node.size for node in self.nodes)
+
+    @property
+    def spaces(self) -> tuple[AbstractSpace, ...]:
+        return tuple(node.space for node in self.nodes)
 
     @property
     def _order(self) -> list[int]:
@@ -341,6 +335,17 @@ class BayesianNetwork(AbstractNetwork, AbstractRescalable):
             x = x.at[v].set(jnp.where(jnp.isnan(x[v]), drawn.astype(x.dtype), x[v]))
         return x
 
+    def is_ahead(self, x: np.ndarray) -> bool:
+        """Whether what is missing comes of what is observed: nothing observed has a missing parent."""
+        seen = np.flatnonzero(~np.isnan(x))
+        return not np.isnan(x[[p for v in seen for p in self.parents[v]]]).any()
+
+    def ahead(self, x: Array, *, key: Array) -> tuple[Array, Array]:
+        """log p of what is observed, and a draw of the rest: exact, of any family, where `is_ahead`."""
+        terms = [node.log_prob(x[v], *self._parents_of(v, x)) for v, node in enumerate(self.nodes)]
+        nats = jnp.sum(jnp.where(jnp.isnan(x), 0, jnp.stack(terms)))
+        return nats, self._ancestral(x, self._order, key)
+
     # exactly with NaN: by the junction tree of the labels, or over all their joint states
 
     @property
@@ -356,12 +361,15 @@ class BayesianNetwork(AbstractNetwork, AbstractRescalable):
         """Whether numbers hang on labels alone."""
         return not any(size is None for above in self.parents for size in (self.sizes[p] for p in above))
 
+    @property
+    def exact(self) -> bool:
+        return self._by_tree or all(isinstance(self.nodes[v], GaussianNode) for v in self._numbers)
+
     def _check_exact(self) -> None:
-        if not self._by_tree and not all(isinstance(self.nodes[v], GaussianNode) for v in self._numbers):
+        if not self.exact:
             raise ValueError(
                 "What is missing is known exactly in a BayesianNetwork of labels, of linear Gaussian "
-                "numbers, or where numbers have no children. Use inference.infer with its 'energy' and "
-                "'latent' for this one."
+                "numbers, or where numbers have no children. Use fe.infer, which samples, for this one."
             )
 
     def _factors(self, x: Array) -> list[Factor]:
@@ -486,8 +494,7 @@ class BayesianNetwork(AbstractNetwork, AbstractRescalable):
         if self._numbers:
             name = self.names[self._numbers[0]]
             raise ValueError(
-                f"Answers by names are for networks of labels. Got the numbers {name!r}: use 'log_prob', "
-                "'complete_mean' and 'complete_sample'."
+                f"Tables alone are those of networks of labels. Got the numbers {name!r}: use 'mixed_rows'."
             )
         return self._label_rows()
 
@@ -615,6 +622,10 @@ class MarkovNetwork(AbstractNetwork):
         return self.n_states
 
     @property
+    def spaces(self) -> tuple[AbstractSpace, ...]:
+        return tuple(Categories(n) for n in self.n_states)
+
+    @property
     def tree(self) -> JunctionTree:
         """The junction tree, over the numbers of the variables."""
         return _tree_of(self.n_states, self.scopes)
@@ -676,6 +687,14 @@ class MarkovNetwork(AbstractNetwork):
             jnp.vdot(beliefs.marginal(v), jnp.arange(n, dtype=x.dtype)) for v, n in enumerate(self.n_states)
         ]
         return jnp.where(jnp.isnan(x), jnp.stack(means), x)
+
+    @property
+    def exact(self) -> bool:
+        return True
+
+    def posterior(self, given: Mapping[str, Any] | None = None) -> NetworkBeliefs:
+        """What is known of all variables given the states of some, exactly, by the junction tree."""
+        return self._by_tables(given or {})
 
     def rows(self) -> TableRows:
         factors = tuple(

@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import abc
+import dataclasses
 from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import Array
 
-from .._core import LOG_2PI, log_probability, parameter, positive, refuse_outside, simplex
+from .._core import (
+    LOG_2PI,
+    AbstractSpace,
+    Categories,
+    Reals,
+    log_probability,
+    parameter,
+    positive,
+    refuse_outside,
+    simplex,
+)
 from ..distributions import Given
 
 
@@ -21,6 +33,11 @@ class AbstractNode(eqx.Module):
     @abc.abstractmethod
     def size(self) -> int | None:
         """How many labels x can be; None for numbers."""
+
+    @property
+    @abc.abstractmethod
+    def space(self) -> AbstractSpace:
+        """What x can be."""
 
     @abc.abstractmethod
     def problem(self, sizes: tuple[int | None, ...]) -> str | None:
@@ -57,6 +74,10 @@ class TableNode(AbstractNode):
     @property
     def size(self) -> int:
         return self.probabilities.shape[-1]
+
+    @property
+    def space(self) -> Categories:
+        return Categories(self.size)
 
     def problem(self, sizes: tuple[int | None, ...]) -> str | None:
         if None in sizes:
@@ -104,6 +125,10 @@ class GaussianNode(AbstractNode):
     def size(self) -> None:
         return None
 
+    @property
+    def space(self) -> Reals:
+        return Reals(())
+
     def problem(self, sizes: tuple[int | None, ...]) -> str | None:
         labels = tuple(size for size in sizes if size is not None)
         shape = (*labels, sizes.count(None))
@@ -150,6 +175,11 @@ class GivenNode(AbstractNode):
     @property
     def size(self) -> None:
         return None
+
+    @property
+    def space(self) -> AbstractSpace:
+        support: Any = self.given.support
+        return dataclasses.replace(support, shape=())
 
     def problem(self, sizes: tuple[int | None, ...]) -> str | None:
         return (

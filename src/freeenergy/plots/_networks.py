@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import FancyArrowPatch
 
 from ..inference import DirectedGraph, UndirectedGraph
+from ..models import NumberBelief
 from ._style import PALETTE, ink, new_axes, plain
 
 # points from the middle of a name to where arrows end, and more for each line below it
@@ -77,8 +78,10 @@ def network(model: Any, ax: Axes | None = None, *, probabilities: Mapping[str, A
     return ax
 
 
-def _words(node: Any, probabilities: Mapping[str, float] | None) -> str:
-    lines = [f"{plain(label, 10)} {p:.0%}" for label, p in list((probabilities or {}).items())[:4]]
+def _words(node: Any, known: Mapping[str, float] | NumberBelief | None) -> str:
+    if isinstance(known, NumberBelief):
+        return f"{plain(node, 16)}\n{known.mean:.3g} ± {known.std:.2g}"
+    lines = [f"{plain(label, 10)} {p:.0%}" for label, p in list((known or {}).items())[:4]]
     return "\n".join([plain(node, 16), *lines])
 
 

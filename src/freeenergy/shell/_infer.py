@@ -50,18 +50,22 @@ from ..models import (
     AbstractConditional,
     AbstractEnergy,
     AbstractExactPosterior,
+    AbstractNetwork,
     AbstractSequenceModel,
+    BayesianNetwork,
     Conditional,
     one_series,
 )
 from ._base import Shell
 from ._capabilities import Completes, PredictsDensities, Samples, ScoresLabels
-from ._completion import AbstractHiddenCause, AbstractWholeEnergy
+from ._completion import AbstractHiddenCause, AbstractWholeEnergy, RowEnergy
 from ._conjugate import ConjugatePrior, LogPrior, conjugate_posterior, member_of
 from ._density import AbstractRowEstimator
 from ._intake import column_names
+from ._rows import Scaling
 from ._schema import schema_of
 from ._sequence import AbstractSequenceDensity
+from ._validation import feature_names
 
 # draws of what a model itself knows how to draw, as chains that have no memory
 _CHAINS, _DRAWS = 4, 1000
@@ -89,8 +93,9 @@ def infer(
     |---|---|---|
     | an `Energy` | – | its argument |
     | a model with an energy | one event x | the hidden cause z |
+    | a network of `models` | some variables by name, or one event with NaN | the others, by name |
     | a model, with a `prior` | events along a first axis | its parameters |
-    | a fitted density | one row or series with NaN | the missing entries, in the units of the data |
+    | a fitted density | a row or series with NaN, a row by names | the missing entries, in its units |
     | a fitted density, with a `prior` | rows | the parameters of its model in these units |
     | a model of answers, with a `prior` | rows and answers, (X, y) | its parameters |
     | a regressor or classifier, with a `prior` | (X, y) | its parameters in the units of the data |
@@ -127,6 +132,8 @@ def infer(
         found = _parameters(what, observed, prior, unknown, how)
     elif isinstance(what, Shell):
         found = _of_estimator(what, observed, how)
+    elif isinstance(what, AbstractNetwork):
+        found = _variables(what, observed, how)
     elif isinstance(what, AbstractEnergy):
         found = _latent(what, observed, how)
     else:
@@ -195,6 +202,50 @@ def _latent(model: AbstractEnergy, x: Any, how: _How) -> AbstractPosterior:
             exact = Recognise(Exact(model.posterior), x)
             choice = Choice(exact, f"the exact posterior, which {type(model).__name__} knows")
     return how.infer(energy, choice=choice)
+
+
+def _variables(network: AbstractNetwork, observed: Any, how: _How) -> AbstractPosterior:
+    """The variables of a network that are not observed, by their names; labels by their numbers."""
+    named = observed is None or isinstance(observed, Mapping)
+    x = network.event(observed or {}) if named else np.asarray(observed, float)
+    holes = np.isnan(x)
+    if x.shape != (len(network.names),) or not holes.any():
+        raise ValueError(
+            f"infer asks a network of {len(network.names)} variables for those of one event that are "
+            f"missing. Got the shape {x.shape} with {int(holes.sum())} missing instead."
+        )
+    places = [int(v) for v in np.flatnonzero(holes)]
+    spaces = {network.names[v]: network.spaces[v] for v in places}
+    ahead = isinstance(network, BayesianNetwork) and network.is_ahead(x)
+    if how.method is None and (ahead or network.exact):
+        nats, drawn = _drawn_rest(network, on_device(x), how.key, ahead)
+        if not float(nats) > -np.inf:
+            raise ValueError("What is given must be possible. Its probability is zero.")
+        return DrawsPosterior(
+            {name: drawn[:, :, v] for name, v in zip(spaces, places, strict=True)},
+            None,
+            spaces=tuple(spaces[name] for name in sorted(spaces)),
+            log_evidence=LogEvidence(nats, jnp.zeros_like(nats), Kind.EXACT),
+            note="independent draws of the other variables, which the network knows exactly",
+        )
+    whole = RowEnergy.of(network, type(network).log_prob_complete, Scaling.identity(len(x)))
+    energy = _OfMissing(
+        whole, on_device(np.where(holes, 0.0, x)), tuple((v,) for v in places), tuple(spaces)
+    )
+    return how.infer(Energy(energy, spaces))
+
+
+@eqx.filter_jit
+def _drawn_rest(network: Any, x: Array, key: Array, ahead: bool) -> tuple[Array, Array]:
+    """log p of what is observed of an event, and draws of the rest."""
+
+    def one(key: Array) -> tuple[Array, Array]:
+        if ahead:
+            return network.ahead(x, key=key)
+        return network.log_prob(x), network.complete_sample(x, key=key)
+
+    nats, drawn = jax.vmap(jax.vmap(one))(jax.random.split(key, (_CHAINS, _DRAWS)))
+    return nats[0, 0], drawn
 
 
 def named_fields(tree: Any) -> dict[str, Any]:
@@ -392,6 +443,8 @@ def _answer(owner: Any, observed: Any, how: _How) -> AbstractPosterior:
 
 def _missing(owner: Any, observed: Any, how: _How) -> AbstractPosterior:
     """The missing entries of one row or series."""
+    if isinstance(observed, Mapping):
+        observed = _row_by_name(owner, observed)
     rows, serial = isinstance(owner, AbstractRowEstimator), isinstance(owner, AbstractSequenceDensity)
     density: Any = owner
     x = density._read(observed).x if rows else np.asarray(observed, float)
@@ -433,6 +486,24 @@ def _missing(owner: Any, observed: Any, how: _How) -> AbstractPosterior:
     )
 
 
+def _row_by_name(owner: Any, given: Mapping[Any, Any]) -> Any:
+    """One row of which some columns are known, by their names."""
+    if not isinstance(owner, AbstractRowEstimator):
+        raise TypeError(f"infer takes values by name for rows. {type(owner).__name__} is about series.")
+    known, names = {str(name): value for name, value in given.items()}, feature_names(owner)
+    columns = owner.column_names if names is None else [str(name) for name in names]
+    strange = [name for name in known if name not in columns]
+    if strange:
+        shown = ", ".join(map(repr, columns[:6])) + (", …" if len(columns) > 6 else "")
+        raise ValueError(f"A column must be one of {shown}. Got {strange[0]!r} instead.")
+    if names is None:
+        text = any(isinstance(value, str) for value in known.values())
+        return np.array([[known.get(name, np.nan) for name in columns]], object if text else float)
+    import polars as pl
+
+    return pl.DataFrame({name: [known.get(name)] for name in columns}, strict=False)
+
+
 def _entry_names(owner: Any, holes: np.ndarray) -> list[str]:
     """What the missing entries are called: columns of rows, columns at time steps of series."""
     columns = column_names(owner) if isinstance(owner, AbstractRowEstimator) else None
@@ -469,7 +540,7 @@ class _OfMissing(eqx.Module):
     names: tuple[str, ...] = eqx.field(static=True)
 
     def __call__(self, z: dict[str, Array]) -> Array:
-        values = jnp.stack([z[name] for name in self.names]).astype(self.x.dtype)
+        values = jnp.stack([z[name].astype(self.x.dtype) for name in self.names])
         return self.whole(self.x.at[tuple(np.transpose(self.places))].set(values))
 
 

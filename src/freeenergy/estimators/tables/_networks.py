@@ -20,7 +20,7 @@ from ...inference._table_rows import complete_counts
 from ...learning import AbstractStructure, ChowLiu, HillClimbing
 from ...learning._network_em import NetworkShape, fit_network
 from ...models import BayesianNetwork as BayesianNetworkModel
-from ...models import GaussianNode, NetworkBeliefs, TableNode
+from ...models import GaussianNode, TableNode
 from ...models import MarkovNetwork as MarkovNetworkModel
 from ...shell import AbstractDensity, Column, ColumnRoles, Field, Rows, Scaling, Schema, check_real
 from ...shell._completion import AbstractCompletion, RowEnergy
@@ -204,14 +204,16 @@ class AbstractNetworkDensity(AbstractDensity):
     def _likeliest(self, rows: np.ndarray, column: int) -> np.ndarray:
         return np.argmax(self._host().marginals(rows, column), axis=1).astype(float)
 
-    def posterior(self, given: Mapping[Any, Any] | None = None) -> NetworkBeliefs:
-        """What is known of all columns given labels of some: marginals, pairs, the most probable row.
+    def posterior(self, given: Mapping[Any, Any] | None = None) -> Any:
+        """What is known of all columns given some: marginals, the most probable row, draws.
+
+        It is a `models.NetworkBeliefs`, or with numbers a `models.MixedBeliefs`, in the units of the data.
 
         Args:
-            given: the label of some columns, by name: `{"rain": "yes"}`.
+            given: the label or the number of some columns, by name: `{"rain": "yes"}`.
         """
         check_is_fitted(self, "model_")
-        return self.model_.posterior({str(name): label for name, label in (given or {}).items()})
+        return self.model_in_units.posterior({str(name): value for name, value in (given or {}).items()})
 
     @property
     def graph_(self) -> Any:

@@ -788,6 +788,14 @@ def test_what_is_taken_for_a_mixed_table_when_no_model_is_named():
     assert len({type(build(text, X)) for text in words}) >= 5
     own = {type(build(text, X)).__name__ for text in words}
     assert {"GaussianCopula", "MixedFactorAnalysis", "KernelDensity", "BayesianMixture"} < own
+    # codes of labels are for models of continuous columns where rows are many
+    many = defaults(np.tile(X, (10, 1)), labelled=False, mixed=True, labels=True)
+    few = defaults(X, labelled=False, mixed=True, labels=True)
+    assert set(few) == {*words} - {
+        "gaussian-density",
+        "gaussian-mixture:n_components=2,covariance=diagonal",
+    }
+    assert {text.partition(":")[0] for text in many} > {text.partition(":")[0] for text in words}
     kinds = [type(build(text, X)).__name__ for text in defaults(X, labelled=True)]
     assert kinds[:4] == ["DummyClassifier", "NaiveBayes", "DiscriminantAnalysis", "SoftmaxRegression"]
 

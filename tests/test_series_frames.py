@@ -328,6 +328,20 @@ def test_a_column_of_dates_is_the_time_or_refused(frame, fitted):
         fe.AutoRegression(1).fit(FRAME[["a"]].reset_index(drop=True), inputs=beside)
 
 
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_a_column_of_durations_is_refused(library):
+    """NumPy would take the microseconds of Polars for numbers."""
+    frame = DATED.assign(wait=DATED["month"] - DATED["month"].iloc[0])[["month", "a", "wait"]]
+    frame = frame if library == "pandas" else _in_polars(frame)
+    told = r"must hold numbers, not durations, which column 'wait' has. Make numbers of it, such as"
+    with pytest.raises(ValueError, match=f"X {told}"):
+        fe.AutoRegression(1).fit(fe.series(frame, time="month"))
+    with pytest.raises(ValueError, match=f"The 'inputs' of AutoRegression {told}"):
+        fe.AutoRegression(1).fit(fe.series(frame, time="month", inputs=["wait"]))
+    with pytest.raises(ValueError, match=r"not dates or durations, which column 'wait' has"):
+        fe.GaussianDensity().fit(frame[["a"]]).score_samples(frame[["wait"]])
+
+
 def test_dates_among_objects_are_refused():
     with pytest.raises(ValueError, match=r"not dates. Pass the time since some day instead"):
         fe.AutoRegression(1).fit(DATED.to_numpy(object))

@@ -334,15 +334,15 @@ def outliers(
     """How unlikely each row is beside draws of the model, and which of its columns makes it so."""
     import numpy as np
 
+    from freeenergy.shell._anomalies import surprise_beside
+
     from . import _files
 
     _files.check_output(output)
     estimator, found, X = _asked(model, "outliers", data, reading)
     with found.in_words_of_the_file():
         told = estimator.outliers(X, level, random_state=seed)
-        # a column of many values is surprising by itself: what counts is how much more than in draws
-        usual = np.asarray(estimator.surprise(estimator.sample(_USUAL, random_state=seed)), float)
-        nats = np.asarray(estimator.surprise(X), float) - np.nanmean(usual, axis=0)
+        nats = surprise_beside(estimator, X, estimator.sample(_USUAL, random_state=seed))
     names = np.array(estimator.column_names)
     # of a row of which nothing was observed nothing is surprising
     seen = np.where(np.isnan(nats), -np.inf, nats)

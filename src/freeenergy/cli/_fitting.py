@@ -123,6 +123,7 @@ def compare(
             random_state=seed,
             n_jobs=jobs,
             resume=resume,
+            pictures=report is not None,
             verbose=int(not quiet),
         )
     board.results = [

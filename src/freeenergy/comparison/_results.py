@@ -37,7 +37,8 @@ class FoldResult:
         parts: what the fitted model is made of (loadings, or means, spread and weights), or its states
             over a held-out series, where it has them.
         unlikely: the least probable of the held-out rows: their `rows`, the `nats` of each, their `values`
-            and the `surprise` of each value given the rest of its row, in nats.
+            and the `surprise` of each value given the rest of its row, in nats beyond what its column has
+            on average in draws.
         warnings: what the fit warned of.
         error: why there are no numbers, in a sentence.
         ahead: (5, origins, steps, columns) of forecasts within a series: what came, mean, low, high, and by

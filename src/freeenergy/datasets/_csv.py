@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ._columns import MISSING, File, as_floats, has_decimal_comma, is_number, typed
-from ._packed import first_line
+from ._packed import first_line, inside
 
 _SEPARATORS = (",", ";", "\t", "|")
 _MARKS = (
@@ -160,9 +160,11 @@ def read_csv(name: str, content: bytes, writing: Writing) -> File:
         if len(columns) == 1:
             continue
         if column.null_count() == len(column):
-            notes.append(f"The column without a name and without values of {name} is left out.")
+            notes.append(f"The column without a name and without values of {inside(name)} is left out.")
         elif title == "x0" and _numbers_rows(column):
-            notes.append(f"The first column of {name} has no name and numbers the rows; it is left out.")
+            notes.append(
+                f"The first column of {inside(name)} has no name and numbers the rows; it is left out."
+            )
         else:
             continue
         del columns[title]
@@ -185,7 +187,7 @@ def _has_header(name: str, first: list[str], decimal: str) -> bool:
     words = [field for field in seen if field not in numbers]
     if numbers and words:
         raise ValueError(
-            f"The first line of {name} has numbers ({numbers[0]!r}) and words ({words[0]!r}). "
+            f"The first line of {inside(name)} has numbers ({numbers[0]!r}) and words ({words[0]!r}). "
             "Say --header if it has the names of the columns, --no-header if it is a row."
         )
     return not numbers
@@ -282,14 +284,16 @@ def _check_lines(name: str, text: str, separator: str) -> _Layout:
         ) from None
     if comments:
         found.notes.append(
-            f"{_count(comments, 'line')} of {name} with # at the start {_are(comments)} left out."
+            f"{_count(comments, 'line')} of {inside(name)} with # at the start {_are(comments)} left out."
         )
     if inner_blank and width == 1:
-        found.notes.append(f"Empty lines of {name} are left out. Write NA where a value is missing.")
+        found.notes.append(
+            f"Empty lines of {inside(name)} are left out. Write NA where a value is missing."
+        )
     if hollow and width > 1:
         found.notes.append(
-            f"The last {_count(hollow, 'row')} of {name} {'has' if hollow == 1 else 'have'} no value "
-            f"and {_are(hollow)} taken as not observed."
+            f"The last {_count(hollow, 'row')} of {inside(name)} {'has' if hollow == 1 else 'have'} "
+            f"no value and {_are(hollow)} taken as not observed."
         )
     return found
 
@@ -329,7 +333,7 @@ def _width(text: str, separator: str) -> int:
 
 
 def _ragged(name: str, line: int, row: list[str], width: int, separator: str) -> str:
-    sentence = f"Line {line} of {name} has {len(row)} values where the first has {width}."
+    sentence = f"Line {line} of {inside(name)} has {len(row)} values where the first has {width}."
     if len(row) == 2 * width and separator == ",":
         return f"{sentence} If commas stand before decimals, separate the values by ; and say --decimal ,."
     if len(row) == width + 1:

@@ -17,6 +17,7 @@ from ._frames import (
     Form,
     Values,
     library_of,
+    numbers_of,
     read_column,
     refuse_same_names,
     table_library,
@@ -669,7 +670,8 @@ class Schema:
             filled = like(field.decode(self.possible(field, codes)), read)
             columns[names[place]] = library.write(filled)
         if library.name == "numpy":
-            return library.frame(columns, None)
+            lists = not isinstance(X, np.ndarray)
+            return library.frame({k: numbers_of(c) if lists else c for k, c in columns.items()}, None)
         return library.frame(columns, library.index(X))
 
     def in_order(self, X: Any) -> Any:

@@ -244,6 +244,16 @@ def test_inputs_are_found_by_their_time():
     fitted = fe.AutoRegression(1, **options).fit(data)
     np.testing.assert_array_equal(fitted.input_coefficients_, plain.input_coefficients_)
     assert fitted.score(data) == plain.score(y[:, None], inputs=u[:, None])
+    # an HMM has those that a frame declares, if something depends on them
+    driven = {"family": fe.models.RegressionEmissions(), "max_iter": 20, "tol": 1e-2, "random_state": 0}
+    np.testing.assert_array_equal(
+        fe.HMM(2, **driven).fit(data).coefficients_,
+        fe.HMM(2, **driven).fit(y[:, None], inputs=u[:, None]).coefficients_,
+    )
+    with pytest.raises(ValueError, match=r"An HMM has inputs if and only if something .* Got inputs"):
+        fe.HMM(2).fit(data)
+    with pytest.raises(ValueError, match=r"Got \[\] and 1 inputs. Add Regressors\(1\) to them"):
+        fe.StructuralTimeSeries().fit(data)
     # more rows than needed, in a frame of their own
     part = declared[["y"]][10:50]
     expected = plain.score(y[10:50, None], inputs=u[10:50, None])

@@ -90,7 +90,7 @@ def _load(path: Path, method: str) -> Any:
 
     estimator = fe.load(path)
     if not callable(getattr(estimator, method, None)):
-        word = method.replace("evidence", "score")
+        word = {"evidence": "score", "outliers": "tell outliers"}.get(method, method)
         raise ValueError(f"{type(estimator).__name__} in '{path}' cannot {word}.")
     schema = getattr(estimator, "schema_", None)
     if schema is not None and schema.library == "pandas":
@@ -318,7 +318,7 @@ def transform(
     _give(dict(zip(map(str, estimator.get_feature_names_out()), columns, strict=True)), output, json)
 
 
-@reads_data
+@reads_series
 def outliers(
     model: ModelFile,
     data: Data,
@@ -329,6 +329,7 @@ def outliers(
     output: Output = None,
     json: Json = False,
     *,
+    timing: Timing,
     reading: Reading,
 ) -> None:
     """How unlikely each row is beside draws of the model, and which of its columns makes it so."""
@@ -339,7 +340,7 @@ def outliers(
     from . import _files
 
     _files.check_output(output)
-    estimator, found, X = _asked(model, "outliers", data, reading)
+    estimator, found, X = _asked(model, "outliers", data, reading, timing=timing)
     with found.in_words_of_the_file():
         told = estimator.outliers(X, level, random_state=seed)
         nats = surprise_beside(estimator, X, estimator.sample(_USUAL, random_state=seed))

@@ -455,13 +455,15 @@ _MANY_ROWS = 1000
 _SEASONS = {"hour": 24, "day": 7, "weekday": 5, "month": 12, "quarter": 4}
 
 
-def series_defaults(X: np.ndarray, frequency: str | None) -> list[str]:
+def series_defaults(X: np.ndarray, frequency: str | None, inputs: int = 0) -> list[str]:
     """Models of series: of independent steps, of steps that follow others, with a season, with states."""
-    found = ["gaussian-density", "autoregression:1", "structural-time-series:level()"]
+    beside = f"+regressors({inputs})" if inputs else ""
+    found = ["gaussian-density", "autoregression:1", f"structural-time-series:level(){beside}"]
     season = _SEASONS.get(frequency or "", 0)
     if season and len(X) >= 4 * season:
-        found.append(f"structural-time-series:level()+seasonal({season})")
-    return [*found, "structural-time-series:trend()", "hmm:2"]
+        found.append(f"structural-time-series:level()+seasonal({season}){beside}")
+    states = "hmm:2,family=regression-emissions()" if inputs else "hmm:2"
+    return [*found, f"structural-time-series:trend(){beside}", states]
 
 
 _SOFTMAX = ("softmax-regression:C=0.01", "softmax-regression")

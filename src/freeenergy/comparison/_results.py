@@ -87,6 +87,10 @@ class FoldResult:
         )
 
 
+# bits that a bound may miss without a word
+TIGHT = 0.001
+
+
 @dataclasses.dataclass(frozen=True)
 class Standing:
     """One line of the table.  Bits are −log₂ p(x): fewer are better.
@@ -137,6 +141,11 @@ class Standing:
         """What the true log evidence is to the number: nothing, ≥, ≤ or ≈."""
         signs = {Kind.LOWER.value: "≥ ", Kind.UPPER.value: "≤ ", Kind.ESTIMATE.value: "≈ "}
         return signs.get(self.log_evidence_kind or "", "")
+
+    @property
+    def tight(self) -> bool:
+        """Whether it is a lower bound that misses less than 0.001 bits, about which nobody asks."""
+        return self.kind is Kind.LOWER and abs(self.gap) + 2 * self.gap_stderr < TIGHT
 
 
 @dataclasses.dataclass(frozen=True)

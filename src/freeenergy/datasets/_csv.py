@@ -114,7 +114,7 @@ def read_csv(name: str, content: bytes, writing: Writing) -> File:
         raise ValueError(f"{name} is HTML or XML, not a table. Save the table as CSV.")
     separator = writing.separator or _separator(text)
     layout = _check_lines(name, text, separator)
-    if not layout.lines:
+    if not len(layout.lines):
         raise ValueError(f"{name} is empty.")
     notes = [*remarks, *layout.notes]
     if len(layout.first) == 1 and writing.separator is None:
@@ -248,7 +248,7 @@ class _Layout:
     """The lines of a CSV: where its rows are, and what is no row."""
 
     first: list[str] = dataclasses.field(default_factory=list)
-    lines: list[int] = dataclasses.field(default_factory=list)
+    lines: Any = dataclasses.field(default_factory=list)
     left_out: list[int] = dataclasses.field(default_factory=list)
     notes: list[str] = dataclasses.field(default_factory=list)
 
@@ -300,19 +300,24 @@ def _check_lines(name: str, text: str, separator: str) -> _Layout:
 
 def _plain_lines(text: str, separator: str) -> _Layout | None:
     """The lines of a text in which each is a row; None if there are quotes, comments or empty lines."""
-    if '"' in text or text.startswith("#") or "\n#" in text:
+    if '"' in text or text.startswith("#"):
         return None
     letters = np.frombuffer(text.encode(), np.uint8)
     ends = np.flatnonzero(letters == ord("\n"))
     if not len(ends) or ends[-1] < len(letters) - 1:
         ends = np.append(ends, len(letters))
-    marks = np.diff(np.searchsorted(np.flatnonzero(letters == ord(separator)), ends), prepend=0)
+    marks = np.flatnonzero(letters == ord(separator))
+    if not len(marks) or len(marks) % len(ends) or (letters[ends[:-1] + 1] == ord("#")).any():
+        return None
+    # as many in each line: the last ones stand before its end, the first ones after that of the line before
+    marks = marks.reshape(len(ends), -1)
     start = ends[-2] + 1 if len(ends) > 1 else 0
     last = letters[start:].tobytes().decode()
-    if marks[0] == 0 or (marks != marks[0]).any() or not last.replace(separator, "").strip():
+    ragged = (marks[:, -1] > ends).any() or (marks[1:, 0] < ends[:-1]).any()
+    if ragged or not last.replace(separator, "").strip():
         return None
     first = letters[: ends[0]].tobytes().decode()
-    return _Layout(first.split(separator), list(range(1, len(ends) + 1)))
+    return _Layout(first.split(separator), np.arange(1, len(ends) + 1))
 
 
 def _count(number: int, what: str) -> str:

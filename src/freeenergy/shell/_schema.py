@@ -139,7 +139,8 @@ class Field:
         if self.kind is Column.DATE:
             ticks = np.array(self.decode(np.array([code])).values[0]).astype(f"M8[{self.tick}]")
             return str(ticks.astype(f"M8[{'D' if self.unit == 'day' else 's'}]")).replace("T", " ")
-        return f"{code:.7g}" if code == round(code) else f"{code:.4g}"
+        # four digits, and all of those before the point
+        return f"{round(code):.7g}" if code == round(code) or abs(code) >= 1e4 else f"{code:.4g}"
 
     # -- codes ------------------------------------------------------------------------------------
 

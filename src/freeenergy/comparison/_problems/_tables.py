@@ -40,8 +40,8 @@ from ._columns import (
 _LATENT_ROWS = 1000
 # the least probable rows that are shown, and the most columns whose cells are looked at one by one
 _UNLIKELY, _EXACT_CELLS, _BOUND_CELLS = 6, 64, 16
-# draws beside which they are looked at, few enough for the same programs
-_BESIDE = 128
+# draws beside which they are looked at, of which bounds take long
+_BESIDE = 32
 
 
 class Table(AbstractProblem):

@@ -444,7 +444,8 @@ def test_inputs_to_come_belong_to_the_series_of_their_name():
 
 
 def test_models_say_whether_they_take_inputs():
-    assert fe.HMM().takes_inputs
+    assert not fe.HMM().takes_inputs
+    assert fe.HMM(family=fe.models.RegressionEmissions()).takes_inputs
     assert fe.AutoRegression().takes_inputs
     assert not fe.MarkovChain().takes_inputs
     assert not fe.StructuralTimeSeries(Level()).takes_inputs

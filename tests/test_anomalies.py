@@ -8,6 +8,7 @@ from scipy import stats
 import freeenergy as fe
 from freeenergy.distributions import Poisson
 from freeenergy.shell import Outliers
+from freeenergy.shell._anomalies import surprise_beside
 
 SLOPED = ROWS @ np.array([[1.0, 0.8], [0.0, 0.6]]) * [2.0, 30.0] + [5.0, -100.0]
 
@@ -61,6 +62,22 @@ def test_surprise_is_the_conditional_of_a_gaussian():
     np.testing.assert_allclose(
         found[0, 1], -stats.norm(m[1], np.sqrt(S[1, 1])).logpdf(rows[0, 1]), rtol=1e-9
     )
+
+
+def test_surprise_beside_draws_needs_no_unit():
+    """Of a Gaussian z²/2 − 1/2 is left, where −log p alone names the column with the larger unit."""
+    model = fe.GaussianDensity().fit(SLOPED * [1.0, 1e6])
+    m, S = model.mean_, model.covariance_
+    row = np.array([[m[0] + 4 * np.sqrt(S[0, 0]), m[1] + 4 * S[0, 1] / np.sqrt(S[0, 0])]])
+    draws = model.sample(256, random_state=0)
+    found = surprise_beside(model, row, draws)[0]
+    spread = np.sqrt(S[0, 0] - S[0, 1] ** 2 / S[1, 1])
+    z = (row[0, 0] - m[0] - S[0, 1] / S[1, 1] * (row[0, 1] - m[1])) / spread
+    # the mean of 256 halves of chi-squared numbers
+    error = np.sqrt(0.5 / 256)
+    np.testing.assert_allclose(found, [(z**2 - 1) / 2, -0.5], atol=5 * error)
+    assert found.argmax() == 0
+    assert model.surprise(row)[0].argmax() == 1
 
 
 def test_a_level_that_the_draws_cannot_reach_is_refused():

@@ -727,6 +727,10 @@ def test_a_mixed_table_goes_through_the_commands_in_its_own_words(people, tmp_pa
         (["forecast", model, str(path)], f"Mixture in '{model}' cannot forecast."),
         (["decode", model, str(path)], f"Mixture in '{model}' cannot decode."),
         (
+            ["outliers", model, str(path), "--time", "since"],
+            "--time is for models of series, which Mixture",
+        ),
+        (
             ["sample", model, "-o", str(tmp_path / "s.npy")],
             "cannot hold labels that are text. Write a .csv",
         ),
@@ -788,6 +792,14 @@ def test_what_is_taken_for_a_mixed_table_when_no_model_is_named():
     assert len({type(build(text, X)) for text in words}) >= 5
     own = {type(build(text, X)).__name__ for text in words}
     assert {"GaussianCopula", "MixedFactorAnalysis", "KernelDensity", "BayesianMixture"} < own
+    # codes of labels are for models of continuous columns where rows are many
+    many = defaults(np.tile(X, (10, 1)), labelled=False, mixed=True, labels=True)
+    few = defaults(X, labelled=False, mixed=True, labels=True)
+    assert set(few) == {*words} - {
+        "gaussian-density",
+        "gaussian-mixture:n_components=2,covariance=diagonal",
+    }
+    assert {text.partition(":")[0] for text in many} > {text.partition(":")[0] for text in words}
     kinds = [type(build(text, X)).__name__ for text in defaults(X, labelled=True)]
     assert kinds[:4] == ["DummyClassifier", "NaiveBayes", "DiscriminantAnalysis", "SoftmaxRegression"]
 
@@ -996,6 +1008,8 @@ def test_inputs_of_series_are_columns_and_those_to_come_are_a_file(shops, tmp_pa
     later = pd.date_range("2023-10-31", periods=3, freq="ME", name="month")
     known = pd.DataFrame({"month": later, "price": [9.0, 1.0, -1.0]})
     known.to_csv(future, index=False)
+    lacking = str(tmp_path / "lacking.csv")
+    known.drop(columns="price").to_csv(lacking, index=False)
     asked = [model, path, *options[:4]]
     capsys.readouterr()
     assert run(["forecast", *asked, "--future", future]) == 0
@@ -1021,6 +1035,8 @@ def test_inputs_of_series_are_columns_and_those_to_come_are_a_file(shops, tmp_pa
             "must have the column 'price', which was fitted. Got 'visits' instead.",
         ),
         (["forecast", *asked, "--future", path], "has no row after the end of the series."),
+        (["forecast", *asked, "--future", lacking], "has no column 'price', which --inputs names."),
+        (["outliers", *asked], f"AutoRegression in '{model}' cannot tell outliers."),
         (
             ["forecast", *asked, "--future", future, "-n", "3"],
             "must have a row for every time step. Got none for 2024-01-31.",
@@ -1118,6 +1134,12 @@ def test_what_is_taken_for_series_when_no_model_is_named():
     assert "structural-time-series:level()+seasonal(12)" in series_defaults(X, "month")
     assert not [text for text in series_defaults(X, None) if "seasonal" in text]
     assert len({type(build(text, X)) for text in series_defaults(X, "day")}) >= 4
+    # with inputs every model of series has them
+    models = [build(text, X) for text in series_defaults(X, "day", 2)]
+    assert all(
+        model.takes_inputs for model in models if isinstance(model, fe.shell.AbstractSequenceDensity)
+    )
+    assert len(models) == len(series_defaults(X, "day"))
 
 
 def test_a_hidden_part_is_written_with_its_names(table, tmp_path, capsys):

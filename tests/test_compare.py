@@ -37,6 +37,16 @@ def board():
     return fe.compare(MODELS, X, cv=3, random_state=0)
 
 
+def test_without_pictures_the_numbers_are_the_same(board, tmp_path):
+    bare = fe.compare(MODELS, X, cv=3, random_state=0, pictures=False)
+    assert [(line.model, line.bits) for line in bare.table()] == [
+        (line.model, line.bits) for line in board.table()
+    ]
+    assert not any(r.samples is not None or r.unlikely for r in bare.results)
+    bare.to_html(tmp_path / "numbers.html")
+    assert "explains the held-out rows best" in (tmp_path / "numbers.html").read_text()
+
+
 def made(nats, kinds, *, shared=None, folds=1, groups=None, entries=2):
     """A comparison with given evidence: a model per entry of `nats`, rows shared out over folds."""
     n = len(nats[0])

@@ -17,6 +17,7 @@ from jax import Array
 from freeenergy import Evidence, Kind, _settings
 from freeenergy._core import (
     Data,
+    Program,
     boltzmann,
     bucket,
     buffer,
@@ -434,6 +435,20 @@ def test_kinds_combine_as_sums_do():
 
 
 # ---- compilation
+
+
+def test_little_data_are_compiled_for_with_less_care(monkeypatch):
+    """What is computed is the same; who chose how programs are optimised keeps that."""
+    program = Program(lambda x, y: jnp.cumsum(jnp.exp(x) + y))
+    few, many = np.linspace(-1, 1, 8), np.linspace(-1, 1, 2**15 + 1)
+    for flags in ("", "--xla_backend_optimization_level=0"):
+        monkeypatch.setenv("XLA_FLAGS", flags)
+        for x in (few, many):
+            np.testing.assert_allclose(program(x, 2.0), np.cumsum(np.exp(x) + 2), rtol=1e-12)
+    monkeypatch.setenv("XLA_FLAGS", "")
+    with count_compilations() as counter:
+        program(few, 2.0)
+    assert counter.count == 0
 
 
 def test_count_compilations():

@@ -279,8 +279,8 @@ def _parquet() -> bytes:
         (b"", "The input is empty."),
         (b" \r\n\n", "The input is empty."),
         (b"a,b\n", "The input has a header and no rows."),
-        (b"a,b\n1,2\n3\n", "Line 3 of The input has 1 values where the first has 2."),
-        (b"a,b\n1,2\n3,4,5\n", "Line 3 of The input has 3 values where the first has 2."),
+        (b"a,b\n1,2\n3\n", "Line 3 of the input has 1 values where the first has 2."),
+        (b"a,b\n1,2\n3,4,5\n", "Line 3 of the input has 3 values where the first has 2."),
         (b'a,b\n1,"2\n3,4\n', "The input cannot be read as CSV: line 3, unexpected end of data."),
         (b"kind,x\ncat,1\n", f"Column 'kind' is text, such as 'cat'. Leave it out (--drop kind) {ENCODE}"),
         (b"kind,x\n1_000,2\n", "Column 'kind' is text, such as '1_000'."),
@@ -355,12 +355,12 @@ def test_other_writings_of_a_table_give_the_same_numbers(content, options, value
     ("content", "note"),
     [
         ("1,2\n3,4\n", "has no header: its first line is of numbers and is taken as a row."),
-        ("# made by hand\na,b\n1,2\n", "1 line of The input with # at the start is left out."),
-        ("a\n1\n\n3\n", "Empty lines of The input are left out. Write NA where a value is missing."),
-        ("a,b\n1,2\n,\n,\n", "The last 2 rows of The input have no value and are taken as not observed."),
+        ("# made by hand\na,b\n1,2\n", "1 line of the input with # at the start is left out."),
+        ("a\n1\n\n3\n", "Empty lines of the input are left out. Write NA where a value is missing."),
+        ("a,b\n1,2\n,\n,\n", "The last 2 rows of the input have no value and are taken as not observed."),
         ("a,a\n1,2\n", "has several columns 'a'; the later ones are called a_2."),
         (",a,b\n0,1,2\n1,3,4\n2,5,6\n", "has no name and numbers the rows; it is left out."),
-        ("a,b,\n1,2,\n3,4,\n", "The column without a name and without values of The input is left out."),
+        ("a,b,\n1,2,\n3,4,\n", "The column without a name and without values of the input is left out."),
         ("größe\n1\n".encode("cp1252"), "is not UTF-8 text (line 1) and is read as Windows-1252. Say an"),
         ("id,x\n1,5\n2,6\n3,7\n", "Column 'id' numbers the rows from 1 and is taken as data."),
         (_saved(np.ones(2), lambda f, a: np.savez(f, u=a, v=a)), "holds 'u', 'v'; the first is taken."),
@@ -387,14 +387,14 @@ def test_a_plain_table_has_nothing_to_say():
         (
             "Age;b\n3,14;2,71\n",
             {},
-            "Row 1 (line 2), column 'Age' of The input has a comma: '3,14'. Say --dec",
+            "Row 1 (line 2), column 'Age' of the input has a comma: '3,14'. Say --dec",
         ),
-        ('a,b\n1,2\n3,"1,000"\n', {}, "Row 2 (line 3), column 'b' of The input has a comma: '1,000'."),
+        ('a,b\n1,2\n3,"1,000"\n', {}, "Row 2 (line 3), column 'b' of the input has a comma: '1,000'."),
         ("a;b\n1.234,5;2\n", {"decimal": ","}, "which has another mark in it than the decimal ','."),
         ("a;b\n1.5;2\n", {"decimal": ","}, "is '1.5', which has another mark in it than the decimal ','."),
         ("a\n1'000.5\n2'000\n", {}, "is \"1'000.5\", which has another mark in it than the decimal '.'."),
-        ("a\n1\n2\nabc\n4\n", {}, "Row 3 (line 4), column 'a' of The input is no number: 'abc'."),
-        ("# x\n\na a,b\n1,2\n2,3\n\nabc,1\n4,4\n", {}, "Row 3 (line 7), column 'a a' of The input is no"),
+        ("a\n1\n2\nabc\n4\n", {}, "Row 3 (line 4), column 'a' of the input is no number: 'abc'."),
+        ("# x\n\na a,b\n1,2\n2,3\n\nabc,1\n4,4\n", {}, "Row 3 (line 7), column 'a a' of the input is no"),
         ("# x\n\na a,b\n1,2\n2,3\n\nabc,1\n4,4\n", {}, "or leave the column out (--drop 'a a')."),
         (
             "1.0 2.0\n3.0 4.0\n",
@@ -427,10 +427,10 @@ def test_what_has_two_readings_is_refused_with_the_remedy(content, options, sent
 @pytest.mark.parametrize("infinite", ["inf", "-inf", "Infinity", "1e999", "-1E400"])
 def test_an_infinite_cell_is_refused_by_row_and_column(infinite):
     with pytest.raises(
-        ValueError, match=r"^Row 2 \(line 3\), column 'Bo' of The input is infinite. Write NA"
+        ValueError, match=r"^Row 2 \(line 3\), column 'Bo' of the input is infinite. Write NA"
     ):
         table(f"Ab,Bo\n1,2\n3,{infinite}\n")
-    with pytest.raises(ValueError, match=r"^Row 3, column 'x1' of The input is infinite."):
+    with pytest.raises(ValueError, match=r"^Row 3, column 'x1' of the input is infinite."):
         table(_saved(np.array([[1, 2], [3, 4], [5, float(infinite)]])))
 
 
@@ -582,7 +582,7 @@ def test_times_with_zones_are_in_one_zone_and_mixed_ones_are_text():
 def test_columns_that_cannot_be_read_are_told_where_that_is_asked_for():
     found = table("a,b,c\n1,inf,x\n2,2,y\nabc,3,z\n", strict=False)
     assert list(found.problems) == ["a", "b"]
-    assert found.problems["a"].startswith("Row 3 (line 4), column 'a' of The input is no number: 'abc'.")
+    assert found.problems["a"].startswith("Row 3 (line 4), column 'a' of the input is no number: 'abc'.")
     assert "is infinite" in found.problems["b"]
     assert found.frame["a"].to_list() == ["1", "2", "abc"]
     assert table("a,b\n1,x\n2,y\nabc,z\n", text=["a"]).frame["a"].to_list() == ["1", "2", "abc"]

@@ -111,6 +111,13 @@ def test_pairs_say_how_many_draws_lie_outside_and_how_many_rows_are_drawn():
     assert plots.latent(X, points=150).get_title() == ""
 
 
+def test_pairs_leave_no_gaps_between_whole_numbers():
+    counts = np.arange(15.0)[:, None].repeat(2, axis=1)
+    heights = plots.pairs(counts)[0, 0].patches[0].get_xy()[:, 1]
+    # each number is there once: the bars of those that were seen are equally high
+    assert len(np.unique(heights[heights > 0].round(12))) == 1
+
+
 def test_pairs_draw_columns_against_each_other():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(80, 3))

@@ -97,6 +97,12 @@ def test_lists_and_arrays_of_objects_have_columns_of_their_own_kinds():
             schema.encode(X), [[1.5, 0, 3], [2.25, 1, np.nan], [np.nan, 2, 3], [1.5, np.nan, 4]]
         )
         assert schema.decode([[1.5, 2, 4]]).tolist() == [[1.5, "c", 4.0]]
+    # rows of numbers are filled as an array of numbers, here of a grid of 0.75 and of counts
+    numbers = [[1.5, 1, 3], [2.25, 0, None], [np.nan, 1, 3], [1.5, 0, 4]]
+    schema = fe.Schema.recognise(numbers)
+    filled = schema.fill(numbers, np.where(np.isnan(schema.encode(numbers)), 2.0, schema.encode(numbers)))
+    assert filled.dtype == float
+    np.testing.assert_array_equal(filled, [[1.5, 1, 3], [2.25, 0, 2], [2.25, 1, 3], [1.5, 0, 4]])
     strings = fe.Schema.recognise(np.array([["1.5", "a"], ["2.25", "b"]]))
     assert repr(strings) == "Schema(0='continuous', 1='binary')"
 

@@ -244,6 +244,16 @@ def test_inputs_are_found_by_their_time():
     fitted = fe.AutoRegression(1, **options).fit(data)
     np.testing.assert_array_equal(fitted.input_coefficients_, plain.input_coefficients_)
     assert fitted.score(data) == plain.score(y[:, None], inputs=u[:, None])
+    # an HMM has those that a frame declares, if something depends on them
+    driven = {"family": fe.models.RegressionEmissions(), "max_iter": 20, "tol": 1e-2, "random_state": 0}
+    np.testing.assert_array_equal(
+        fe.HMM(2, **driven).fit(data).coefficients_,
+        fe.HMM(2, **driven).fit(y[:, None], inputs=u[:, None]).coefficients_,
+    )
+    with pytest.raises(ValueError, match=r"An HMM has inputs if and only if something .* Got inputs"):
+        fe.HMM(2).fit(data)
+    with pytest.raises(ValueError, match=r"Got \[\] and 1 inputs. Add Regressors\(1\) to them"):
+        fe.StructuralTimeSeries().fit(data)
     # more rows than needed, in a frame of their own
     part = declared[["y"]][10:50]
     expected = plain.score(y[10:50, None], inputs=u[10:50, None])
@@ -326,6 +336,20 @@ def test_a_column_of_dates_is_the_time_or_refused(frame, fitted):
     beside = frame if not isinstance(frame, fe.shell.SeriesFrame) else fe.series(frame.table.frame)
     with pytest.raises(ValueError, match=f"The 'inputs' of AutoRegression must hold numbers, {told}"):
         fe.AutoRegression(1).fit(FRAME[["a"]].reset_index(drop=True), inputs=beside)
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_a_column_of_durations_is_refused(library):
+    """NumPy would take the microseconds of Polars for numbers."""
+    frame = DATED.assign(wait=DATED["month"] - DATED["month"].iloc[0])[["month", "a", "wait"]]
+    frame = frame if library == "pandas" else _in_polars(frame)
+    told = r"must hold numbers, not durations, which column 'wait' has. Make numbers of it, such as"
+    with pytest.raises(ValueError, match=f"X {told}"):
+        fe.AutoRegression(1).fit(fe.series(frame, time="month"))
+    with pytest.raises(ValueError, match=f"The 'inputs' of AutoRegression {told}"):
+        fe.AutoRegression(1).fit(fe.series(frame, time="month", inputs=["wait"]))
+    with pytest.raises(ValueError, match=r"not dates or durations, which column 'wait' has"):
+        fe.GaussianDensity().fit(frame[["a"]]).score_samples(frame[["wait"]])
 
 
 def test_dates_among_objects_are_refused():
@@ -420,7 +444,8 @@ def test_inputs_to_come_belong_to_the_series_of_their_name():
 
 
 def test_models_say_whether_they_take_inputs():
-    assert fe.HMM().takes_inputs
+    assert not fe.HMM().takes_inputs
+    assert fe.HMM(family=fe.models.RegressionEmissions()).takes_inputs
     assert fe.AutoRegression().takes_inputs
     assert not fe.MarkovChain().takes_inputs
     assert not fe.StructuralTimeSeries(Level()).takes_inputs

@@ -16,7 +16,7 @@ from ._arrays import (
 )
 from ._cells import CellError, cells_of
 from ._checkpoints import Checkpoint
-from ._compilation import count_compilations, programs
+from ._compilation import Program, count_compilations, programs
 from ._files import LARGEST_HEADER, DamagedError, read_sealed, sealed, write_whole
 from ._loop import AbstractAlgorithm, Info, iterate
 from ._markup import in_notebook, notes_in_notebook, table_in_notebook
@@ -149,6 +149,7 @@ __all__ = [
     "NonNegative",
     "Positive",
     "PositiveDefinite",
+    "Program",
     "Reals",
     "Rotations",
     "Simplex",

@@ -13,7 +13,7 @@ import numpy as np
 from jax import Array
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from ._compilation import programs
+from ._compilation import Program, programs
 from ._sources import (
     AbstractBatches,
     AbstractSource,
@@ -314,12 +314,12 @@ def map_padded(
     # of one size, since a smaller one at the end would be compiled for as well
     while size % blocks:
         blocks += 1
-    return _map_compiled(function, rows, np.int32(real), *args, blocks=blocks, mesh=mesh)
+    return _map_compiled(rows, function, np.int32(real), *args, blocks=blocks, mesh=mesh)
 
 
-@eqx.filter_jit
+@Program
 def _map_compiled(
-    function: Callable[..., Any], rows: Any, real: Any, *args: Any, blocks: int, mesh: Mesh | None
+    rows: Any, function: Callable[..., Any], real: Any, *args: Any, blocks: int, mesh: Mesh | None
 ) -> Any:
     arrays, static = eqx.partition(args, eqx.is_array)
 

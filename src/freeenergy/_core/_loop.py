@@ -24,7 +24,7 @@ import numpy as np
 from jax import Array
 
 from ._checkpoints import Checkpoint, Saved
-from ._compilation import programs
+from ._compilation import Program, programs
 from ._progress import AbstractProgress, silent
 from ._random import split_key
 from ._records import Fit, Status
@@ -119,9 +119,9 @@ def _init(algorithm: AbstractAlgorithm, model: Any, data: Any, key: Array) -> An
     return jax.tree.map(_of_own_type, algorithm.init(model, data, key=key))
 
 
-@eqx.filter_jit
+@Program
 def _advance(
-    algorithm: AbstractAlgorithm, state: Any, data: Any, key: Array, start: Any, steps: Any
+    data: Any, algorithm: AbstractAlgorithm, state: Any, key: Array, start: Any, steps: Any
 ) -> tuple[Any, Array, Array, Array, _Records]:
     """Runs up to `steps` (at most `_CHUNK`) iterations; stops early when done or non-finite."""
     arrays, static = eqx.partition(state, eqx.is_array)
@@ -219,7 +219,7 @@ def iterate(
                     raise KeyboardInterrupt
                 steps = min(length, max_iter - n_iter)
                 started = time.perf_counter()
-                new, *report = _advance(algorithm, state, data, loop_key, np.int32(n_iter), np.int32(steps))
+                new, *report = _advance(data, algorithm, state, loop_key, np.int32(n_iter), np.int32(steps))
                 fetched: Any = jax.device_get(report)
                 count, ended, good, records = fetched
                 seconds = max(time.perf_counter() - started, 1e-6)

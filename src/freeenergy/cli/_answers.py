@@ -90,7 +90,7 @@ def _load(path: Path, method: str) -> Any:
 
     estimator = fe.load(path)
     if not callable(getattr(estimator, method, None)):
-        word = method.replace("evidence", "score")
+        word = {"evidence": "score", "outliers": "tell outliers"}.get(method, method)
         raise ValueError(f"{type(estimator).__name__} in '{path}' cannot {word}.")
     schema = getattr(estimator, "schema_", None)
     if schema is not None and schema.library == "pandas":
@@ -318,7 +318,7 @@ def transform(
     _give(dict(zip(map(str, estimator.get_feature_names_out()), columns, strict=True)), output, json)
 
 
-@reads_data
+@reads_series
 def outliers(
     model: ModelFile,
     data: Data,
@@ -329,20 +329,21 @@ def outliers(
     output: Output = None,
     json: Json = False,
     *,
+    timing: Timing,
     reading: Reading,
 ) -> None:
     """How unlikely each row is beside draws of the model, and which of its columns makes it so."""
     import numpy as np
 
+    from freeenergy.shell._anomalies import surprise_beside
+
     from . import _files
 
     _files.check_output(output)
-    estimator, found, X = _asked(model, "outliers", data, reading)
+    estimator, found, X = _asked(model, "outliers", data, reading, timing=timing)
     with found.in_words_of_the_file():
         told = estimator.outliers(X, level, random_state=seed)
-        # a column of many values is surprising by itself: what counts is how much more than in draws
-        usual = np.asarray(estimator.surprise(estimator.sample(_USUAL, random_state=seed)), float)
-        nats = np.asarray(estimator.surprise(X), float) - np.nanmean(usual, axis=0)
+        nats = surprise_beside(estimator, X, estimator.sample(_USUAL, random_state=seed))
     names = np.array(estimator.column_names)
     # of a row of which nothing was observed nothing is surprising
     seen = np.where(np.isnan(nats), -np.inf, nats)

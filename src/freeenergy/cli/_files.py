@@ -21,6 +21,14 @@ from ._options import Reading, Timing
 _FORMATS = (".csv", ".tsv", ".parquet", ".npy")
 
 
+class _NoColumnError(ValueError):
+    """An option names a column that a file has not."""
+
+    def __init__(self, sentence: str, name: str) -> None:
+        super().__init__(sentence)
+        self.name = name
+
+
 @dataclasses.dataclass(frozen=True)
 class Steps:
     """Rows that are time steps of series, by columns beside those that are modelled.
@@ -350,7 +358,7 @@ def _listed(option: str, text: str, table: Any) -> list[str]:
 def _check_column(option: str, name: str, table: Any) -> None:
     if name not in table.columns:
         listed = ", ".join(map(repr, table.names[:10]))
-        raise ValueError(f"--{option} names no column {name!r}. There are {listed}.")
+        raise _NoColumnError(f"--{option} names no column {name!r}. There are {listed}.", name)
 
 
 def _is_archive(data: str) -> bool:
@@ -580,12 +588,18 @@ def future_inputs(future: str, reading: Reading, timing: Timing, data: Input) ->
     assert steps is not None
     reading = dataclasses.replace(reading, schema=None, drop=None, encode=None)
     only = dataclasses.replace(timing, inputs=None)
-    found = read(future, reading, target=list(steps.inputs) if only.option else None, timing=only)
+    lacks = f"{future!r} has no column {{!r}}, which --inputs names."
+    try:
+        found = read(future, reading, target=list(steps.inputs) if only.option else None, timing=only)
+    except _NoColumnError as error:
+        if error.name not in steps.inputs:
+            raise
+        raise ValueError(lacks.format(error.name)) from None
     if only.option is None:
         kept = {name: column for name, column in found.table.columns.items() if name in steps.inputs}
         lacking = next((name for name in steps.inputs if name not in kept), None)
         if lacking is not None:
-            raise ValueError(f"{future!r} has no column {lacking!r}, which --inputs names.")
+            raise ValueError(lacks.format(lacking))
         table = dataclasses.replace(found.table, names=list(steps.inputs), columns=kept)
         found = dataclasses.replace(found, table=table).in_time()
     with found.in_words_of_the_file():

@@ -123,6 +123,7 @@ def compare(
             random_state=seed,
             n_jobs=jobs,
             resume=resume,
+            pictures=report is not None,
             verbose=int(not quiet),
         )
     board.results = [
@@ -252,7 +253,8 @@ def _models(words: list[str] | None, found: Any, support: Any = None) -> dict[st
     if not words:
         if found.is_series:
             frequency = None if found.steps is None else found.sequence.frequency
-            words = _specs.series_defaults(rows, None if frequency is None else str(frequency))
+            beside = 0 if found.steps is None else len(found.steps.inputs)
+            words = _specs.series_defaults(rows, None if frequency is None else str(frequency), beside)
             return {text: _specs.build(text, rows) for text in words}
         if _specs.tells_numbers(found.y):
             return {

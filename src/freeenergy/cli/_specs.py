@@ -382,7 +382,7 @@ def defaults(
         return [*found, *([] if labels else ["discriminant-analysis"]), *_SOFTMAX]
     n, columns = X.shape
     if mixed:
-        return _mixed_defaults(n, columns)
+        return _mixed_defaults(n, columns, labels)
     seen = X[~np.isnan(X)]
     whole = mass and bool((np.rint(seen) == seen).all() and (seen >= 0).all())
     top = int(seen.max()) if whole and len(seen) else 0
@@ -449,41 +449,47 @@ def number_defaults(y: np.ndarray) -> list[str]:
 
 # rows of a mixed table that each speak for their neighbourhood: to look at all of them takes n² kernels
 _MOST_KERNELS = 5000
+# rows of a mixed table from which on networks and mixtures of more components are tried
+_MANY_ROWS = 1000
 # how many steps of a unit of time make a season
 _SEASONS = {"hour": 24, "day": 7, "weekday": 5, "month": 12, "quarter": 4}
 
 
-def series_defaults(X: np.ndarray, frequency: str | None) -> list[str]:
+def series_defaults(X: np.ndarray, frequency: str | None, inputs: int = 0) -> list[str]:
     """Models of series: of independent steps, of steps that follow others, with a season, with states."""
-    found = ["gaussian-density", "autoregression:1", "structural-time-series:level()"]
+    beside = f"+regressors({inputs})" if inputs else ""
+    found = ["gaussian-density", "autoregression:1", f"structural-time-series:level(){beside}"]
     season = _SEASONS.get(frequency or "", 0)
     if season and len(X) >= 4 * season:
-        found.append(f"structural-time-series:level()+seasonal({season})")
-    return [*found, "structural-time-series:trend()", "hmm:2"]
+        found.append(f"structural-time-series:level()+seasonal({season}){beside}")
+    states = "hmm:2,family=regression-emissions()" if inputs else "hmm:2"
+    return [*found, f"structural-time-series:trend(){beside}", states]
 
 
 _SOFTMAX = ("softmax-regression:C=0.01", "softmax-regression")
 
 
-def _mixed_defaults(n: int, columns: int) -> list[str]:
-    """Models of columns of any kind, and of continuous ones, which take codes with noise."""
-    few, many = int(np.clip(n // 50, 2, 10)), int(np.clip(n // 30, 4, 60))
-    latent = int(np.clip(columns // 4, 1, 16))
-    found = [
-        "mixture:family=by-column",
-        f"mixture:n_components={few},family=by-column",
-        f"mixture:n_components={many},family=by-column",
-        f"bayesian-mixture:n_components={few},family=by-column",
-    ]
+def _mixed_defaults(n: int, columns: int, labels: bool) -> list[str]:
+    """Models of columns of any kind, and of continuous ones, which take codes with noise.
+
+    Of few rows one number of components, which the Bayesian mixture lowers where it is too large, one
+    factor and no networks; and no models of codes of labels, whose order means nothing.
+    """
+    few, many = int(np.clip(n // 100, 2, 10)), int(np.clip(n // 30, 4, 60))
+    latent, several = int(np.clip(columns // 4, 1, 16)), n >= _MANY_ROWS
+    found = ["mixture:family=by-column", f"mixture:n_components={few},family=by-column"]
+    if several:
+        found.append(f"mixture:n_components={many},family=by-column")
+    found.append("bayesian-mixture:n_components=10,family=by-column")
     if columns > 1:
-        found += ["gaussian-copula", f"mixed-factor-analysis:n_components={min(latent, 2)}"]
+        # integrals over two factors take ten times those over one
+        factors = min(latent, 2) if several else 1
+        found += ["gaussian-copula", f"mixed-factor-analysis:n_components={factors}"]
     if n <= _MOST_KERNELS:
         found.append("kernel-density")
-    codes = f"latent_dim={latent},width={128 if columns < 32 else 256}"
-    return [
-        *found,
-        "gaussian-density",
-        f"gaussian-mixture:n_components={few},covariance=diagonal",
-        f"vae:{codes},max_iter=200",
-        "normalizing-flow:layers=4,width=128,depth=1,max_iter=40",
-    ]
+    if several or not labels:
+        found += ["gaussian-density", f"gaussian-mixture:n_components={few},covariance=diagonal"]
+    if several:
+        codes = f"latent_dim={latent},width={128 if columns < 32 else 256}"
+        found += [f"vae:{codes},max_iter=200", "normalizing-flow:layers=4,width=128,depth=1,max_iter=40"]
+    return found

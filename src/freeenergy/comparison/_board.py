@@ -15,7 +15,7 @@ from ..estimators import Schema, Support
 from ..evaluation import Measure, coverage, mase, rmse
 from ._evidence import ParameterEvidence
 from ._problems import AbstractGiven, AbstractProblem
-from ._results import FoldResult, ForecastStanding, PredictionStanding, Standing
+from ._results import TIGHT, FoldResult, ForecastStanding, PredictionStanding, Standing
 from ._tally import Tally, chance_of_order
 from ._tasks import FINAL, derived_seed, seeded
 
@@ -407,7 +407,9 @@ def gap_text(line: Standing) -> str:
     """How far a bound is estimated to be from the truth."""
     if line.kind is not Kind.LOWER:
         return ""
-    return with_error(line.gap, line.gap_stderr) if math.isfinite(line.gap) else "unknown"
+    if not math.isfinite(line.gap):
+        return "unknown"
+    return f"< {TIGHT:g}" if line.tight else with_error(line.gap, line.gap_stderr)
 
 
 def _evidence_text(line: Standing) -> str:

@@ -37,7 +37,8 @@ class FoldResult:
         parts: what the fitted model is made of (loadings, or means, spread and weights), or its states
             over a held-out series, where it has them.
         unlikely: the least probable of the held-out rows: their `rows`, the `nats` of each, their `values`
-            and the `surprise` of each value given the rest of its row, in nats.
+            and the `surprise` of each value given the rest of its row, in nats beyond what its column has
+            on average in draws.
         warnings: what the fit warned of.
         error: why there are no numbers, in a sentence.
         ahead: (5, origins, steps, columns) of forecasts within a series: what came, mean, low, high, and by
@@ -84,6 +85,10 @@ class FoldResult:
         return FoldResult(
             model, fold, none.astype(int), none, none, 0.0, Kind.EXACT, warnings=list(warned), error=error
         )
+
+
+# bits that a bound may miss without a word
+TIGHT = 0.001
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,6 +141,11 @@ class Standing:
         """What the true log evidence is to the number: nothing, ≥, ≤ or ≈."""
         signs = {Kind.LOWER.value: "≥ ", Kind.UPPER.value: "≤ ", Kind.ESTIMATE.value: "≈ "}
         return signs.get(self.log_evidence_kind or "", "")
+
+    @property
+    def tight(self) -> bool:
+        """Whether it is a lower bound that misses less than 0.001 bits, about which nobody asks."""
+        return self.kind is Kind.LOWER and abs(self.gap) + 2 * self.gap_stderr < TIGHT
 
 
 @dataclasses.dataclass(frozen=True)

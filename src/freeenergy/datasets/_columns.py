@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from ._packed import inside
+
 # what people write where nothing was observed, in lower case
 MISSING = ("", "na", "n/a", "#n/a", "nan", "null", "none", "missing", "?", "-", ".")
 _MOST_LABELS = 100
@@ -41,7 +43,7 @@ class File:
 
     def cell(self, place: int, title: str) -> str:
         """Where a cell is, in words that begin a sentence."""
-        return f"Row {row_number(place, self.lines)}, column {title!r} of {self.name}"
+        return f"Row {row_number(place, self.lines)}, column {title!r} of {inside(self.name)}"
 
 
 def is_number(field: str, decimal: str = ".") -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ._columns import MISSING, File, as_floats, has_decimal_comma, is_number, typed
-from ._packed import first_line
+from ._packed import first_line, inside
 
 _SEPARATORS = (",", ";", "\t", "|")
 _MARKS = (
@@ -114,7 +114,7 @@ def read_csv(name: str, content: bytes, writing: Writing) -> File:
         raise ValueError(f"{name} is HTML or XML, not a table. Save the table as CSV.")
     separator = writing.separator or _separator(text)
     layout = _check_lines(name, text, separator)
-    if not layout.lines:
+    if not len(layout.lines):
         raise ValueError(f"{name} is empty.")
     notes = [*remarks, *layout.notes]
     if len(layout.first) == 1 and writing.separator is None:
@@ -160,9 +160,11 @@ def read_csv(name: str, content: bytes, writing: Writing) -> File:
         if len(columns) == 1:
             continue
         if column.null_count() == len(column):
-            notes.append(f"The column without a name and without values of {name} is left out.")
+            notes.append(f"The column without a name and without values of {inside(name)} is left out.")
         elif title == "x0" and _numbers_rows(column):
-            notes.append(f"The first column of {name} has no name and numbers the rows; it is left out.")
+            notes.append(
+                f"The first column of {inside(name)} has no name and numbers the rows; it is left out."
+            )
         else:
             continue
         del columns[title]
@@ -185,7 +187,7 @@ def _has_header(name: str, first: list[str], decimal: str) -> bool:
     words = [field for field in seen if field not in numbers]
     if numbers and words:
         raise ValueError(
-            f"The first line of {name} has numbers ({numbers[0]!r}) and words ({words[0]!r}). "
+            f"The first line of {inside(name)} has numbers ({numbers[0]!r}) and words ({words[0]!r}). "
             "Say --header if it has the names of the columns, --no-header if it is a row."
         )
     return not numbers
@@ -246,7 +248,7 @@ class _Layout:
     """The lines of a CSV: where its rows are, and what is no row."""
 
     first: list[str] = dataclasses.field(default_factory=list)
-    lines: list[int] = dataclasses.field(default_factory=list)
+    lines: Any = dataclasses.field(default_factory=list)
     left_out: list[int] = dataclasses.field(default_factory=list)
     notes: list[str] = dataclasses.field(default_factory=list)
 
@@ -282,33 +284,40 @@ def _check_lines(name: str, text: str, separator: str) -> _Layout:
         ) from None
     if comments:
         found.notes.append(
-            f"{_count(comments, 'line')} of {name} with # at the start {_are(comments)} left out."
+            f"{_count(comments, 'line')} of {inside(name)} with # at the start {_are(comments)} left out."
         )
     if inner_blank and width == 1:
-        found.notes.append(f"Empty lines of {name} are left out. Write NA where a value is missing.")
+        found.notes.append(
+            f"Empty lines of {inside(name)} are left out. Write NA where a value is missing."
+        )
     if hollow and width > 1:
         found.notes.append(
-            f"The last {_count(hollow, 'row')} of {name} {'has' if hollow == 1 else 'have'} no value "
-            f"and {_are(hollow)} taken as not observed."
+            f"The last {_count(hollow, 'row')} of {inside(name)} {'has' if hollow == 1 else 'have'} "
+            f"no value and {_are(hollow)} taken as not observed."
         )
     return found
 
 
 def _plain_lines(text: str, separator: str) -> _Layout | None:
     """The lines of a text in which each is a row; None if there are quotes, comments or empty lines."""
-    if '"' in text or text.startswith("#") or "\n#" in text:
+    if '"' in text or text.startswith("#"):
         return None
     letters = np.frombuffer(text.encode(), np.uint8)
     ends = np.flatnonzero(letters == ord("\n"))
     if not len(ends) or ends[-1] < len(letters) - 1:
         ends = np.append(ends, len(letters))
-    marks = np.diff(np.searchsorted(np.flatnonzero(letters == ord(separator)), ends), prepend=0)
+    marks = np.flatnonzero(letters == ord(separator))
+    if not len(marks) or len(marks) % len(ends) or (letters[ends[:-1] + 1] == ord("#")).any():
+        return None
+    # as many in each line: the last ones stand before its end, the first ones after that of the line before
+    marks = marks.reshape(len(ends), -1)
     start = ends[-2] + 1 if len(ends) > 1 else 0
     last = letters[start:].tobytes().decode()
-    if marks[0] == 0 or (marks != marks[0]).any() or not last.replace(separator, "").strip():
+    ragged = (marks[:, -1] > ends).any() or (marks[1:, 0] < ends[:-1]).any()
+    if ragged or not last.replace(separator, "").strip():
         return None
     first = letters[: ends[0]].tobytes().decode()
-    return _Layout(first.split(separator), list(range(1, len(ends) + 1)))
+    return _Layout(first.split(separator), np.arange(1, len(ends) + 1))
 
 
 def _count(number: int, what: str) -> str:
@@ -329,7 +338,7 @@ def _width(text: str, separator: str) -> int:
 
 
 def _ragged(name: str, line: int, row: list[str], width: int, separator: str) -> str:
-    sentence = f"Line {line} of {name} has {len(row)} values where the first has {width}."
+    sentence = f"Line {line} of {inside(name)} has {len(row)} values where the first has {width}."
     if len(row) == 2 * width and separator == ",":
         return f"{sentence} If commas stand before decimals, separate the values by ; and say --decimal ,."
     if len(row) == width + 1:

@@ -38,6 +38,15 @@ class Room:
             )
 
 
+def inside(name: str) -> str:
+    """What a file is called within a sentence.
+
+    >>> inside("The input"), inside("'Sales.csv'")
+    ('the input', "'Sales.csv'")
+    """
+    return name[0].lower() + name[1:]
+
+
 def content_of(
     source: str | os.PathLike[str] | IO[bytes], max_bytes: int | None
 ) -> tuple[str, bytes, Room]:

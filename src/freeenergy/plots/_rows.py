@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -77,7 +78,7 @@ def pairs(
             margin = 0.25 * (high - low) or 0.5
             ax.set_xlim(low - margin, high + margin)
             if i == j:
-                edges = np.linspace(low - margin, high + margin, 25)
+                edges = _edges(X[:, column], low - margin, high + margin)
                 for values, colour in sets:
                     kept = values[np.isfinite(values[:, row]), row]
                     # a density of all of them, also of those that are out of sight
@@ -174,6 +175,15 @@ def _plane(z: np.ndarray) -> tuple[np.ndarray, tuple[str, str]]:
     centred = z - z.mean(axis=0)
     axes = np.linalg.svd(centred, full_matrices=False)[2][:2]
     return centred @ axes.T, ("first principal component", "second principal component")
+
+
+def _edges(values: np.ndarray, low: float, high: float) -> np.ndarray:
+    """The ends of 24 bars; those of whole numbers hold equally many of them, or some would be empty."""
+    seen = values[np.isfinite(values)]
+    if (np.rint(seen) != seen).any():
+        return np.linspace(low, high, 25)
+    step = max(math.ceil((high - low) / 24), 1)
+    return np.arange(math.floor(low) - 0.5, math.ceil(high) + step, step)
 
 
 def latent(z: np.ndarray, colour: Any = None, ax: Axes | None = None, *, points: int = 400) -> Axes:

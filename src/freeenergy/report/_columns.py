@@ -238,13 +238,14 @@ def unlikely(view: View) -> str:
     heads = [
         ("row", "number"),
         ("bits", "of the row"),
-        ("most surprising cell", "given the rest of its row"),
+        ("most surprising cell", "beside draws"),
     ]
     heads += [("next", "")] * (_CELLS - 1)
     bound = "" if line.kind.value == "exact" else " Bits are differences of two bounds."
     note = (
         "<p>Held-out rows of one fold that the model finds least likely. The bits of a cell are −log₂ of "
-        f"its probability given all other cells of the row: a cell with many does not fit.{bound}</p>"
+        "its probability given all other cells of the row, less what its column has on average in draws of "
+        f"the model: a cell with many does not fit.{bound}</p>"
     )
     caption = f"What {view.short[line.model]} expects least"
     return note + table_of(caption, heads, rows)

@@ -26,6 +26,7 @@ from ._view import SIGN, View, about
 
 _LN2 = math.log(2)
 _CASES = 6
+_TIGHT = Cell("&lt; 0.001", 0.0)
 
 
 def headline(view: View) -> str:
@@ -68,7 +69,7 @@ def _lead_over(best: Any, second: Any, name: str) -> str:
             "known, since a bound does not say how much better the truth is."
         )
     sure = f"the chance that this order is real is {percent(second.chance)}"
-    if second.kind is Kind.LOWER:
+    if second.kind is Kind.LOWER and not second.tight:
         missed = with_error(second.gap, second.gap_stderr).text
         sure += f", after {missed} bits that its bound is estimated to miss"
     if second.chance >= 0.95 or not math.isfinite(second.difference_stderr):
@@ -118,7 +119,8 @@ def _standing(place: int, line: Any, view: View, heads: int, criteria: bool, evi
     sign = SIGN[line.kind]
     gap = NOTHING
     if line.kind is Kind.LOWER:
-        gap = with_error(line.gap, line.gap_stderr) if math.isfinite(line.gap) else Cell("unknown")
+        gap = _TIGHT if line.tight else with_error(line.gap, line.gap_stderr)
+        gap = gap if math.isfinite(line.gap) else Cell("unknown")
     if place == 0:
         chance = Cell("best", 1.0)
     elif line.chance is None:
@@ -207,7 +209,9 @@ def differences(view: View) -> str:
         side = {Kind.LOWER: "may be better than this", Kind.UPPER: "may be worse than this"}.get(
             line.kind, ""
         )
-        if line.kind is Kind.LOWER and math.isfinite(line.gap):
+        if line.tight:
+            side = "is better than this by less than 0.001"
+        elif line.kind is Kind.LOWER and math.isfinite(line.gap):
             side = f"is better than this by about {with_error(line.gap, line.gap_stderr).text}"
         chance = "unknown" if line.chance is None else percent(line.chance)
         rows.append(

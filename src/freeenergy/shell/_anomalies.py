@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -59,3 +59,11 @@ def surprise_of(x: np.ndarray, log_prob: Callable[[np.ndarray], np.ndarray]) -> 
             with np.errstate(invalid="ignore"):
                 found[seen, column] = log_prob(rest) - whole[seen]
     return found
+
+
+def surprise_beside(estimator: Any, X: Any, draws: Any) -> np.ndarray:
+    """By how much each entry of `X` surprises more than its column does in draws of the model, in nats.
+
+    A column of many values is surprising by itself, so that −log p alone names it in every row.
+    """
+    return np.asarray(estimator.surprise(X), float) - np.nanmean(estimator.surprise(draws), axis=0)

@@ -11,6 +11,7 @@ import collections
 import datetime
 import enum
 import importlib
+import numbers
 import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -106,6 +107,10 @@ class AbstractLibrary(abc.ABC):
     @abc.abstractmethod
     def dates(self, X: Any) -> list[Any]:
         """The names of the columns that hold dates."""
+
+    @abc.abstractmethod
+    def durations(self, X: Any) -> list[Any]:
+        """The names of the columns that hold times between dates."""
 
     @abc.abstractmethod
     def read(self, X: Any, column: int) -> Values:
@@ -270,6 +275,9 @@ class Arrays(AbstractLibrary):
         entries = (self.column(X, place) for place in self.names(X))
         return [place for place, column in enumerate(entries) if _are_dates(column)]
 
+    def durations(self, X: Any) -> list[Any]:
+        return [place for place in self.names(X) if self.column(X, place).dtype.kind == "m"]
+
     def read(self, X: Any, column: int) -> Values:
         entries = self.column(X, column)
         if entries.dtype.kind in "OU":
@@ -300,6 +308,16 @@ class Arrays(AbstractLibrary):
         for place, column in enumerate(made):
             out[:, place] = column
         return out
+
+
+def numbers_of(column: np.ndarray) -> np.ndarray:
+    """A column of objects as floats, if each is a number; else as it is.
+
+    >>> [numbers_of(np.array(column, object)).dtype.name for column in ([1, 2.5], [1, True])]
+    ['float64', 'object']
+    """
+    numeric = all(isinstance(value, numbers.Real) and not isinstance(value, bool) for value in column)
+    return column.astype(float) if numeric else column
 
 
 def _times(values: Values) -> np.ndarray:
@@ -334,6 +352,10 @@ class Pandas(AbstractLibrary):
 
         names = self.names(X)
         return [names[place] for place, dtype in enumerate(X.dtypes) if dated(place, dtype)]
+
+    def durations(self, X: Any) -> list[Any]:
+        kinds = [getattr(dtype, "kind", "O") for dtype in X.dtypes]
+        return [name for name, kind in zip(self.names(X), kinds, strict=True) if kind == "m"]
 
     def read(self, X: Any, column: int) -> Values:
         entries = X.iloc[:, column]
@@ -405,6 +427,11 @@ class Polars(AbstractLibrary):
         import polars as pl
 
         return [name for name, dtype in X.schema.items() if dtype in (pl.Date, pl.Datetime)]
+
+    def durations(self, X: Any) -> list[Any]:
+        import polars as pl
+
+        return [name for name, dtype in X.schema.items() if dtype == pl.Duration]
 
     def read(self, X: Any, column: int) -> Values:
         import polars as pl
@@ -485,6 +512,9 @@ class Arrow(AbstractLibrary):
 
     def dates(self, X: Any) -> list[Any]:
         return Polars().dates(self._table(X))
+
+    def durations(self, X: Any) -> list[Any]:
+        return Polars().durations(self._table(X))
 
     def read(self, X: Any, column: int) -> Values:
         return Polars().read(self._table(X), column)

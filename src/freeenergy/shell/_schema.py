@@ -17,6 +17,7 @@ from ._frames import (
     Form,
     Values,
     library_of,
+    numbers_of,
     read_column,
     refuse_same_names,
     table_library,
@@ -138,7 +139,8 @@ class Field:
         if self.kind is Column.DATE:
             ticks = np.array(self.decode(np.array([code])).values[0]).astype(f"M8[{self.tick}]")
             return str(ticks.astype(f"M8[{'D' if self.unit == 'day' else 's'}]")).replace("T", " ")
-        return f"{code:.7g}" if code == round(code) else f"{code:.4g}"
+        # four digits, and all of those before the point
+        return f"{round(code):.7g}" if code == round(code) or abs(code) >= 1e4 else f"{code:.4g}"
 
     # -- codes ------------------------------------------------------------------------------------
 
@@ -669,7 +671,8 @@ class Schema:
             filled = like(field.decode(self.possible(field, codes)), read)
             columns[names[place]] = library.write(filled)
         if library.name == "numpy":
-            return library.frame(columns, None)
+            lists = not isinstance(X, np.ndarray)
+            return library.frame({k: numbers_of(c) if lists else c for k, c in columns.items()}, None)
         return library.frame(columns, library.index(X))
 
     def in_order(self, X: Any) -> Any:

@@ -174,6 +174,12 @@ def _refuse_dates(subject: str, frame: Any) -> None:
             f"{subject} must hold numbers, not dates, which column {dates[0]!r} has. Say that it is the "
             f"time, as in fe.series(X, time={dates[0]!r}), or leave it out."
         )
+    durations = [] if library is None else library.durations(frame)
+    if durations:
+        raise ValueError(
+            f"{subject} must hold numbers, not durations, which column {durations[0]!r} has. Make numbers "
+            "of it, such as seconds."
+        )
 
 
 def _numbers_of(owner: Any, X: Any, reset: bool) -> np.ndarray:

@@ -129,6 +129,12 @@ def _refuse_dates(X: Any) -> None:
             f"{NOT_NUMBERS}, not dates, which column {dates[0]!r} has. Leave it out, or pass the time "
             "since some day instead."
         )
+    durations = [] if library is None else library.durations(X)
+    if durations:
+        raise ValueError(
+            f"{NOT_NUMBERS}, not dates or durations, which column {durations[0]!r} has. Make numbers of "
+            "it, such as seconds."
+        )
     # arrays and frames; sparse matrices are neither
     table = getattr(X, "__array__", None) is not None and len(getattr(X, "shape", ())) == 2
     if not table:

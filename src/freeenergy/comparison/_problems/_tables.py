@@ -12,6 +12,7 @@ from ..._core import Evidence, Kind
 from ...estimators import Support
 from ...evaluation import pit_ranks
 from ...shell import AbstractDensity, AbstractRowEstimator, CodedRows, Samples, Schema, Scores, ScoresRows
+from ...shell._anomalies import surprise_beside
 from ...shell._validation import check_observed, check_rows
 from .. import _pictures
 from ._base import (
@@ -39,6 +40,8 @@ from ._columns import (
 _LATENT_ROWS = 1000
 # the least probable rows that are shown, and the most columns whose cells are looked at one by one
 _UNLIKELY, _EXACT_CELLS, _BOUND_CELLS = 6, 64, 16
+# draws beside which they are looked at, of which bounds take long
+_BESIDE = 32
 
 
 class Table(AbstractProblem):
@@ -113,11 +116,13 @@ class Table(AbstractProblem):
             own, reference = estimator.score_samples(self.X[whole]), estimator.score_samples(draws)
             if np.isfinite(own).all() and np.isfinite(reference).all():
                 found |= {"pit": pit_ranks(own, reference, seed=seed), "pit_draws": DRAWS}
-        found["unlikely"] = self._unlikely(estimator, test, evidence)
+        found["unlikely"] = self._unlikely(estimator, test, evidence, draws)
         latent = _pictures.latent(estimator, self.X[chosen])
         return found if latent is None else found | {"latent": latent, "latent_rows": chosen}
 
-    def _unlikely(self, estimator: Any, test: np.ndarray, evidence: Evidence) -> dict[str, np.ndarray]:
+    def _unlikely(
+        self, estimator: Any, test: np.ndarray, evidence: Evidence, draws: Any
+    ) -> dict[str, np.ndarray]:
         """The least probable rows and which of their cells make them so, where that is soon known."""
         most = {Kind.EXACT: _EXACT_CELLS, Kind.LOWER: _BOUND_CELLS}.get(evidence.kind, 0)
         if not isinstance(estimator, AbstractDensity) or self.X.shape[1] > most:
@@ -128,7 +133,7 @@ class Table(AbstractProblem):
             "rows": test[least],
             "nats": evidence.nats[least],
             "values": values,
-            "surprise": np.asarray(estimator.surprise(values), float),
+            "surprise": surprise_beside(estimator, values, draws[:_BESIDE]),
         }
 
     def examples(self, rows: np.ndarray) -> Any:

@@ -59,6 +59,7 @@ from ...shell import (
     Scaling,
     Schema,
     Sequences,
+    SeriesFrame,
     SeriesIntake,
     best_of,
     check_count,
@@ -394,15 +395,19 @@ class HMM(Predicts, PredictsProbabilities, ForecastsSeries):
             series_weight: a non-negative number per series; a weight of two counts as two series.
         """
         known = None if states is None else lambda series: self._known(states, series)
-        driven = self._varies() or isinstance(self.family, RegressionEmissions)
-        if driven != (inputs is not None):
+        given = inputs is not None or (isinstance(X, SeriesFrame) and X.inputs is not None)
+        if self.takes_inputs != given:
             raise ValueError(
                 "An HMM has inputs if and only if something depends on them, such as "
                 "transition=LogisticTransition() or family=RegressionEmissions(). "
-                f"Got {'no inputs' if driven else 'inputs'}."
+                f"Got {'inputs' if given else 'no inputs'}."
             )
         self._fit(X, inputs=inputs, series_weight=series_weight, states=known)
         return self
+
+    @property
+    def takes_inputs(self) -> bool:
+        return self._varies() or isinstance(self.family, RegressionEmissions)
 
     def _free_parameters(self, n_features: int) -> int:
         # a location and a spread for each column, whatever the family

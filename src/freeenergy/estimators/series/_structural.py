@@ -238,9 +238,10 @@ class StructuralTimeSeries(AbstractStateSpace):
         structure, columns = self._structure(), sequences.series[0].shape[1]
         sizes = [block.size for block in structure.blocks if isinstance(block, Regressors)]
         if sizes != [sequences.n_inputs] * len(sizes) or bool(sizes) != bool(sequences.n_inputs):
+            advice = "" if sizes else f" Add Regressors({sequences.n_inputs}) to them."
             raise ValueError(
                 "The Regressors in the 'blocks' of StructuralTimeSeries must have as many inputs as fit is "
-                f"given. Got {sizes} and {sequences.n_inputs} inputs."
+                f"given. Got {sizes} and {sequences.n_inputs} inputs.{advice}"
             )
         self._check_steps(sequences, structure)
         own = apart(sequences)

@@ -12,7 +12,7 @@ from jax import Array
 from scipy.optimize import minimize, minimize_scalar
 from scipy.special import expit, logit
 
-from ..._core import Data, Fit, Status, bucket, check_size, map_rows, on_device
+from ..._core import Data, Fit, Program, Status, bucket, check_size, map_rows, on_device
 from ...models import Kernels, MixedKernels
 from ...shell import Column, Rows, check_real
 from ...shell._schema import kinds_of
@@ -51,9 +51,9 @@ def _with_bandwidths(start: MixedKernels, width: Any, smoothing: Any) -> MixedKe
     )
 
 
-@eqx.filter_jit
+@Program
 def _loss_and_slope(
-    free: Any, start: MixedKernels, most: Array, data: Data, flat: Array
+    data: Data, free: Any, start: MixedKernels, most: Array, flat: Array
 ) -> tuple[Array, Array]:
     """−L per row and its gradient, of log h and the log-odds of λ as a share of the most it may be."""
 
@@ -226,10 +226,10 @@ class KernelDensity(AnyColumns):
         left = left[judged] / weight.sum()
         data = Data.of(_Judged(x[judged], judged, left), weight[judged])
         lost = float(np.average(np.log1p(-(share[judged] - left)), weights=weight[judged]))
-        put = on_device(most), data, on_device(flat)
+        put = on_device(most), on_device(flat)
 
         def loss(free: np.ndarray) -> tuple[float, np.ndarray]:
-            value, slope = _loss_and_slope(free, start, *put)
+            value, slope = _loss_and_slope(data, free, start, *put)
             losses.append(float(value) + lost)
             return losses[-1], np.asarray(slope)
 
@@ -245,7 +245,9 @@ class KernelDensity(AnyColumns):
                 # one imagined row keeps every label possible
                 least = logit(1 / (max(weight.sum(), 1.0) + 1))
                 bounds = [tuple(ends), *[(least, 12.0)] * len(most)]
-                found = minimize(loss, free, jac=True, method="L-BFGS-B", bounds=bounds)
+                # a millionth of a nat is far within the error of any held-out number
+                options = {"ftol": 1e-7}
+                found = minimize(loss, free, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
                 free, status = found.x, Status.CONVERGED if found.success else Status.LIMIT
             width, smoothing = np.full(len(flat), np.exp(free[0])), most * expit(free[1:])
         width = np.where(flat, _FLAT, width)

@@ -16,7 +16,17 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ..._core import Data, fold_key, has_nan, on_all, on_device, on_one, sum_over_blocks, uniform_on_host
+from ..._core import (
+    Data,
+    Program,
+    fold_key,
+    has_nan,
+    on_all,
+    on_device,
+    on_one,
+    sum_over_blocks,
+    uniform_on_host,
+)
 from ...distributions import AbstractExponentialFamily, component_axes
 from ...models import Clusters, Mixture, Supervised
 from ...models._mixture import MixtureStatistics, infer, rows_and_shares
@@ -136,7 +146,7 @@ def start_model(
     return on_one(_start_model(rows, *on_all(rows.mesh, (prototype, *numbers))))
 
 
-@eqx.filter_jit
+@Program
 def _start_model(
     data: Data,
     prototype: AbstractExponentialFamily,

@@ -63,6 +63,11 @@ def flow() -> Any:
     return contours(model.fit(X), X)
 
 
+def autoregressive() -> Any:
+    X = fe.datasets.load("spirals").X
+    return contours(fe.Autoregressive(max_iter=150, random_state=0).fit(X), X)
+
+
 def bayesian_mixture() -> Any:
     rng = np.random.default_rng(0)
     centres = np.array([[0.0, 0.0], [5.0, 1.0], [1.0, 6.0]])
@@ -267,7 +272,7 @@ def networks() -> Any:
 
 
 PICTURES: tuple[Callable[[], Any], ...] = (
-    *(gaussian, kernel, flow, bayesian_mixture, classifiers, softmax, pca_ica, networks),
+    *(gaussian, kernel, flow, autoregressive, bayesian_mixture, classifiers, softmax, pca_ica, networks),
     *(regression, linear, glm, gaussian_process, kernels, mixture_density, ensembles),
 )
 

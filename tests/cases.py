@@ -13,6 +13,7 @@ from freeenergy.bijections import Shift, ShiftScale
 from freeenergy.inference import binary_states
 from freeenergy.learning import ChowLiu, HillClimbing
 from freeenergy.models import autoregressive_flow
+from freeenergy.nn import CausalTransformer, Masked
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,6 +94,7 @@ _CELLS = np.stack(np.meshgrid(np.arange(-6.0, 8.0), np.arange(-6.0, 8.0)), axis=
 _COUNTS = np.stack(np.meshgrid(np.arange(16.0), np.arange(16.0)), axis=-1).reshape(-1, 2)
 _VAE = {"latent_dim": 2, "width": 16, "max_iter": 60, "batch_size": 64}
 _FLOW = {"layers": 2, "width": 8, "depth": 1, "max_iter": 30, "batch_size": 64}
+_AUTOREGRESSIVE = {"network": Masked(8, 1), "max_iter": 20, "importance_samples": 200}
 _NETWORK = {"width": 8, "max_iter": 20, "batch_size": 64}
 
 CASES = {
@@ -138,6 +140,13 @@ CASES = {
     "NormalizingFlow-additive": Case(fe.NormalizingFlow(Shift(), **_FLOW), slow=True),
     "NormalizingFlow-autoregressive": Case(
         fe.NormalizingFlow(architecture=autoregressive_flow, **_FLOW), slow=True
+    ),
+    "Autoregressive": Case(fe.Autoregressive(2, **_AUTOREGRESSIVE)),
+    "Autoregressive-binary": Case(fe.Autoregressive(**_AUTOREGRESSIVE), points=_BINARY),
+    "Autoregressive-transformer": Case(
+        fe.Autoregressive(**{**_AUTOREGRESSIVE, "network": CausalTransformer(8, 1, heads=2)}),
+        points=_BINARY,
+        slow=True,
     ),
     "Dequantised": Case(fe.Dequantised(importance_samples=200), points=_CELLS),
     "Imputer": Case(fe.Imputer(), density=False),

@@ -189,6 +189,7 @@ PAGES = [
     pytest.param("docs/families/rbm.md", marks=pytest.mark.slow),
     pytest.param("docs/families/vae.md", marks=pytest.mark.slow),
     pytest.param("docs/families/flow.md", marks=pytest.mark.slow),
+    "docs/families/autoregressive.md",
     pytest.param("docs/families/softmax.md", marks=pytest.mark.slow),
     "docs/families/regression.md",
     "docs/families/classifiers.md",

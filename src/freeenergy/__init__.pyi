@@ -123,6 +123,9 @@ from .estimators import (
     AutoRegression as AutoRegression,
 )
 from .estimators import (
+    Autoregressive as Autoregressive,
+)
+from .estimators import (
     Bagging as Bagging,
 )
 from .estimators import (

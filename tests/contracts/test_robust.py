@@ -37,6 +37,9 @@ WITH_LABELS = {
     "MarkovNetwork",
     "MarkovNetwork-moral",
     "MixedFactorAnalysis",
+    "Autoregressive",
+    "Autoregressive-binary",
+    "Autoregressive-transformer",
     "Dequantised",
 }
 CLASSES = np.arange(len(X)) % 2

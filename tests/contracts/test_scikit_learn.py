@@ -25,6 +25,13 @@ SMALL = {
         "depth": 1,
         "max_iter": 5,
     },
+    "Autoregressive": {
+        "n_components": 1,
+        "network": fe.nn.Masked(4, 1),
+        "max_iter": 5,
+        "batch_size": 128,
+        "importance_samples": 20,
+    },
     "FactorAnalysis": {"n_components": 1},
     "MixedFactorAnalysis": {"n_components": 1, "max_iter": 20, "importance_samples": 50},
     "LinearGaussianSSM": {"n_latent": 1, "max_iter": 5},

@@ -15,7 +15,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from ..inference import AbstractRecognition, importance_weighted_bound
+from .._core import log_mean_exp
+from ..inference import AbstractRecognition, importance_draws, importance_weighted_bound
 from ..inference import free_energy as _free_energy
 
 
@@ -125,6 +126,38 @@ class ImportanceWeighted(eqx.Module):
         def loss(x: Array, k: Array) -> Array:
             return -importance_weighted_bound(model.energy, recognition, x, samples=self.samples, key=k)
 
+        return batch.mean(jax.vmap(loss)(batch.x, keys))
+
+
+class Reweighted(eqx.Module):
+    """−log p(x) by draws of the hidden cause whose own law depends on the model, and is not differentiated.
+
+        ∇ log p(x) = E_{z|x} ∇ log p(x, z) ≈ Σ_s w_s ∇ log p(x, z_s) / Σ_s w_s,    w_s = p(x, z_s) / q(z_s),
+
+    with draws z_s of `model.recognition`: for causes that are labels or counts, too.  Its value is minus
+    the importance-weighted bound.  Also known as the wake phase of reweighted wake–sleep.
+
+    Attributes:
+        samples: how many draws a row has; with more, the gradient has less bias.
+
+    References:
+        Bornschein and Bengio (2015), Reweighted wake-sleep.
+    """
+
+    samples: int = eqx.field(static=True, default=8)
+
+    def __call__(self, model: Any, batch: Batch, key: Array) -> Array:
+        still = jax.tree.map(lambda a: jax.lax.stop_gradient(a) if eqx.is_array(a) else a, model)
+
+        def loss(x: Array, k: Array) -> Array:
+            draws, log_weights = importance_draws(
+                still.energy, still.recognition, x, samples=self.samples, key=k
+            )
+            energies = jax.vmap(lambda z: model.energy(x, z))(draws)
+            mean = jax.nn.softmax(log_weights) @ energies
+            return mean - jax.lax.stop_gradient(mean + log_mean_exp(log_weights))
+
+        keys = jax.random.split(key, batch.weight.shape[0])
         return batch.mean(jax.vmap(loss)(batch.x, keys))
 
 

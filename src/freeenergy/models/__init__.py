@@ -2,6 +2,7 @@
 
 from . import _cells as _cells  # registers the models
 from ._autoregression import AutoRegression
+from ._autoregressive import AutoregressiveModel, Head
 from ._base import (
     AbstractBoundedModel,
     AbstractCoded,
@@ -116,6 +117,7 @@ __all__ = [
     "AnsweredProcess",
     "AutoRegression",
     "Autoregressive",
+    "AutoregressiveModel",
     "BayesianMixture",
     "BayesianNetwork",
     "BayesianRegression",
@@ -142,6 +144,7 @@ __all__ = [
     "GaussianProcess",
     "GivenNode",
     "Harmonium",
+    "Head",
     "HierarchicalNormal",
     "InUnits",
     "InducedProcess",

@@ -23,13 +23,8 @@ from ..bijections import (
 from ..distributions import AbstractDistribution, Diagonal, Gaussian, Transformed
 from ..inference import Amortised, importance_draws
 from ._base import AbstractBoundedModel, AbstractCoded
+from ._missing import put_in, taken_out
 from ._mixture import Mixture
-
-
-def _put_in(x: Array, z: Array) -> Array:
-    """`x` with its NaN entries taken from the first entries of `z`, in their order."""
-    missing = jnp.isnan(x)
-    return jnp.where(missing, z[jnp.cumsum(missing) - 1], x)
 
 
 class _Missing(AbstractDistribution):
@@ -42,10 +37,10 @@ class _Missing(AbstractDistribution):
     x: Array
 
     def log_prob(self, z: Array) -> Array:
-        return self.mixture.log_prob(_put_in(self.x, z)) - self.mixture.log_prob(self.x)
+        return self.mixture.log_prob(put_in(self.x, z)) - self.mixture.log_prob(self.x)
 
     def sample(self, *, key: Array) -> Array:
-        return self.mixture.complete_sample(self.x, key=key)[jnp.argsort(~jnp.isnan(self.x), stable=True)]
+        return taken_out(self.x, self.mixture.complete_sample(self.x, key=key))
 
 
 class FlowWithMissing(AbstractBoundedModel, AbstractCoded):
@@ -74,7 +69,7 @@ class FlowWithMissing(AbstractBoundedModel, AbstractCoded):
 
     def energy(self, x: Array, z: Array) -> Array:
         """−log p of `x` with its NaN entries taken from `z`, the first of them from the first."""
-        return -self.flow.log_prob(_put_in(x, z))
+        return -self.flow.log_prob(put_in(x, z))
 
     def latent(self, x: np.ndarray) -> Reals:
         """The missing entries of a row that is there, and not traced."""
@@ -102,7 +97,7 @@ class FlowWithMissing(AbstractBoundedModel, AbstractCoded):
     def _completions(self, x: Array, samples: int, key: Array) -> tuple[Array, Array]:
         """Completed events and the logarithms of their importance weights."""
         draws, weights = importance_draws(self.energy, self.recognition, x, samples=samples, key=key)
-        return jax.vmap(lambda z: _put_in(x, z))(draws), weights
+        return jax.vmap(lambda z: put_in(x, z))(draws), weights
 
     def complete_mean(self, x: Array, *, samples: int, key: Array) -> Array:
         draws, weights = self._completions(x, samples, key)
@@ -115,7 +110,7 @@ class FlowWithMissing(AbstractBoundedModel, AbstractCoded):
 
     def complete_given(self, x: Array, z: Array, *, key: Array) -> Array:
         """`x` with its NaN entries taken from `z`, the first of them from the first: nothing is drawn."""
-        return _put_in(x, z)
+        return put_in(x, z)
 
 
 def coupling_flow(

@@ -1,5 +1,6 @@
 """Estimators of tables: a row for each sample."""
 
+from ._autoregressive import Autoregressive
 from ._bayesian_mixture import BayesianMixture
 from ._copula import GaussianCopula
 from ._dequantised import Dequantised
@@ -28,6 +29,7 @@ __all__ = [
     "VAE",
     "AbstractRotation",
     "AbstractStart",
+    "Autoregressive",
     "BayesianMixture",
     "BayesianNetwork",
     "Dequantised",

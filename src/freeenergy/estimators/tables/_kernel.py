@@ -245,9 +245,7 @@ class KernelDensity(AnyColumns):
                 # one imagined row keeps every label possible
                 least = logit(1 / (max(weight.sum(), 1.0) + 1))
                 bounds = [tuple(ends), *[(least, 12.0)] * len(most)]
-                # a millionth of a nat is far within the error of any held-out number
-                options = {"ftol": 1e-7}
-                found = minimize(loss, free, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+                found = minimize(loss, free, jac=True, method="L-BFGS-B", bounds=bounds)
                 free, status = found.x, Status.CONVERGED if found.success else Status.LIMIT
             width, smoothing = np.full(len(flat), np.exp(free[0])), most * expit(free[1:])
         width = np.where(flat, _FLAT, width)

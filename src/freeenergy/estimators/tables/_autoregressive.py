@@ -54,7 +54,8 @@ from ...shell._networks import check_networks
 from ...shell._schema import kinds_of
 from .._by_column import AnyColumns
 
-_TRAINING_SAMPLES = 8
+# with few, columns seem less dependent than they are
+_TRAINING_SAMPLES = 32
 _ROWS_AT_ONCE = 1024
 # counts up to so many cells have a probability for each number
 _MOST_CELLS = 64

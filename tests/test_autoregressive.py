@@ -28,7 +28,15 @@ from freeenergy.distributions import (
 )
 from freeenergy.learning import LBFGS, Batch, Gradient, Optimiser, Reweighted, fit, negative_log_likelihood
 from freeenergy.models import AutoregressiveModel, Components, Head
-from freeenergy.nn import CausalTransformer, Masked, Recurrent
+from freeenergy.nn import (
+    AbstractCausalNetwork,
+    CausalTransformer,
+    Masked,
+    MaskedNetwork,
+    Recurrent,
+    RecurrentNetwork,
+    TransformerNetwork,
+)
 
 KEY = jax.random.key(0)
 RECIPES = [Masked(8, 2), Masked(4, 1), CausalTransformer(8, 2, heads=2), Recurrent(6)]
@@ -63,6 +71,14 @@ def mixed():
     )
     network = loud(Masked(6, 1).build(3, 3, 6, dtype=float, key=KEY), size=0.6)
     return AutoregressiveModel(network, heads, jnp.zeros((3, 6)), jnp.array([1, 0, 2]))
+
+
+def test_recipes_build_networks_that_are_silent_at_first():
+    kinds = (MaskedNetwork, MaskedNetwork, TransformerNetwork, RecurrentNetwork)
+    for recipe, kind in zip(RECIPES, kinds, strict=True):
+        network: AbstractCausalNetwork = recipe.build(5, 2, 3, dtype=float, key=KEY)
+        assert type(network) is kind
+        assert not np.any(network(jax.random.normal(KEY, (5, 2))))
 
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=repr)

@@ -235,7 +235,7 @@ class Autoregressive(AnyColumns):
         seen = ~np.isnan(rows.x[:, column])
         x, weight = rows.x[seen, column], rows.weight[seen]
         kind, none = Column.CONTINUOUS if field is None else field.kind, np.zeros(0)
-        if kind in (Column.CATEGORY, Column.ORDERED):
+        if field is not None and kind in (Column.CATEGORY, Column.ORDERED):
             labels = max(len(field.categories), 2)
             shares = np.bincount(x.astype(int), weight, labels) + 1 / labels
             family = Given(Categorical(on_device(shares[None] / shares.sum())))

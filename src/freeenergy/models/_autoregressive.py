@@ -94,6 +94,12 @@ class Head(eqx.Module):
             self.families, outputs[:, : self.size], x
         )
 
+    def means(self, outputs: Array) -> Float[Array, " columns"]:
+        """The mean of an entry of each column given outputs of a network."""
+        return jax.vmap(lambda family, output: family.mean(output)[0])(
+            self.families, outputs[:, : self.size]
+        )
+
 
 class _Ahead(AbstractDistribution):
     """Missing entries drawn in order, each given all before it, whatever is observed after it.
@@ -111,7 +117,7 @@ class _Ahead(AbstractDistribution):
         return jnp.sum(jnp.where(jnp.isnan(self.x), terms, 0))
 
     def sample(self, *, key: Array) -> Array:
-        return taken_out(self.x, self.model.continued(self.x, key=key)[0])
+        return taken_out(self.x, self.model.continued(self.x, key=key))
 
 
 class AutoregressiveModel(AbstractBoundedModel):
@@ -172,13 +178,24 @@ class AutoregressiveModel(AbstractBoundedModel):
             tokens = tokens.at[own, : head.features].set(head.told(x[own]))
         return tokens[self.order]
 
+    def _outputs(self, x: Float[Array, " columns"]) -> Float[Array, "columns size"]:
+        """What is said of each column, given the entries before it."""
+        return _kept(self.network(self._tokens(x)) + self.bias)[self._ranks()]
+
     def log_conditionals(self, x: Float[Array, " columns"]) -> Float[Array, " columns"]:
         """log p of each entry given those before it in the order; zero for NaN."""
-        outputs = _kept(self.network(self._tokens(x)) + self.bias)[self._ranks()]
-        found = jnp.zeros(self.columns, x.dtype)
+        outputs, found = self._outputs(x), jnp.zeros(self.columns, x.dtype)
         for head in self.heads:
             own = np.array(head.columns)
             found = found.at[own].set(head.log_probs(outputs[own], x[own]))
+        return found
+
+    def conditional_means(self, x: Float[Array, " columns"]) -> Float[Array, " columns"]:
+        """The mean of each entry given those before it in the order."""
+        outputs, found = self._outputs(x), jnp.zeros(self.columns, x.dtype)
+        for head in self.heads:
+            own = np.array(head.columns)
+            found = found.at[own].set(head.means(outputs[own]))
         return found
 
     def log_prob(self, x: Float[Array, " columns"]) -> Array:
@@ -202,8 +219,8 @@ class AutoregressiveModel(AbstractBoundedModel):
         """Draws missing entries in order, each given those before it."""
         return Amortised(lambda x: _Ahead(self, x))
 
-    def continued(self, x: Float[Array, " columns"], *, key: Array) -> tuple[Array, Array]:
-        """`x` with each NaN drawn given the entries before it, and E[x_i | the entries before it] of each.
+    def continued(self, x: Float[Array, " columns"], *, key: Array) -> Array:
+        """`x` with each NaN drawn given the entries before it.
 
         The network goes along the order once, with what it keeps in its state (a cache).
         """
@@ -214,13 +231,12 @@ class AutoregressiveModel(AbstractBoundedModel):
         owners, places = jnp.asarray(owner), jnp.asarray(place)
 
         def entry_of(head: Head) -> Any:
-            def entry(output: Array, known: Array, place: Array, key: Array) -> tuple[Array, Array, Array]:
+            def entry(output: Array, known: Array, place: Array, key: Array) -> tuple[Array, Array]:
                 family = head.family(place)
                 drawn = family.sample(output[: head.size], key=key)[0].astype(x.dtype)
-                mean = family.mean(output[: head.size])[0].astype(x.dtype)
                 value = jnp.where(jnp.isnan(known), drawn, known)
                 told = head.told_at(value, place)
-                return value, mean, jnp.pad(told, (0, self._features() - head.features))
+                return value, jnp.pad(told, (0, self._features() - head.features))
 
             return entry
 
@@ -231,46 +247,42 @@ class AutoregressiveModel(AbstractBoundedModel):
             column = self.order[i]
             state, output = self.network.step(state, i, before)
             output = _kept(output + self.bias[i])
-            value, mean, told = jax.lax.switch(
-                owners[column], entries, output, x[column], places[column], k
-            )
-            return (state, told), (value, mean)
+            value, told = jax.lax.switch(owners[column], entries, output, x[column], places[column], k)
+            return (state, told), value
 
         start = self.network.start(), jnp.zeros(self._features(), x.dtype)
         each = jnp.arange(self.columns), jax.random.split(key, self.columns)
-        _, (values, means) = jax.lax.scan(visit, start, each)
-        ranks = self._ranks()
-        return values[ranks], means[ranks]
+        return jax.lax.scan(visit, start, each)[1][self._ranks()]
 
     def sample(self, *, key: Array) -> Array:
         """One draw of x."""
-        return self.continued(jnp.full(self.columns, jnp.nan, self.bias.dtype), key=key)[0]
+        return self.continued(jnp.full(self.columns, jnp.nan, self.bias.dtype), key=key)
 
-    def completions(self, x: Array, *, samples: int, key: Array) -> tuple[Array, Array, Array]:
-        """Completed events, their conditional means as `continued` has them, and the logs of weights."""
-        filled, means = jax.vmap(lambda k: self.continued(x, key=k))(jax.random.split(key, samples))
+    def completions(self, x: Array, *, samples: int, key: Array) -> tuple[Array, Array]:
+        """Completed events, and the logarithms of their weights."""
+        filled = jax.vmap(lambda k: self.continued(x, key=k))(jax.random.split(key, samples))
         terms = jax.vmap(self.log_conditionals)(filled)
-        return filled, means, jnp.sum(jnp.where(jnp.isnan(x)[None], 0, terms), axis=1)
+        return filled, jnp.sum(jnp.where(jnp.isnan(x)[None], 0, terms), axis=1)
 
     def complete_mean(self, x: Array, *, samples: int, key: Array) -> Array:
         """`x` with each NaN replaced by its mean given what is observed, by importance samples."""
-        filled, means, log_weights = self.completions(x, samples=samples, key=key)
+        filled, log_weights = self.completions(x, samples=samples, key=key)
         observed = ~jnp.isnan(x)[self.order]
         # what comes after all that is observed has no say in the weights: its mean is better than a draw
         free = (jnp.cumsum(observed[::-1])[::-1] == 0)[self._ranks()]
-        found = jax.nn.softmax(log_weights) @ jnp.where(free[None], means, filled)
-        return jnp.where(jnp.isnan(x), found, x)
+        values = jnp.where(free[None], jax.vmap(self.conditional_means)(filled), filled)
+        return jnp.where(jnp.isnan(x), jax.nn.softmax(log_weights) @ values, x)
 
     def complete_chances(self, x: Array, column: Array, *, labels: int, samples: int, key: Array) -> Array:
         """The probabilities of the labels in a column of `x` given what is observed."""
-        filled, _, log_weights = self.completions(x, samples=samples, key=key)
+        filled, log_weights = self.completions(x, samples=samples, key=key)
         shown = filled[:, column][:, None] == jnp.arange(labels, dtype=x.dtype)[None]
         return jax.nn.softmax(log_weights) @ shown.astype(x.dtype)
 
     def complete_sample(self, x: Array, *, samples: int, key: Array) -> Array:
         """`x` with the NaN entries drawn given the observed ones, one of `samples` by its weight."""
         propose, choose = jax.random.split(key)
-        filled, _, log_weights = self.completions(x, samples=samples, key=propose)
+        filled, log_weights = self.completions(x, samples=samples, key=propose)
         return filled[jax.random.categorical(choose, log_weights)]
 
     def complete_given(self, x: Array, z: Array, *, key: Array) -> Array:

@@ -54,7 +54,8 @@ from ...shell._networks import check_networks
 from ...shell._schema import kinds_of
 from .._by_column import AnyColumns
 
-_TRAINING_SAMPLES = 8
+# with few, columns seem less dependent than they are
+_TRAINING_SAMPLES = 32
 _ROWS_AT_ONCE = 1024
 # counts up to so many cells have a probability for each number
 _MOST_CELLS = 64
@@ -234,7 +235,7 @@ class Autoregressive(AnyColumns):
         seen = ~np.isnan(rows.x[:, column])
         x, weight = rows.x[seen, column], rows.weight[seen]
         kind, none = Column.CONTINUOUS if field is None else field.kind, np.zeros(0)
-        if kind in (Column.CATEGORY, Column.ORDERED):
+        if field is not None and kind in (Column.CATEGORY, Column.ORDERED):
             labels = max(len(field.categories), 2)
             shares = np.bincount(x.astype(int), weight, labels) + 1 / labels
             family = Given(Categorical(on_device(shares[None] / shares.sum())))

@@ -55,7 +55,7 @@ from ...shell._schema import kinds_of
 from .._by_column import AnyColumns
 
 # with few, columns seem less dependent than they are
-_TRAINING_SAMPLES = 32
+_TRAINING_SAMPLES = 16
 _ROWS_AT_ONCE = 1024
 # counts up to so many cells have a probability for each number
 _MOST_CELLS = 64

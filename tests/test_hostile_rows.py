@@ -398,7 +398,7 @@ DAYS = np.array([["2020-01-01", "NaT"]] * 4, dtype="datetime64[ns]")
         # in frames dates are modelled, if there are any
         (pd.DataFrame(DAYS), r"not dates|Column '?1'? of X has no observed value"),
         (pl.DataFrame(DAYS), "not dates|Column 'column_1' of X has no observed value"),
-        (pl.DataFrame(DAYS - DAYS[0, 0]), "not dates"),
+        (pl.DataFrame(DAYS - DAYS[0, 0]), "not (dates|durations)"),
         (
             pd.DataFrame(DAYS).assign(size=1.0),
             "X must hold numbers, not dates, which column 0 has|has no observed value",

@@ -168,7 +168,7 @@ def test_summaries_and_how_posteriors_print():
     np.testing.assert_allclose(table.columns["R̂"], [1.0197743, 1.0566572], rtol=1e-6)
     lines = str(table).splitlines()
     assert lines[0].split()[:3] == ["samples", "mean", "sd"]
-    assert lines[-2].startswith("The chains disagree: R̂ is 1.06")
+    assert lines[-2].startswith("The chains disagree: R̂ is 1.057")
     assert "<table" in table._repr_html_()
     assert repr(found).startswith(
         "DrawsPosterior(samples: 3 chains of 120 draws of 2 numbers; ! The chains disagree"

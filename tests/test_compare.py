@@ -683,7 +683,7 @@ class Slow(DensityMixin, BaseEstimator):
     def fit(self, X, y=None):
         with open(sys.argv[2], "a") as log:
             print("fit", file=log)
-        time.sleep(0.4)
+        time.sleep(1.0)
         return self
     def score_samples(self, X):
         return (-0.5 * (X / self.scale) ** 2 - np.log(self.scale)).sum(axis=1)

@@ -14,8 +14,10 @@ from ._report import RESULTS, Row, reached, show, write
 _SEVERAL = (first_fit, least_squares, elastic_net, glm, nuts)
 
 NAMES = (
+    "intake",
     "mixture",
     "mixture_small",
+    "by_column",
     "bayesian_mixture",
     "kmeans",
     "factor",

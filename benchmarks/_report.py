@@ -33,6 +33,7 @@ _PACKAGES = (
     "freeenergy",
     "jax",
     "numpy",
+    "polars",
     "scikit-learn",
     "statsmodels",
     "hmmlearn",

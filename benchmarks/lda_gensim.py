@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import numpy as np
-from gensim.matutils import Sparse2Corpus
-from gensim.models import LdaModel
 from scipy import sparse
 
 from ._race import Outcome, Workload
@@ -10,6 +8,9 @@ from .lda import BATCH, TOPICS, WORDS, run_against
 
 
 def theirs(X: sparse.csr_matrix, passes: int) -> np.ndarray:
+    from gensim.matutils import Sparse2Corpus
+    from gensim.models import LdaModel
+
     peer = LdaModel(
         Sparse2Corpus(X, documents_columns=False),
         num_topics=TOPICS,

@@ -68,6 +68,16 @@ def autoregressive() -> Any:
     return contours(fe.Autoregressive(max_iter=150, random_state=0).fit(X), X)
 
 
+def diffusion() -> Any:
+    X = fe.datasets.load("two-moons").X[:500]
+    model = fe.DiffusionModel(
+        network=fe.nn.ResidualDenoiser(64, 2, waves=3), max_iter=300, random_state=0
+    ).fit(X)
+    ax = contours(model, X)
+    ax.plot(*model.sample(200, random_state=0).T, "x", color=plots.PALETTE[2], markersize=3)
+    return ax
+
+
 def bayesian_mixture() -> Any:
     rng = np.random.default_rng(0)
     centres = np.array([[0.0, 0.0], [5.0, 1.0], [1.0, 6.0]])
@@ -272,7 +282,18 @@ def networks() -> Any:
 
 
 PICTURES: tuple[Callable[[], Any], ...] = (
-    *(gaussian, kernel, flow, autoregressive, bayesian_mixture, classifiers, softmax, pca_ica, networks),
+    *(
+        gaussian,
+        kernel,
+        flow,
+        autoregressive,
+        diffusion,
+        bayesian_mixture,
+        classifiers,
+        softmax,
+        pca_ica,
+        networks,
+    ),
     *(regression, linear, glm, gaussian_process, kernels, mixture_density, ensembles),
 )
 

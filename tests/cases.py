@@ -13,7 +13,7 @@ from freeenergy.bijections import Shift, ShiftScale
 from freeenergy.inference import binary_states
 from freeenergy.learning import ChowLiu, HillClimbing
 from freeenergy.models import autoregressive_flow
-from freeenergy.nn import CausalTransformer, Masked
+from freeenergy.nn import CausalTransformer, Masked, ResidualDenoiser
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,6 +95,7 @@ _COUNTS = np.stack(np.meshgrid(np.arange(16.0), np.arange(16.0)), axis=-1).resha
 _VAE = {"latent_dim": 2, "width": 16, "max_iter": 60, "batch_size": 64}
 _FLOW = {"layers": 2, "width": 8, "depth": 1, "max_iter": 30, "batch_size": 64}
 _AUTOREGRESSIVE = {"network": Masked(8, 1), "max_iter": 20, "importance_samples": 200}
+_DIFFUSION = {"network": ResidualDenoiser(8, 1), "max_iter": 20, "steps": 16}
 _NETWORK = {"width": 8, "max_iter": 20, "batch_size": 64}
 
 CASES = {
@@ -148,6 +149,7 @@ CASES = {
         points=_BINARY,
         slow=True,
     ),
+    "DiffusionModel": Case(fe.DiffusionModel(**_DIFFUSION)),
     "Dequantised": Case(fe.Dequantised(importance_samples=200), points=_CELLS),
     "Imputer": Case(fe.Imputer(), density=False),
     "NaiveBayes": Case(fe.NaiveBayes(), density=False),

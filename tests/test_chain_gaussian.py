@@ -13,6 +13,7 @@ from scipy.linalg import block_diag
 
 from freeenergy import inference as fi
 from freeenergy.inference import GaussianBelief, LinearGaussianBeliefs, LinearStep
+from freeenergy.inference._semidefinite import root_semidefinite, solve_semidefinite
 
 T, N, M = 12, 3, 2
 
@@ -315,10 +316,10 @@ def test_semidefinite_helpers():
     rng = np.random.default_rng(2)
     half = rng.normal(size=(5, 3))
     matrix = jnp.asarray(half @ half.T)
-    root = fi.root_semidefinite(matrix)
+    root = root_semidefinite(matrix)
     np.testing.assert_allclose(root @ root.T, matrix, atol=1e-12)
     right = matrix @ jnp.asarray(rng.normal(size=(5, 2)))
-    np.testing.assert_allclose(matrix @ fi.solve_semidefinite(matrix, right), right, atol=1e-10)
+    np.testing.assert_allclose(matrix @ solve_semidefinite(matrix, right), right, atol=1e-10)
 
 
 @pytest.mark.slow

@@ -223,12 +223,19 @@ def table(tmp_path):
     return path, values
 
 
-def test_fit_score_sample_impute_and_inspect(table, tmp_path, capsys):
+def test_fit_score_sample_impute_and_inspect(table, tmp_path, capsys, monkeypatch):
     path, values = table
     model = tmp_path / "model.safetensors"
     assert run(["fit", str(path), "-m", "gaussian-density", "-o", str(model), "--seed", "0", "-q"]) == 0
     assert "GaussianDensity fitted to 60 rows of 3 columns is in" in capsys.readouterr().out
     truth = fe.GaussianDensity().fit(values)
+    # without a name a new file has that of the model
+    monkeypatch.chdir(tmp_path)
+    assert run(["fit", str(path), "-m", "gaussian-density:max_iter=50", "-q"]) == 0
+    assert "is in gaussian-density.safetensors." in capsys.readouterr().out
+    np.testing.assert_allclose(fe.load("gaussian-density.safetensors").mean_, truth.mean_, rtol=1e-12)
+    assert run(["fit", str(path), "-m", "gaussian-density", "-q"]) == 2
+    assert "'gaussian-density.safetensors' is there already" in capsys.readouterr().err
 
     assert run(["score", str(model), str(path)]) == 0
     out, err = capsys.readouterr()
@@ -1273,7 +1280,6 @@ def test_sums_and_quotes_are_words_of_models():
             "Column 'kind' has 2 missing labels, the first in row 2 (line 3). Leave such rows out.",
         ),
         (["compare", "{infinite}", "-y", "a"], "has no column left to model."),
-        (["fit", "iris", "-m", "ppca"], "Missing option '--output' / '-o'."),
         (["fit", "iris", "-o", "m.safetensors"], "Missing option '--model' / '-m'."),
         (["fit", "iris", "-m", "ppca", "-o", "m.pkl"], "The output 'm.pkl' must end in .safetensors."),
         (

@@ -733,6 +733,7 @@ def test_a_killed_comparison_goes_on_with_nothing_refitted(tmp_path):
     assert fresh["bits"] == report["bits"]
 
 
+@pytest.mark.usefixtures("listening_to_ctrl_c")
 @pytest.mark.parametrize("n_jobs", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_ctrl_c_returns_what_is_finished(tmp_path, n_jobs):
     running = _start(tmp_path, "", n_jobs)

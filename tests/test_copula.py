@@ -15,6 +15,7 @@ from scipy.special import log_ndtr, ndtr, ndtri
 import freeenergy as fe
 from freeenergy.distributions._cells import log_normal_interval, log_normal_rectangle
 from freeenergy.estimators.tables._copula import nearest_correlation, pairwise_correlations
+from freeenergy.inference import Laplace
 from freeenergy.models import CountMarginals, GaussianCopula, LevelMarginals, SmoothMarginals
 from freeenergy.models._marginals import normal_score
 
@@ -365,6 +366,8 @@ def test_what_cannot_be_is_refused(model):
         fe.GaussianCopula(importance_samples=1).fit(FRAME)
     with pytest.raises(TypeError, match="GaussianCopula knows log p exactly with at most 2 columns"):
         model.model_.log_prob(jnp.zeros(5))
+    with pytest.raises(TypeError, match=r"^GaussianCopula draws what is missing itself: its log p of a co"):
+        fe.infer(model, FRAME[:1].with_columns(income=None), method=Laplace(), key=0)
     with pytest.raises(ValueError, match="A category must be among those that were fitted"):
         model.score_samples(FRAME.with_columns(colour=pl.lit("grey")))
 

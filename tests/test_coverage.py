@@ -51,19 +51,17 @@ class Case(NamedTuple):
     Attributes:
         estimator: as it is asked.
         simulate: the data sets, from the law that the model has where there is one.
-        narrow: by how much less than its level it may hold, beyond chance, since something is put in.
-        wide: by how much more.
+        share: how often they hold: the level, what follows from the method, or what was measured where
+            something is put in, or not known (docs/families/regression.md tells what).
         sets: how many data sets the slow test makes.
     """
 
     estimator: Any
     simulate: Callable[..., Any] = linear
-    narrow: float = 0.0
-    wide: float = 0.0
+    share: float = LEVEL
     sets: int = 1000
 
 
-# what is put in, or not known, is told in docs/families/regression.md with what was measured
 TABLE = {
     "LinearRegression": Case(fe.LinearRegression()),
     "Ridge": Case(fe.Ridge()),
@@ -71,25 +69,24 @@ TABLE = {
     "BaseRate": Case(fe.BaseRate()),
     "SparseRegression": Case(fe.SparseRegression(0.01)),
     "GeneralisedLinearModel": Case(fe.GeneralisedLinearModel()),
-    # coefficients and scale are put in
-    "RobustRegression": Case(fe.RobustRegression(), with_outliers, narrow=0.01),
-    # each of two lines goes through three of the rows: as much as 3/60 are lost
-    "QuantileRegression": Case(fe.QuantileRegression((0.05, 0.5, 0.95)), narrow=0.05),
-    # of 15 rows set aside the interval has the next rank, 15 of 16
-    "Conformal": Case(fe.Conformal(fe.LinearRegression(), random_state=0), wide=15 / 16 - LEVEL),
-    # the mean and the scale of the prior are put in
-    "KernelRidge": Case(fe.KernelRidge(), smooth, narrow=0.01),
-    # parameters are averaged over as if their law were normal
-    "GaussianProcess": Case(fe.GaussianProcess(), smooth_with_little_noise, narrow=0.02),
-    # the noise is that of the kernel as well as of the answers
-    "NadarayaWatson": Case(fe.NadarayaWatson(), wide=0.02, sets=200),
-    # a mixture over members, whose differences widen it
-    "Bagging": Case(fe.Bagging(n_estimators=10, random_state=0), wide=0.06, sets=100),
-    "Boosting": Case(fe.Boosting(n_estimators=20, random_state=0), narrow=0.01),
-    # networks of few steps: more of them learn the noise of 60 rows
-    "MixtureDensity": Case(fe.MixtureDensity(1, **NETWORK), wide=0.06, sets=200),
-    "ConditionalFlow": Case(fe.ConditionalFlow(**NETWORK), narrow=0.05, sets=200),
-    "ConditionalVAE": Case(fe.ConditionalVAE(**NETWORK), wide=0.06, sets=100),
+    "RobustRegression": Case(fe.RobustRegression(), with_outliers),
+    "Boosting": Case(fe.Boosting(n_estimators=20, random_state=0)),
+    # each of two lines goes through three of the rows, of which half the mass is lost: 3/60
+    "QuantileRegression": Case(fe.QuantileRegression((0.05, 0.5, 0.95)), share=LEVEL - 3 / ROWS),
+    # of 15 rows set aside the interval has the next rank
+    "Conformal": Case(fe.Conformal(fe.LinearRegression(), random_state=0), share=15 / 16),
+    # measured: the scale of the prior is put in
+    "KernelRidge": Case(fe.KernelRidge(), smooth, share=0.892),
+    # measured: parameters are averaged over as if their law were normal
+    "GaussianProcess": Case(fe.GaussianProcess(), smooth_with_little_noise, share=0.889),
+    # measured: the noise is that of the kernel as well as of the answers
+    "NadarayaWatson": Case(fe.NadarayaWatson(), share=0.922, sets=200),
+    # measured: a mixture over members, whose differences widen it
+    "Bagging": Case(fe.Bagging(n_estimators=10, random_state=0), share=0.946, sets=100),
+    # measured: networks of few steps, as more of them learn the noise of 60 rows
+    "MixtureDensity": Case(fe.MixtureDensity(1, **NETWORK), share=0.944, sets=500),
+    "ConditionalFlow": Case(fe.ConditionalFlow(**NETWORK), share=0.878, sets=500),
+    "ConditionalVAE": Case(fe.ConditionalVAE(**NETWORK), share=0.948, sets=100),
 }
 QUICK = ["LinearRegression", "Ridge", "GeneralisedLinearModel", "SparseRegression", "Conformal"]
 
@@ -111,7 +108,7 @@ def check(name, sets, seed):
     # the least that it can be
     error = max(inside.std(ddof=1), np.sqrt(LEVEL * (1 - LEVEL) / NEW)) / np.sqrt(sets)
     print(f"{name}: {inside.mean():.4f} ± {error:.4f} of {LEVEL}, {sets} data sets")
-    assert -case.narrow - 4 * error < inside.mean() - LEVEL < case.wide + 4 * error
+    assert abs(inside.mean() - case.share) < 4 * error
 
 
 @pytest.mark.parametrize("name", QUICK)

@@ -317,6 +317,69 @@ def test_bad_tables_get_one_sentence(content, sentence):
     assert "\n" not in str(error.value)
 
 
+LONG = 60_000
+
+
+def _long(**late: str) -> tuple[dict[str, list[str]], bytes]:
+    """Columns as they are written, with one entry that only a look at every line finds, and their CSV."""
+    written = {
+        "whole": [str(i % 7) for i in range(LONG)],
+        "number": [f"{i / 8}" for i in range(LONG)],
+        "code": [f"{i % 30:03d}" for i in range(LONG)],
+        "true": ["true" if i % 3 else "false" for i in range(LONG)],
+        "hole": ["NA" if i % 5 == 0 else str(i % 11) for i in range(LONG)],
+        "nothing": [""] * LONG,
+    }
+    for name, entry in late.items():
+        written[name][LONG // 3 + 77] = entry
+    lines = [",".join(written), *map(",".join, zip(*written.values(), strict=True))]
+    return written, ("\n".join(lines) + "\n").encode()
+
+
+@pytest.mark.parametrize(
+    ("late", "types"),
+    [
+        ({}, "Int64 Float64 Int64 Boolean Int64 Float64"),
+        ({"whole": "2.5"}, "Float64 Float64 Int64 Boolean Int64 Float64"),
+        ({"number": "null"}, "Int64 Float64 Int64 Boolean Int64 Float64"),
+        ({"number": " nan "}, "Int64 Float64 Int64 Boolean Int64 Float64"),
+        ({"true": "perhaps"}, "Int64 Float64 Int64 String Int64 Float64"),
+        ({"hole": "n/a"}, "Int64 Float64 Int64 Boolean Int64 Float64"),
+        ({"nothing": "3"}, "Int64 Float64 Int64 Boolean Int64 Int64"),
+    ],
+)
+def test_types_are_those_of_all_lines_of_a_long_file_and_not_of_some(late, types):
+    written, content = _long(**late)
+    read = table(content).frame
+    assert [str(kind) for kind in read.dtypes] == types.split()
+    for name, entries in written.items():
+        words = {"true": True, "false": False}
+        known = [None if e.strip() in ("", "NA", "nan", "null", "n/a") else e for e in entries]
+        if read[name].dtype.is_numeric():
+            expected = [None if e is None else float(e) for e in known]
+        else:
+            expected = known if read[name].dtype == pl.String else [words[e or ""] for e in known]
+        assert read[name].to_list() == expected, name
+
+
+def test_long_files_keep_what_is_to_be_read_as_it_is_written():
+    written, content = _long()
+    read = table(content, text=["code"], encode=["hole", "whole"], apart=["number"])
+    assert read.frame["code"].to_list() == written["code"]
+    assert read.names[:2] == ["whole=0", "whole=1"]
+    assert read.frame["hole=3"].to_list() == [None if e == "NA" else e == "3" for e in written["hole"]]
+    assert read.apart["number"].tolist() == [float(entry) for entry in written["number"]]
+
+
+def test_lines_of_a_long_file_that_are_too_long_and_too_short_by_the_same_are_told():
+    _, content = _long()
+    lines = content.split(b"\n")
+    lines[40_000] += b",1"
+    lines[40_001] = lines[40_001][:-1]
+    with pytest.raises(ValueError, match="Line 40001 of the input has 7 values where the first has 6"):
+        table(b"\n".join(lines))
+
+
 def _gzip(text: str) -> bytes:
     return gzip.compress(text.encode(), mtime=0)
 

@@ -504,6 +504,13 @@ def test_probabilities_of_small_and_large_counts_are_those_of_scipy():
     found = jax.jit(jax.vmap(fd.Poisson(array(300.0)).log_base))(counts[:, None])
     np.testing.assert_allclose(found[:-3], -special.gammaln(counts[:-3] + 1), rtol=2e-15, atol=0)
     np.testing.assert_array_equal(found[-3:], -np.inf)
+    # a block without large ones, which the table alone serves, and the slope, that of log Γ
+    few, slope = (
+        jax.vmap(call(lambda x: -fd.Poisson(array(300.0)).log_base(x[None])))(counts[:3])
+        for call in (lambda f: f, jax.grad)
+    )
+    np.testing.assert_allclose(few, special.gammaln(counts[:3] + 1), rtol=2e-15, atol=0)
+    np.testing.assert_allclose(slope, special.digamma(counts[:3] + 1), rtol=1e-14)
 
 
 def test_impossible_events_are_impossible_and_not_nan():

@@ -190,6 +190,7 @@ PAGES = [
     pytest.param("docs/families/vae.md", marks=pytest.mark.slow),
     pytest.param("docs/families/flow.md", marks=pytest.mark.slow),
     "docs/families/autoregressive.md",
+    pytest.param("docs/families/diffusion.md", marks=pytest.mark.slow),
     pytest.param("docs/families/softmax.md", marks=pytest.mark.slow),
     "docs/families/regression.md",
     "docs/families/classifiers.md",

@@ -12,6 +12,7 @@ from freeenergy.evaluation import (
     BiasVariance,
     Curve,
     EnsembleDecomposition,
+    LabelBiasVariance,
     Laws,
     Regime,
     ambiguity,
@@ -20,6 +21,7 @@ from freeenergy.evaluation import (
     bias_variance,
     double_descent,
     ensemble_decomposition,
+    label_bias_variance,
     learning_curve_bits,
     noise_variance,
     regime,
@@ -113,6 +115,47 @@ def test_a_shrunken_mean_trades_bias_for_variance():
     assert abs(found.bias.value - 0.36) < 4 * found.bias.stderr
     assert abs(found.variance.value - 0.64 * 0.4) < 4 * found.variance.stderr
     assert abs(found.risk.value - (4 + 0.36 + 0.256)) < 4 * found.risk.stderr
+
+
+class _Majority:
+    """The label that most training rows have, whatever the point."""
+
+    def fit(self, X, y):
+        values, counts = np.unique(y, return_counts=True)
+        self.most = values[np.argmax(counts)]
+
+    def predict(self, X):
+        return np.full(len(X), self.most)
+
+
+def test_bias_and_variance_of_labels_are_those_of_a_vote():
+    # three rows, of which each has the answer b with probability 0.7, and points of three laws
+    chances = np.array([[0.2, 0.7, 0.1], [0.8, 0.1, 0.1], [0.3, 0.3, 0.4]])
+    labels = np.array(["a", "b", "c"])
+
+    def make(rng):
+        return np.zeros((3, 1)), rng.choice(labels[:2], 3, p=[0.3, 0.7])
+
+    found = label_bias_variance(
+        _Majority(), make, np.zeros((3, 1)), chances, labels=labels, repeats=300, seed=0
+    )
+    assert isinstance(found, LabelBiasVariance)
+    says_b = 0.7**3 + 3 * 0.7**2 * 0.3
+    # the first point is right on average, the second wrong, and luck says a there; c is never said
+    expected = {"bias": 2 / 3, "variance": (1 - says_b) / 3, "lucky": (1 - says_b) / 3}
+    for name, value in expected.items():
+        part = getattr(found, name)
+        assert abs(part.value - value) < 4 * part.stderr + 1e-12, name
+    assert found.noise == pytest.approx(np.mean([0.3, 0.2, 0.6]))
+    risk = 1 - np.mean(says_b * chances[:, 1] + (1 - says_b) * chances[:, 0])
+    assert abs(found.risk.value - risk) < 4 * found.risk.stderr
+    np.testing.assert_array_equal(found.truth, [1, 0, 2])
+    wrong = np.mean(found.predictions != found.truth)
+    np.testing.assert_allclose(wrong, found.bias.value + found.variance.value - found.lucky.value)
+    with pytest.raises(ValueError, match=r"predictions of label_bias_variance must be among its 'labels'"):
+        label_bias_variance(_Majority(), make, np.zeros((3, 1)), chances, repeats=2, seed=0)
+    with pytest.raises(ValueError, match=r"'probabilities' of label_bias_variance must have rows of sum"):
+        label_bias_variance(_Majority(), make, np.zeros((3, 1)), 2 * chances, labels=labels, seed=0)
 
 
 def test_an_ensemble_has_bias_variance_and_covariance():

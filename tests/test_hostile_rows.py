@@ -56,6 +56,9 @@ FLOW: dict[str, Any] = {"layers": 2, "width": 4, "depth": 1, "max_iter": 3, "ran
         fe.VAE(**SMALL),
         fe.NormalizingFlow(**FLOW),
         fe.Autoregressive(2, network=fe.nn.Masked(4, 1), max_iter=3, importance_samples=20, random_state=0),
+        fe.DiffusionModel(
+            network=fe.nn.ResidualDenoiser(4, 1), max_iter=3, steps=4, importance_samples=8, random_state=0
+        ),
     ],
     ids=lambda e: type(e).__name__,
 )

@@ -1,17 +1,26 @@
 """Layers are a test: each part imports only those above it in the list of the design."""
 
 import ast
+import gc
+import importlib
+import sys
+import types
 from pathlib import Path
 
+import pytest
+
 from freeenergy._layers import ENTRIES, LAYERS, SCIKIT_LEARN_FROM, TOP
+from freeenergy._lazy import collector_paused, declared
 
 SETTINGS = "_settings"  # what JAX is told before anything imports it
 LIST = "_layers"
+LAZY = "_lazy"  # how packages import what is asked of them
 ROOT = "freeenergy"
 
 RANKS = {
     SETTINGS: -1,
     LIST: -1,
+    LAZY: -1,
     **{name: rank for rank, name in enumerate(LAYERS)},
     **dict.fromkeys(TOP, len(LAYERS)),
     ROOT: len(LAYERS) + 1,
@@ -114,6 +123,82 @@ def test_the_top_modules_do_not_import_each_other_in_a_circle(root):
 
 def test_every_layer_is_a_folder_of_the_package(root):
     assert [name for name in LAYERS if not (root / "src" / ROOT / name / "__init__.py").is_file()] == []
+
+
+def when_imported(path: Path, package: tuple[str, ...], known) -> set[str]:
+    """The modules of the library that are imported with a file, those behind the names of lazy packages."""
+    found = set()
+    for node in ast.parse(path.read_text("utf-8")).body:
+        if not isinstance(node, ast.ImportFrom):
+            continue
+        base = package[: len(package) - node.level + 1] if node.level else ()
+        base += tuple(node.module.split(".")) if node.module else ()
+        for alias in node.names:
+            target = base
+            while target in known and known[target].with_suffix(".pyi").is_file():
+                home = declared(str(known[target])).get(alias.name)
+                if home is None:
+                    break
+                level = len(home) - len(home.lstrip("."))
+                target = (*target[: len(target) - level + 1], *home.lstrip(".").split("."))
+            named = (*target, alias.name)
+            found.add(".".join(named if named in known else target))
+    return {name for name in found if name.startswith(ROOT)}
+
+
+def test_no_module_needs_one_that_needs_it(root):
+    """Packages import what is asked of them, so that any module may be the first."""
+    known = modules(root / "src" / ROOT)
+    graph = {
+        ".".join(module): when_imported(path, module if path.name == "__init__.py" else module[:-1], known)
+        for module, path in known.items()
+    }
+    assert len(graph) > 200
+    assert "freeenergy.distributions._gaussian" in graph["freeenergy.models._linear_gaussian"]
+    assert cycles(graph) == []
+
+
+def test_stubs_say_what_packages_offer(root):
+    for stub in (root / "src" / ROOT).rglob("__init__.pyi"):
+        package = ".".join(stub.parent.relative_to(root / "src").parts)
+        offered = [
+            ast.literal_eval(node.value)
+            for node in ast.parse(stub.read_text("utf-8")).body
+            if isinstance(node, ast.Assign)
+        ]
+        assert [set(names) for names in offered] in ([], [set(declared(str(stub)))]), package
+        module = importlib.import_module(package)
+        assert set(module.__all__) <= set(dir(module))
+        with pytest.raises(AttributeError, match=f"module '{package}' has no attribute 'nothing'"):
+            _ = module.nothing
+
+
+def test_the_collector_is_as_it_was_after_an_import():
+    for switch in (gc.disable, gc.enable):
+        switch()
+        before = gc.isenabled()
+        with collector_paused(), collector_paused():
+            assert not gc.isenabled()
+        assert gc.isenabled() == before
+
+
+def test_what_a_class_does_is_registered_beside_it_or_beside_the_function(root):
+    """Otherwise it would be known only after a third module was imported."""
+    for module in modules(root / "src" / ROOT):
+        if part_of(module) not in ENTRIES:
+            importlib.import_module(".".join(module))
+    elsewhere, functions = set(), 0
+    for name in [name for name in sys.modules if name.partition(".")[0] == ROOT]:
+        for function in list(vars(sys.modules[name]).values()):
+            if isinstance(function, types.FunctionType) and hasattr(function, "dispatch"):
+                functions += 1
+                elsewhere |= {
+                    (function.__name__, kind.__name__, made.__module__)
+                    for kind, made in function.registry.items()
+                    if made.__module__ not in (function.__module__, kind.__module__)
+                }
+    assert functions > 10
+    assert elsewhere == set()
 
 
 BAD = """

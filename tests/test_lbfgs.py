@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scipy import optimize
 
-from freeenergy.inference import LBFGSState, QuasiNewton, begin_lbfgs
+from freeenergy.inference import QuasiNewton
+from freeenergy.inference._lbfgs import LBFGSState, begin_lbfgs
 from freeenergy.inference._minimise import QuasiNewtonState
 
 RNG = np.random.default_rng(0)

@@ -1,5 +1,6 @@
 """Least squares against NIST's certified values, statsmodels, scikit-learn and exact arithmetic."""
 
+import copy
 from fractions import Fraction
 
 import equinox as eqx
@@ -443,6 +444,25 @@ def test_chunks_are_read_once_and_give_the_same():
             fe.LinearRegression().fit(fe.Chunks(x, rows=1000), wrong)
     with pytest.raises(ValueError, match="no 'covariance' with Chunks"):
         fe.LinearRegression().fit(fe.Chunks(x, rows=1000), y, covariance=y)
+
+
+@pytest.mark.parametrize("model", [fe.LinearRegression(), fe.Ridge(10.0), fe.SparseRegression(0.05)])
+def test_many_rows_are_scaled_by_some_of_them_at_first(model, monkeypatch):
+    rng = np.random.default_rng(4)
+    # sorted, far from zero, and with an indicator that few rows have
+    x = np.column_stack([np.sort(rng.normal(1e6, 3.0, 900)), rng.normal(size=900), np.arange(900) == 451])
+    y = x @ [1.0, -2.0, 5.0] + rng.normal(size=900)
+    plain = copy.deepcopy(model).fit(x, y)
+    holes = np.where(rng.random(x.shape) < 0.1, np.nan, x)
+    incomplete = copy.deepcopy(model).fit(holes, y)
+    monkeypatch.setattr("freeenergy.estimators.labelled._linear_mean._LARGE", 100)
+    monkeypatch.setattr("freeenergy.estimators.labelled._linear_mean._SOME_ROWS", 100)
+    for expected, rows in ((plain, x), (incomplete, holes)):
+        found = copy.deepcopy(model).fit(rows, y)
+        np.testing.assert_allclose(found.coef_, expected.coef_, rtol=1e-8)
+        np.testing.assert_allclose(found.scaling_.scale, expected.scaling_.scale, rtol=1e-9)
+        for ends in zip(found.predict_interval(x[:3]), expected.predict_interval(x[:3]), strict=True):
+            np.testing.assert_allclose(*ends, rtol=1e-9)
 
 
 def test_many_rows_are_summed_and_give_the_same():

@@ -113,6 +113,32 @@ def test_the_mean_and_the_precision_of_a_normal_sample():
     assert float(infer(normal_sample, space, tilted, key=KEY).diagnostics["mismatch"]) > 20
 
 
+def test_two_correlated_normal_numbers_have_their_means_and_too_little_variance():
+    """In turn: the means are exact, the variances 1/Λ_kk, and the gap ½ log(Λ₁₁Λ₂₂ / |Λ|)."""
+    precision, field = np.array([[2.0, 1.2], [1.2, 1.5]]), np.array([0.5, -1.0])
+
+    def expected(t):
+        (a, a2), (b, b2) = t["a"], t["b"]
+        squares = 0.5 * (precision[0, 0] * a2 + precision[1, 1] * b2)
+        return squares + precision[0, 1] * a * b - field[0] * a - field[1] * b
+
+    def energy(z):
+        a, b = z["a"][0], z["b"][0]
+        return expected({"a": (a, a**2), "b": (b, b**2)})
+
+    factor = Gaussian(jnp.zeros(1), Diagonal(jnp.ones(1)))
+    space = {"a": Reals((1,)), "b": Reals((1,))}
+    method = CoordinateMeanField({"a": factor, "b": factor}, expected)
+    found = infer(energy, space, method, key=KEY)
+    exact = np.linalg.solve(precision, field)
+    for k, q in enumerate((found.q.parts["a"], found.q.parts["b"])):
+        np.testing.assert_allclose(q.mean, exact[k : k + 1], rtol=1e-6)
+        np.testing.assert_allclose(q.covariance.variance, 1 / precision[k, k], rtol=1e-9)
+    log_z = np.log(2 * np.pi) - 0.5 * np.linalg.slogdet(precision)[1] + 0.5 * field @ exact
+    gap = 0.5 * (np.log(np.diag(precision)).sum() - np.linalg.slogdet(precision)[1])
+    np.testing.assert_allclose(found.log_evidence.nats, log_z - gap, rtol=1e-6)
+
+
 def test_no_sweep_raises_the_free_energy():
     sweep = eqx.filter_jit(coordinate_sweep)
     bits = Bernoulli(jnp.asarray([0.9, 0.1, 0.5, 0.99, 0.01]))

@@ -14,7 +14,8 @@ from scipy import stats
 import freeenergy as fe
 from freeenergy.cli import run
 from freeenergy.distributions import Given, NormalInverseWishart, Poisson
-from freeenergy.inference import CompletedRows, DirectedGraph, LineTable, MixedRows
+from freeenergy.inference import DirectedGraph
+from freeenergy.inference._mixed_rows import CompletedRows, LineTable, MixedRows
 from freeenergy.learning import (
     BIC,
     AbstractNumberScore,

@@ -20,12 +20,11 @@ from freeenergy.inference import (
     PosteriorSummary,
     bulk_effective_size,
     energy_fraction,
-    highest_density_of,
     potential_scale_reduction,
     rank_scale_reduction,
     tail_effective_size,
 )
-from freeenergy.inference._densities import smooth_cells
+from freeenergy.inference._densities import highest_density_of, smooth_cells
 from freeenergy.inference._diagnostics import chain_diagnostics, diagnostic_warnings
 from freeenergy.inference._methods import judged
 from freeenergy.inference._posterior import entries_of

@@ -6,7 +6,10 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
+
+import freeenergy as fe
 
 # a fork does not copy the threads of JAX; the warning of JAX is about just that
 _IGNORE = "import warnings; warnings.simplefilter('ignore')\n"
@@ -19,6 +22,25 @@ def run(code: str, *arguments: str) -> list[str]:
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
+
+
+_LOADS = """
+import sys
+import freeenergy as fe
+for path in sys.argv[1:]:
+    loaded = fe.load(path)
+    print(type(loaded).__name__, loaded.sample(2, random_state=0).tolist())
+"""
+
+
+def test_a_file_is_read_by_a_process_that_has_imported_nothing_else(tmp_path):
+    rows = np.random.RandomState(0).normal(size=(100, 2))
+    fitted = fe.GaussianMixture(2, max_iter=2, tol=1e9).fit(rows), fe.KernelDensity().fit(rows)
+    paths = [str(tmp_path / f"{number}.safetensors") for number in range(len(fitted))]
+    for model, path in zip(fitted, paths, strict=True):
+        model.save(path)
+    expected = [f"{type(one).__name__} {one.sample(2, random_state=0).tolist()}" for one in fitted]
+    assert run(_LOADS, *paths) == expected
 
 
 _MANY_SHAPES = """

@@ -255,6 +255,9 @@ def test_ranks_of_a_right_model_are_called_wrong_once_in_twenty():
 def test_series_are_shown_as_paths_and_what_is_not_there_is_said(series, tmp_path):
     page, text = written(series, tmp_path)
     assert [name for name in page.ids if name in SECTIONS] == SECTIONS
+    assert "2 models · 3 series · 2 dimensions" in text
+    some = SimpleNamespace(**{**vars(series), "n_rows": 11})
+    assert "The columns, of 44 steps of 3 of 11 series" in written(some, tmp_path)[0].tables
     table = page.tables["Draws against the data"]
     data = np.concatenate([one[:, 1] for one in series.examples])
     assert table[2][:2] == ["near", "v"]

@@ -23,7 +23,6 @@ from freeenergy.distributions import (
     UnitInterval,
 )
 from freeenergy.inference import (
-    AbstractChecked,
     AbstractTuned,
     AbstractWalk,
     AdjustedLangevin,
@@ -63,6 +62,7 @@ from freeenergy.inference import (
     pareto_smooth,
     transition_matrix,
 )
+from freeenergy.inference._methods import AbstractChecked
 
 KEY = jax.random.key(0)
 # standard errors that a Monte Carlo number may be off

@@ -120,6 +120,20 @@ def test_gaps_are_steps_of_which_nothing_is_observed(fitted, plain, container):
     np.testing.assert_array_equal(whole[["a", "b"]].to_numpy(), VALUES)
 
 
+def test_columns_that_nobody_models_come_back_at_the_steps_that_have_rows(fitted, plain):
+    kept = np.delete(np.arange(len(VALUES)), MISSING)
+    expected = np.full(len(VALUES), np.nan)
+    expected[kept] = kept
+    frame = GAPS.assign(place=kept).rename_axis("month").reset_index()[["a", "place", "month", "b"]]
+    for got in (
+        fitted.impute(fe.series(frame, time="month", columns=["a", "b"])),
+        fitted.impute(fe.series(pl.DataFrame(frame.to_dict("list")), time="month", columns=["a", "b"])),
+    ):
+        assert list(got.columns) == ["a", "place", "month", "b"]
+        np.testing.assert_array_equal(np.array(got["place"].to_numpy(), float), expected)
+        np.testing.assert_array_equal(got[["a", "b"]].to_numpy(), plain.impute(HOLES))
+
+
 def test_what_comes_back_has_the_index(fitted, plain):
     pd.testing.assert_frame_equal(fitted.impute(FRAME), FRAME, check_freq=False)
     pd.testing.assert_index_equal(fitted.impute(GAPS).index, ENDS, exact="equiv", check_freq=False)
@@ -244,6 +258,14 @@ def test_inputs_are_found_by_their_time():
     fitted = fe.AutoRegression(1, **options).fit(data)
     np.testing.assert_array_equal(fitted.input_coefficients_, plain.input_coefficients_)
     assert fitted.score(data) == plain.score(y[:, None], inputs=u[:, None])
+    # what is filled in has the inputs, and what nobody named, where they were
+    holes = declared.assign(y=np.where(np.arange(60) == 7, np.nan, y), place=np.arange(60))
+    holes = holes[["place", "y", "u"]]
+    filled = fitted.impute(fe.series(holes, columns="y", inputs="u"))
+    expected = plain.impute(holes[["y"]].to_numpy(), inputs=u[:, None])
+    pd.testing.assert_frame_equal(filled, holes.assign(y=expected[:, 0]), check_freq=False)
+    drawn = fitted.sample(1, given=fe.series(holes, columns="y", inputs="u"), random_state=0)
+    pd.testing.assert_frame_equal(drawn[["place", "u"]], holes[["place", "u"]], check_freq=False)
     # an HMM has those that a frame declares, if something depends on them
     driven = {"family": fe.models.RegressionEmissions(), "max_iter": 20, "tol": 1e-2, "random_state": 0}
     np.testing.assert_array_equal(

@@ -168,6 +168,9 @@ from .estimators import (
     Dequantised as Dequantised,
 )
 from .estimators import (
+    DiffusionModel as DiffusionModel,
+)
+from .estimators import (
     DiscriminantAnalysis as DiscriminantAnalysis,
 )
 from .estimators import (

@@ -11,14 +11,17 @@ import optax
 import pytest
 from jax.flatten_util import ravel_pytree
 from scipy import linalg, signal, special, stats
-from scipy.optimize import linprog, minimize
+from scipy.optimize import linprog, minimize, minimize_scalar
 from sklearn.decomposition import PCA
-from sklearn.ensemble import BaggingRegressor
+from sklearn.ensemble import AdaBoostClassifier, BaggingRegressor
 from sklearn.linear_model import Lasso, LinearRegression, Ridge
 from sklearn.metrics import mean_absolute_error, mean_pinball_loss, zero_one_loss
 from sklearn.model_selection import KFold, LeaveOneOut, cross_val_score
 from sklearn.neighbors import NearestNeighbors
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
 
+import freeenergy as fe
 from freeenergy import Nystroem, Perceptron, SupportVectorMachine, parameter
 from freeenergy.bijections import GeneralAffine, TriangularAffine
 from freeenergy.distributions import (
@@ -33,7 +36,7 @@ from freeenergy.distributions import (
     kl_divergence,
     wasserstein2,
 )
-from freeenergy.evaluation import bootstrap_interval, two_sample_test
+from freeenergy.evaluation import bootstrap_interval, noise_variance, two_sample_test
 from freeenergy.inference import (
     FiniteBeliefs,
     FiniteStep,
@@ -165,6 +168,85 @@ def test_surrogates_are_above_the_mistakes():
         assert zero_one_loss(SIGNS, guess) == pytest.approx(mistakes.mean())
         assert (losses(Boltzmann(), w) / math.log(2) >= mistakes).all()
         assert (losses(Margin(1.0), w) >= mistakes).all()
+        assert (np.exp(-SIGNS * (POINTS @ w)) >= mistakes).all()
+
+
+# A9
+def test_the_exponential_loss_is_what_boosting_lowers():
+    rng = np.random.default_rng(0)
+    x, signs = rng.normal(size=(40, 1)), np.where(rng.random(40) < 0.5, 1, -1)
+    boosted = AdaBoostClassifier(n_estimators=1).fit(x, signs)
+    rule = boosted.estimators_[0].predict(x)
+
+    def loss(weight):
+        return np.exp(-signs * weight * rule).mean()
+
+    assert loss(0.0) == 1
+    # the weight of a rule of signs is half of what scikit-learn has for one of probabilities
+    best = minimize_scalar(loss, (0.0, 1.0)).x
+    np.testing.assert_allclose(boosted.estimator_weights_[0] / 2, best, atol=1e-6)
+    mistakes = np.mean(rule != signs)
+    np.testing.assert_allclose(loss(best), 2 * np.sqrt(mistakes * (1 - mistakes)), rtol=1e-10)
+
+
+# A1
+def test_what_only_remembers_makes_no_mistake_and_learns_nothing():
+    rng = np.random.default_rng(3)
+    pixel, signs = rng.permutation(600)[:, None], np.where(rng.random(600) < 0.3, 1, -1)
+    # a value that was never seen has the score zero, so that its answer is −1
+    memory = make_pipeline(OneHotEncoder(handle_unknown="ignore"), LinearRegression(fit_intercept=False))
+    memory.fit(pixel[:200], signs[:200] + 1)
+    said = np.where(memory.predict(pixel) > 1, 1, -1)
+    assert (said[:200] == signs[:200]).all()
+    np.testing.assert_array_equal(said[200:], -1)
+    assert zero_one_loss(signs[200:], said[200:]) == np.mean(signs[200:] == 1)
+    # and it loses: answers that depend on the pixel are learned by a line
+    line = Perceptron(averaged=True, max_iter=20).fit(pixel[:200], pixel[:200, 0] > 300)
+    assert line.score(pixel[200:], pixel[200:, 0] > 300) > 0.95
+
+
+# A2
+def test_nature_draws_rows_whose_noise_no_rule_takes_away():
+    rng = np.random.default_rng(0)
+    a, w, b, sigma, n = rng.normal(size=(3, 2)), rng.normal(size=3), 0.4, 0.3, 4000
+
+    def nature(n, mean=0.0):
+        x = rng.normal(mean, 0.5, size=(n, 2))
+        truth = np.sin(x @ a.T) @ w + b
+        return x, truth, truth + rng.normal(0, sigma, n)
+
+    x, truth, y = nature(n)
+    assert np.mean((y - truth) ** 2) == pytest.approx(sigma**2, rel=5 * np.sqrt(2 / n))
+    noise = noise_variance(x, y)
+    assert abs(noise.value - sigma**2) < 5 * noise.stderr + 0.005
+    line = LinearRegression().fit(x, y)
+    same, other = (np.mean((line.predict(new) - t) ** 2) for new, t, _ in (nature(n), nature(n, 2.0)))
+    # rows of another law are the violation of what learning relies on
+    np.testing.assert_allclose(same, np.mean((line.predict(x) - truth) ** 2), rtol=0.2)
+    assert other > 5 * same
+
+
+# A26
+def test_boxes_of_an_image_are_very_many_features():
+    def boxes(image):
+        """Whether ones are in the majority, of each box of pixels."""
+        n, m = image.shape
+        sums = np.pad(np.cumsum(np.cumsum(image, axis=0), axis=1), ((1, 0), (1, 0)))
+        i, k = np.triu_indices(n + 1, 1)
+        j, o = np.triu_indices(m + 1, 1)
+        inside = sums[k][:, o] - sums[i][:, o] - sums[k][:, j] + sums[i][:, j]
+        return (2 * inside > (k - i)[:, None] * (o - j)).ravel()
+
+    image = (np.random.default_rng(0).random((4, 5)) < 0.5).astype(int)
+    bits = boxes(image)
+    assert len(bits) == math.comb(5, 2) * math.comb(6, 2)
+    by_hand = [
+        image[i:k, j:o].mean() > 0.5
+        for i, k in itertools.combinations(range(5), 2)
+        for j, o in itertools.combinations(range(6), 2)
+    ]
+    np.testing.assert_array_equal(bits, by_hand)
+    assert math.comb(101, 2) ** 2 == 25_502_500
 
 
 # A11, A13, A14
@@ -223,6 +305,13 @@ def test_steps_on_batches_have_the_moments_of_the_gradient_noise():
     # the second moment is that of the gradient and the noise: only the noise falls with the batch
     square = np.mean(np.sum(moves**2, axis=1))
     assert square == pytest.approx(2 * full @ full + np.trace(noise) / 2, rel=1e-12)
+    # H25: a normal law with the covariance of the slopes here, η²/b Σ(w), has the moments of the step
+    slopes = -(SIGNS * p)[:, None] * POINTS
+    law = Gaussian(
+        jnp.asarray(-0.1 * slopes.mean(0)), Full(jnp.asarray(0.01 / 2 * np.cov(slopes.T, bias=True)))
+    )
+    np.testing.assert_allclose(law.mean, moves.mean(0)[:2], atol=1e-15)
+    np.testing.assert_allclose(law.covariance.matrix(), np.cov(moves.T, bias=True)[:2, :2], atol=1e-15)
 
 
 # ---- networks
@@ -766,7 +855,7 @@ def test_a_committee_is_the_mean_of_its_members_and_no_worse():
     assert np.mean((bag.predict(x) - y) ** 2) <= np.mean((members - y) ** 2)
 
 
-# E19, E21
+# E17, E19, E21
 def test_dropout_keeps_the_mean_and_is_off_outside_training():
     x, w, p, n = X3, np.array([1.0, 0.5, -0.4]), 0.3, 20_000
     layer = eqx.nn.Dropout(p)
@@ -778,10 +867,104 @@ def test_dropout_keeps_the_mean_and_is_off_outside_training():
     draws = np.asarray(draw(KEY))
     kept = np.isclose(draws, x / (1 - p))
     assert (kept | (draws == 0)).all()
+    # without the factor that keeps the mean it is (1 − p) x, and each of the 2³ parts of the layer occurs
+    mask = draws * (1 - p)
+    assert (np.abs(mask.mean(0) - (1 - p) * x) < 5 * mask.std(0) / np.sqrt(n)).all()
+    assert len(np.unique(kept, axis=0)) == 2**3
     assert (np.abs(draws.mean(0) - x) < 5 * draws.std(0) / np.sqrt(n)).all()
     variance = p / (1 - p) * np.sum(w**2 * x**2)
     assert (draws @ w).var() == pytest.approx(variance, rel=5 * np.sqrt(2 / n))
     np.testing.assert_array_equal(eqx.nn.Dropout(p, inference=True)(x), x)
+
+
+# E18, E20
+def test_dropout_of_a_linear_regression_is_a_ridge_of_its_own_for_each_column():
+    rng = np.random.default_rng(5)
+    x, y, w, p = rng.normal(size=(4, 2)), rng.normal(size=4), np.array([0.7, -1.2]), 0.3
+    masks = np.array(list(itertools.product([0, 1], repeat=x.size)), float)
+    chance = np.prod(np.where(masks == 1, 1 - p, p), axis=1)
+    dropped = masks.reshape(-1, *x.shape) * x
+    np.testing.assert_allclose(chance.sum(), 1)
+    squares = np.diag((x**2).sum(axis=0))
+    expected = np.sum((y - (1 - p) * x @ w) ** 2) + p * (1 - p) * w @ squares @ w
+    np.testing.assert_allclose(chance @ ((y - dropped @ w) ** 2).sum(axis=1), expected, rtol=1e-12)
+    # the mean prediction of all networks is that of weights scaled by 1 − p
+    np.testing.assert_allclose(np.einsum("m,mni,i->n", chance, dropped, w), (1 - p) * x @ w, atol=1e-12)
+    # least: the normal equations of all masked tables, each as often as it occurs
+    least = np.linalg.solve(
+        np.einsum("m,mni,mnj->ij", chance, dropped, dropped), np.einsum("m,mni,n->i", chance, dropped, y)
+    )
+    ridge = fe.Ridge(p / (1 - p), prior=np.linalg.inv(squares), fit_intercept=False).fit(x, y)
+    np.testing.assert_allclose((1 - p) * least, ridge.coef_, rtol=1e-8)
+
+
+# E22
+def test_weights_by_the_ratio_of_two_laws_learn_for_the_other_one():
+    # all there is: three values of x, of which the laws of training and of use have their shares
+    x, here, there = np.array([[0.0], [1.0], [2.0]]), np.array([0.6, 0.3, 0.1]), np.array([0.1, 0.3, 0.6])
+    truth = np.array([0.0, 1.0, 4.0])
+    ratio = there / here
+
+    def risk(model, share):
+        return share @ (model.predict(x) - truth) ** 2
+
+    plain = fe.LinearRegression().fit(x, truth, here * 100)
+    moved = fe.LinearRegression().fit(x, truth, here * ratio * 100)
+    aimed = fe.LinearRegression().fit(x, truth, there * 100)
+    np.testing.assert_allclose(moved.coef_, aimed.coef_, rtol=1e-10)
+    # the weighted risk of training rows is that of use, for any rule
+    np.testing.assert_allclose(here @ (ratio * (plain.predict(x) - truth) ** 2), risk(plain, there))
+    assert risk(moved, there) < risk(plain, there)
+    assert risk(moved, here) > risk(plain, here)
+    # a penalty of the way from coefficients that are known: ridge of what they leave
+    known = np.array([3.0])
+    for alpha, expected in ((1e-9, None), (1e9, known)):
+        rest = fe.Ridge(alpha, prior=np.eye(1)).fit(x, truth - x @ known, here * ratio * 100)
+        found = known + rest.coef_
+        np.testing.assert_allclose(found, moved.coef_ if expected is None else expected, atol=1e-6)
+
+
+# D5
+def test_with_logarithms_of_inputs_another_unit_moves_the_intercept_only():
+    rng = np.random.default_rng(0)
+    x = rng.lognormal(size=(30, 2))
+    y = 1 + np.log(x) @ [2.0, -1.0] + 0.1 * rng.normal(size=30)
+    units = np.array([1000.0, 0.01])
+    plain, other = (
+        make_pipeline(FunctionTransformer(np.log), fe.LinearRegression()).fit(rows, y)
+        for rows in (x, x * units)
+    )
+    np.testing.assert_allclose(other[-1].coef_, plain[-1].coef_, rtol=1e-10)
+    shift = -plain[-1].coef_ @ np.log(units)
+    np.testing.assert_allclose(other[-1].intercept_ - plain[-1].intercept_, shift, rtol=1e-10)
+    np.testing.assert_allclose(other.predict(x * units), plain.predict(x), rtol=1e-10)
+
+
+# I3, I4, I5
+def test_the_best_linear_map_its_projection_and_matrices_as_vectors():
+    rng = np.random.default_rng(2)
+    x, y = rng.normal(size=(20, 3)), rng.normal(size=(20, 2))
+    best = np.linalg.solve(x.T @ x, x.T @ y).T
+    np.testing.assert_allclose(fe.LinearRegression(fit_intercept=False).fit(x, y).coef_, best, rtol=1e-9)
+    np.testing.assert_allclose((y - x @ best.T).T @ x, 0, atol=1e-10)
+    # the geometry: predictions are the shadow of the answers on the space of the columns
+    basis = linalg.orth(x)
+    projection = basis @ basis.T
+    np.testing.assert_allclose(projection, x @ np.linalg.inv(x.T @ x) @ x.T, atol=1e-12)
+    np.testing.assert_allclose(projection @ projection, projection, atol=1e-12)
+    assert np.trace(projection) == pytest.approx(np.linalg.matrix_rank(x))
+    np.testing.assert_allclose(projection @ y, x @ best.T, atol=1e-10)
+
+    def columns_in_turn(matrix):
+        return matrix.ravel(order="F")
+
+    a, b = rng.normal(size=(2, 2)), rng.normal(size=(2, 3))
+    np.testing.assert_allclose(columns_in_turn(a @ b @ x.T), np.kron(x, a) @ columns_in_turn(b), atol=1e-12)
+    # the best first factor of A B with the second given, by one system of equations for its entries
+    hidden = x @ b.T
+    system = np.kron(hidden, np.eye(2))
+    found = np.linalg.lstsq(system, columns_in_turn(y.T), rcond=None)[0].reshape(2, 2, order="F")
+    np.testing.assert_allclose(found, np.linalg.solve(hidden.T @ hidden, hidden.T @ y).T, rtol=1e-9)
 
 
 # E23
@@ -1536,3 +1719,35 @@ def test_more_random_features_have_no_more_hinge_loss():
     ]
     assert (np.diff(values) <= 1e-6).all()
     assert values[-1] < 0.5 * values[0]
+
+
+# A27
+def test_a_network_of_two_layers_whose_first_stays_is_a_rule_of_random_features():
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(60, 2))
+    signs = np.where(np.sin(2 * x[:, 0]) * x[:, 1] > 0, 1.0, -1.0)
+    first, phase = rng.normal(size=(40, 2)), rng.uniform(0, 2 * np.pi, 40)
+    machine = SupportVectorMachine(LinearKernel(), C=10.0, standardise=False)
+    machine.fit(np.cos(x @ first.T + phase), signs)
+    last = Linear(jnp.asarray(machine.coef_.T), jnp.asarray(machine.intercept_))
+    network = MLP((Linear(jnp.asarray(first.T), jnp.asarray(phase)), last), jnp.cos)
+
+    def penalised(network):
+        score = jax.vmap(network)(x)[:, 0]
+        hinge = jnp.sum(jnp.maximum(0, 1 - signs * score))
+        return 0.5 * jnp.sum(network.layers[1].weight ** 2) + 10 * hinge, score
+
+    @jax.jit
+    def trained(network):
+        def step(network, _):
+            (value, score), slope = jax.value_and_grad(penalised, has_aux=True)(network)
+            return jax.tree.map(lambda w, g: w - 1e-4 * g, network, slope), (value, score)
+
+        return jax.lax.scan(step, network, length=300)[1]
+
+    values, scores = map(np.asarray, trained(network))
+    known = machine.decision_function(np.cos(x @ first.T + phase))
+    np.testing.assert_allclose(scores[0], known, atol=1e-8)
+    np.testing.assert_allclose(values[0], machine.primal_[0], rtol=1e-6)
+    # learning the first layer, too, goes below what is least for this one
+    assert values.min() < 0.9 * values[0]

@@ -26,6 +26,8 @@ from sklearn.model_selection import (
 )
 from sklearn.tree import DecisionTreeRegressor
 
+import freeenergy as fe
+from freeenergy import inference
 from freeenergy.bijections import Affine, TriangularAffine
 from freeenergy.distributions import (
     Categorical,
@@ -34,6 +36,7 @@ from freeenergy.distributions import (
     Gaussian,
     Given,
     Information,
+    Reals,
     Spherical,
     affine,
     conditional,
@@ -1066,6 +1069,35 @@ def test_tempered_posterior_of_a_mean_and_its_predictive():
     close([mean_ahead[0], spread_ahead[0, 0]], [mean[0], variance + 1 / beta], 1e-12)
     density = integrate.trapezoid(weight * stats.norm.pdf(0.9, grid, np.sqrt(1 / beta)), grid)
     close(log_ahead, np.log(density), 1e-8)
+
+
+# S3, S4
+def test_any_loss_has_a_tempered_posterior_and_probabilities_are_averaged():
+    x, beta, tau2 = np.array([0.4, 1.5, -0.2]), 0.7, 2.0
+    loss = fe.Energy(lambda t: 0.5 * jnp.sum((jnp.asarray(x) - t) ** 2), Reals(()))
+    prior = fe.Energy(lambda t: 0.5 * t**2 / tau2, Reals(()))
+    found = fe.infer(loss.tempered(1 / beta) + prior, method=inference.Laplace(), key=0)
+    variance = 1 / (beta * 3 + 1 / tau2)
+    mean = beta * x.sum() * variance
+
+    def told(t):
+        log_density = -beta * (0.9 - t) ** 2 / 2 + 0.5 * np.log(beta / (2 * np.pi))
+        return jnp.stack([t, (t - mean) ** 2, jnp.exp(log_density), log_density])
+
+    value, error = (np.asarray(part) for part in found.expect(told))
+    exact = stats.norm.pdf(0.9, mean, np.sqrt(variance + 1 / beta))
+    assert (np.abs(value[:3] - np.array([mean, variance, exact])) < 4.5 * error[:3]).all()
+    # the average of log-probabilities is another number, below it (Jensen)
+    assert np.exp(value[3]) < exact - 4.5 * error[2]
+    # the logistic loss has no such form: quadrature
+    signs = np.array([1.0, 1.0, -1.0, 1.0])
+    steep = fe.Energy(lambda t: jnp.sum(jnp.logaddexp(0.0, -jnp.asarray(signs) * t)), Reals(()))
+    found = fe.infer(steep.tempered(1 / beta) + prior, method=inference.InverseTransform(), key=0)
+    grid = np.linspace(-9, 9, 4001)
+    weight = np.exp(-beta * np.logaddexp(0, -signs * grid[:, None]).sum(axis=1) - grid**2 / (2 * tau2))
+    weight /= weight.sum()
+    chance, error = found.expect(jax.nn.sigmoid)
+    assert abs(chance - weight @ expit(grid)) < 4.5 * error
 
 
 class Slopes(eqx.Module):

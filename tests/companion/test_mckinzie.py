@@ -35,7 +35,7 @@ from freeenergy.distributions import (
     joint,
     kl_divergence,
 )
-from freeenergy.evaluation import t_interval
+from freeenergy.evaluation import bootstrap_interval, t_interval
 from freeenergy.inference import (
     Amortised,
     Enumeration,
@@ -47,7 +47,15 @@ from freeenergy.inference import (
     self_normalised_mean,
 )
 from freeenergy.learning import Batch, Boltzmann, ConditionalContrastive
-from freeenergy.models import Harmonium, LinearGaussian, Mixture, SoftmaxModel, Units
+from freeenergy.models import (
+    Harmonium,
+    LaplaceSource,
+    LinearGaussian,
+    Mixture,
+    SoftmaxModel,
+    SparseCoding,
+    Units,
+)
 from freeenergy.nn import MLP, Linear
 
 KEY = jax.random.key(0)
@@ -1056,3 +1064,42 @@ def test_a_generator_of_distributions_has_discrete_data():
     # independent given the cause, and not without it
     table = p.reshape(2, 2)
     assert np.abs(table - np.outer(table.sum(1), table.sum(0))).max() > 0.01
+
+
+# D4
+def test_any_function_of_the_rows_is_an_estimator_and_has_a_law_of_its_own():
+    rows = np.random.default_rng(0).normal(2.0, 1.0, 60)
+    estimators = {
+        "mean": np.mean,
+        "median": np.median,
+        "first": lambda x, axis=-1: np.take(x, 0, axis=axis),
+    }
+    found = {name: bootstrap_interval(rows, g, seed=0) for name, g in estimators.items()}
+    for name, g in estimators.items():
+        assert found[name].estimate == g(rows)
+    # the mean of a normal law is the best of them, the median has √(π/2) of its error, one row all of it
+    width = {name: own.high - own.low for name, own in found.items()}
+    np.testing.assert_allclose(width["mean"], 2 * 1.96 * rows.std() / np.sqrt(60), rtol=0.1)
+    assert width["mean"] < width["median"] < width["first"]
+
+
+# F5
+def test_a_penalty_of_the_code_is_none_of_the_dictionary():
+    rng = np.random.default_rng(0)
+    dictionary, y, code = rng.normal(size=(4, 7)), rng.normal(size=4), rng.normal(size=7)
+
+    @jax.jit
+    def parts(dictionary, code):
+        model = SparseCoding(dictionary, jnp.zeros(4), jnp.array(5.0), LaplaceSource(1.3))
+        return model.energy(y, code), model.mode(y)
+
+    def misfit(dictionary, code):
+        return 2.5 * np.sum((y - dictionary @ code) ** 2) + 2 * np.log(2 * np.pi / 5)
+
+    for factor in (1.0, 3.0):
+        energy, mode = parts(factor * dictionary, code)
+        penalty = energy - misfit(factor * dictionary, code)
+        np.testing.assert_allclose(penalty, 1.3 * np.abs(code).sum() + 7 * np.log(2 / 1.3), rtol=1e-10)
+        # few entries of the code, all of the dictionary
+        assert 0 < np.sum(np.asarray(mode) != 0) < 7
+    assert (dictionary != 0).all()

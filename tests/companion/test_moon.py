@@ -1284,6 +1284,39 @@ def test_projections_and_distances_from_a_plane():
     np.testing.assert_allclose(distance, (points @ (3 * w) + 3 * b) / np.linalg.norm(3 * w), atol=1e-9)
 
 
+# S04
+def test_mistakes_that_all_cost_the_same_are_a_matter_of_trying_all_of_them():
+    x = np.array([[0.0, 0.0], [1.0, 0.3], [0.2, 1.0], [2.6, 2.4], [3.0, 3.0], [2.0, 3.2], [0.4, 0.5]])
+    y, C = np.array([-1.0, -1.0, -1.0, 1.0, 1.0, 1.0, 1.0]), 0.7
+
+    def widest(kept):
+        """½‖w‖² of the widest margin of some rows; infinite if they cannot be told apart."""
+        if len(set(y[kept])) < 2:
+            return 0.0
+        rows = y[kept, None] * np.column_stack([x[kept], np.ones(len(kept))])
+        apart = linprog(np.zeros(3), A_ub=-rows, b_ub=-np.ones(len(kept)), bounds=[(None, None)] * 3)
+        if apart.status != 0:
+            return np.inf
+        return (
+            SupportVectorMachine(LinearKernel(), C=None, standardise=False).fit(x[kept], y[kept]).primal_[0]
+        )
+
+    values = {
+        left: widest(np.setdiff1d(np.arange(7), left)) + C * len(left)
+        for size in range(4)
+        for left in itertools.combinations(range(7), size)
+    }
+    best = min(values, key=values.__getitem__)
+    # the last row stands among the others, and they cannot be told apart with it
+    assert best == (6,)
+    assert values[()] == np.inf
+    soft = SupportVectorMachine(LinearKernel(), C=C, standardise=False).fit(x, y)
+    slack = np.maximum(0, 1 - y * soft.decision_function(x))
+    counted = 0.5 * np.sum(soft.coef_**2) + C * np.sum(slack > 1e-6)
+    assert values[best] <= counted
+    assert np.sum(soft.predict(x) != y) <= slack.sum()
+
+
 def test_multipliers_of_an_equality_and_of_a_machine():
     plane = LinearConstraint(np.ones((1, 2)), 1.0, 1.0)
     found = minimize(

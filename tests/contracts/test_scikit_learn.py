@@ -32,6 +32,13 @@ SMALL = {
         "batch_size": 128,
         "importance_samples": 20,
     },
+    "DiffusionModel": {
+        "network": fe.nn.ResidualDenoiser(4, 1),
+        "max_iter": 5,
+        "batch_size": 128,
+        "steps": 4,
+        "importance_samples": 8,
+    },
     "FactorAnalysis": {"n_components": 1},
     "MixedFactorAnalysis": {"n_components": 1, "max_iter": 20, "importance_samples": 50},
     "LinearGaussianSSM": {"n_latent": 1, "max_iter": 5},

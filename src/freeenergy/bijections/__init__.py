@@ -1,34 +1,5 @@
 """Bijections: maps forward and back, with the logarithm of the change of volume."""
 
-from ._affine import Affine, GeneralAffine, Permutation, TriangularAffine
-from ._base import AbstractBijection
-from ._compose import Chain, Inverse, Repeated
-from ._elementwise import Exp, Identity, Sigmoid, Softplus, Tanh
-from ._flows import Coupling, Elementwise, MaskedAutoregressive
-from ._masked import MaskedMLP
-from ._transformers import AbstractTransformer, InTurn, Shift, ShiftScale, Spline
+from .._lazy import lazy
 
-__all__ = [
-    "AbstractBijection",
-    "AbstractTransformer",
-    "Affine",
-    "Chain",
-    "Coupling",
-    "Elementwise",
-    "Exp",
-    "GeneralAffine",
-    "Identity",
-    "InTurn",
-    "Inverse",
-    "MaskedAutoregressive",
-    "MaskedMLP",
-    "Permutation",
-    "Repeated",
-    "Shift",
-    "ShiftScale",
-    "Sigmoid",
-    "Softplus",
-    "Spline",
-    "Tanh",
-    "TriangularAffine",
-]
+__all__, __getattr__, __dir__ = lazy(__name__, __file__, globals())

@@ -544,7 +544,7 @@ def _told(values: Any, share: Any, space: Any, level: float) -> tuple[float, flo
     """Mean, spread, central interval and region of one number."""
     import numpy as np
 
-    from freeenergy.inference import highest_density_of
+    from freeenergy.inference._densities import highest_density_of
 
     mean = float(share @ values)
     order = np.argsort(values)

@@ -280,12 +280,17 @@ def _models(words: list[str] | None, found: Any, support: Any = None) -> dict[st
 @reads_series
 def fit(
     data: Data,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", help="The .safetensors file for the fitted model.")
-    ],
     model: Annotated[
         str, typer.Option("--model", "-m", metavar="WORDS", help="As in gaussian-mixture:n_components=8.")
     ],
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            help="The .safetensors file for the fitted model; else a new one here, with the model's name.",
+        ),
+    ] = None,
     target: Targets = None,
     support: SupportWords = None,
     seed: Seed = None,
@@ -302,6 +307,10 @@ def fit(
 
     from . import _files, _specs
 
+    if output is None:
+        output = Path(f"{model.split(':')[0].split('(')[0]}.safetensors")
+        if output.exists():
+            raise ValueError(f"The file '{output}' is there already. Name another one, or it, by --output.")
     _files.check_output(output, (".safetensors",))
     found = read(data, reading, target=target, timing=timing)
     with found.in_words_of_the_file():

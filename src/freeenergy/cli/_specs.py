@@ -192,10 +192,10 @@ def estimators() -> dict[str, type]:
 @functools.cache
 def parts() -> dict[str, Any]:
     """Every public class or function that can be part of a model, by its name on the command line."""
-    from freeenergy import bijections, distributions, estimators, inference, learning, models
+    from freeenergy import bijections, distributions, estimators, inference, learning, models, nn
 
     found: dict[str, Any] = {}
-    for package in (distributions, bijections, estimators, learning, inference, models):
+    for package in (distributions, bijections, estimators, learning, inference, models, nn):
         for name in package.__all__:
             if not name.startswith("Abstract") and callable(getattr(package, name)):
                 found.setdefault(kebab(name), getattr(package, name))

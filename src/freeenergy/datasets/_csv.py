@@ -9,6 +9,7 @@ import dataclasses
 import io
 import re
 import shlex
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,10 @@ import numpy as np
 from ._columns import MISSING, File, as_floats, has_decimal_comma, is_number, typed
 from ._packed import first_line, inside
 
+# bytes that are looked at at once
+_PART = 2**18
+# how many places of a text tell the types of its columns, and by how many bytes each
+_PLACES, _SOME = 32, 2**13
 _SEPARATORS = (",", ";", "\t", "|")
 _MARKS = (
     ("utf-8", b"\xef\xbb\xbf"),
@@ -60,8 +65,8 @@ class Writing:
             refuse("encoding", "a name such as 'utf-8', 'cp1252' or 'utf-16'", str(self.encoding))
 
 
-def letters(name: str, content: bytes, encoding: str | None = None) -> tuple[str, tuple[str, ...]]:
-    """The letters of a text, whose lines end in a newline, and a note if they could be others.
+def letters(name: str, content: bytes, encoding: str | None = None) -> tuple[bytes, tuple[str, ...]]:
+    """The letters of a text as UTF-8, whose lines end in a newline, and a note if they could be others.
 
     They are in `encoding`, or as the byte-order mark says, or UTF-8, or else Windows-1252, which has nearly
     all of Latin 1.
@@ -73,25 +78,32 @@ def letters(name: str, content: bytes, encoding: str | None = None) -> tuple[str
             f"{name} is not a table: it is neither text (CSV, JSON lines) nor Parquet, Arrow, Excel or "
             "NumPy data. Save a text as UTF-8."
         )
-    chosen = encoding or marked or "utf-8"
+    chosen = codecs.lookup(encoding or marked or "utf-8").name
     try:
-        text = content.decode("utf-8-sig" if codecs.lookup(chosen).name == "utf-8" else chosen)
+        if chosen != "utf-8":
+            content = content.decode(chosen).encode()
+        elif not content.isascii():
+            content.decode()  # only whether it can be
     except UnicodeError as error:
         start = error.start if isinstance(error, UnicodeDecodeError) else 0
         line = content[:start].count(b"\n") + 1
         text = None if encoding or marked else _western(content)
         if text is None:
             raise ValueError(
-                f"{name} is not {chosen.upper()} text: line {line} cannot be read. "
+                f"{name} is not {(encoding or marked or chosen).upper()} text: line {line} cannot be read. "
                 "Save it as UTF-8, or name its encoding (--encoding)."
             ) from None
+        content = text.encode()
         notes = (
             f"{name} is not UTF-8 text (line {line}) and is read as Windows-1252. "
             "Say another encoding with --encoding.",
         )
-    if "\0" in text:
+    content = content.removeprefix(codecs.BOM_UTF8)
+    if b"\0" in content:
         raise ValueError(f"{name} is not a table: its text has zero bytes in it.")
-    return (text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text), notes
+    if b"\r" in content:
+        content = content.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    return content, notes
 
 
 def _western(content: bytes) -> str | None:
@@ -103,27 +115,25 @@ def _western(content: bytes) -> str | None:
     return None if re.search(r"[\x00-\x08\x0e-\x1f\x7f]", text) else text
 
 
-def read_csv(name: str, content: bytes, writing: Writing) -> File:
-    """The columns of a CSV, as text."""
-    import polars as pl
-
-    text, remarks = letters(name, content, writing.encoding)
-    del content
+def read_csv(name: str, content: bytes, writing: Writing, as_written: Callable[[str], bool]) -> File:
+    """The columns of a CSV: numbers and truth values where all entries are, else text."""
+    content, remarks = letters(name, content, writing.encoding)
     header, decimal = writing.header, writing.decimal
-    if text.lstrip()[:1] == "<":
+    beginning = _beginning(content)
+    if beginning.lstrip()[:1] == "<":
         raise ValueError(f"{name} is HTML or XML, not a table. Save the table as CSV.")
-    separator = writing.separator or _separator(text)
-    layout = _check_lines(name, text, separator)
+    separator = writing.separator or _separator(beginning)
+    layout = _check_lines(name, content, separator)
     if not len(layout.lines):
         raise ValueError(f"{name} is empty.")
     notes = [*remarks, *layout.notes]
     if len(layout.first) == 1 and writing.separator is None:
-        notes += _other_separator(name, layout.first[0], text)
+        notes += _other_separator(name, layout.first[0], beginning)
     if layout.left_out:
-        lines = text.split("\n")
+        lines = content.split(b"\n")
         for number in reversed(layout.left_out):
             del lines[number - 1]
-        text = "\n".join(lines)
+        content = b"\n".join(lines)
         del lines
     if header is None:
         header = _has_header(name, layout.first, decimal)
@@ -134,27 +144,24 @@ def read_csv(name: str, content: bytes, writing: Writing) -> File:
             )
     if header and len(layout.lines) == 1:
         raise ValueError(f"{name} has a header and no rows.")
-    try:
-        frame = pl.read_csv(
-            text.encode(), separator=separator, has_header=False, infer_schema=False, quote_char='"'
-        )
-    except pl.exceptions.PolarsError as error:
-        raise ValueError(f"{name} cannot be read as CSV ({first_line(error)}).") from None
-    del text
-    if frame.height != len(layout.lines):
-        raise ValueError(f"{name} cannot be read as CSV: its quotes do not match.")
     titles = [title.strip() for title in layout.first] if header else [""] * len(layout.first)
-    frame.columns = _distinct([title or f"x{place}" for place, title in enumerate(titles)])
+    names = _distinct([title or f"x{place}" for place, title in enumerate(titles)])
+    plain = layout.plain and decimal == "."
+    frame = _parsed(content, separator, header, names, as_written) if plain else None
+    if frame is None:
+        frame = _as_text(name, content, separator, layout)
+        frame.columns = names
+        frame = frame.slice(1) if header else frame
+    del content
     twice = frozenset(title for title in titles if title and titles.count(title) > 1)
     if twice:
-        changed = [new for old, new in zip(titles, frame.columns) if old in twice and new != old]
+        changed = [new for old, new in zip(titles, names) if old in twice and new != old]
         notes.append(
             f"{name} has several columns {min(twice)!r}; the later ones are called {', '.join(changed)}."
         )
-    frame = frame.slice(1) if header else frame
     places = np.array(layout.lines[1 if header else 0 :])
     columns = {column.name: column for column in frame.get_columns()}
-    unnamed = [new for old, new in zip(titles, columns) if header and not old]
+    unnamed = [new for old, new in zip(titles, names) if header and not old]
     for title in unnamed:
         column = typed(columns[title], decimal)
         if len(columns) == 1:
@@ -169,6 +176,64 @@ def read_csv(name: str, content: bytes, writing: Writing) -> File:
             continue
         del columns[title]
     return File(name, columns, places, tuple(notes), twice, decimal)
+
+
+def _as_text(name: str, content: bytes, separator: str, layout: _Layout) -> Any:
+    """All columns as text."""
+    import polars as pl
+
+    try:
+        frame = pl.read_csv(
+            content, separator=separator, has_header=False, infer_schema=False, quote_char='"'
+        )
+    except pl.exceptions.PolarsError as error:
+        raise ValueError(f"{name} cannot be read as CSV ({first_line(error)}).") from None
+    if frame.height != len(layout.lines):
+        raise ValueError(f"{name} cannot be read as CSV: its quotes do not match.")
+    return frame
+
+
+def _parsed(
+    content: bytes, separator: str, header: bool, names: list[str], as_written: Callable[[str], bool]
+) -> Any:
+    """The columns in the types that some lines tell; None where other lines do not go with these.
+
+    Text that is made and then read again takes twice the time of reading numbers at once.
+    """
+    import polars as pl
+    import polars.selectors as cs
+
+    options: dict[str, Any] = {"separator": separator, "has_header": False, "quote_char": None}
+    start = content.index(b"\n") + 1 if header else 0
+    text = dict.fromkeys(names, pl.String)
+    some = pl.read_csv(_some_lines(content, start), schema=text, **options)
+    types: dict[str, Any] = {}
+    words: set[str] = set()
+    for title in names:
+        kept = as_written(title) or some[title].null_count() == len(some)
+        kind = pl.String if kept else typed(some[title]).dtype
+        types[title] = kind if kind in (pl.Int64, pl.Float64, pl.Boolean) else pl.String
+        words |= {word for word in some[title].unique().drop_nulls() if word.lower() in MISSING}
+    try:
+        frame = pl.read_csv(
+            content, schema=types, skip_lines=int(header), null_values=sorted(words) or None, **options
+        )
+    except pl.exceptions.PolarsError:
+        return None
+    return frame.with_columns(cs.float().fill_nan(None))
+
+
+def _some_lines(content: bytes, start: int) -> bytes:
+    """Lines from all over a text, of a short one all."""
+    found, end = [], start
+    for place in np.linspace(start, len(content), _PLACES, endpoint=False).astype(int).tolist():
+        # where a line begins, after those that are there already
+        first = content.find(b"\n", max(place, end) - 1) + 1 if found else start
+        if first == 0:
+            break
+        end = content.find(b"\n", first + _SOME) + 1 or len(content)
+        found.append(content[first:end])
+    return b"".join(found)
 
 
 def _numbers_rows(column: Any) -> bool:
@@ -207,10 +272,16 @@ def _distinct(titles: list[str]) -> list[str]:
     return result
 
 
+def _beginning(content: bytes) -> str:
+    """The first lines of a text."""
+    if len(content) > _PART:
+        content = content[: content.rfind(b"\n", 0, _PART) + 1 or _PART]
+    return content.decode(errors="ignore")
+
+
 def _separator(text: str) -> str:
     """The separator that cuts the first lines into equally many fields, most of them numbers."""
-    lines = [line for line in text[:65536].split("\n")[:50] if line.strip() and not line.startswith("#")]
-    lines = lines[:-1] or lines if len(text) > 65536 else lines
+    lines = [line for line in text.split("\n")[:50] if line.strip() and not line.startswith("#")]
     best, score = ",", (0.5, 0.0, 1)
     for candidate in _SEPARATORS:
         try:
@@ -231,7 +302,7 @@ def _separator(text: str) -> str:
 
 def _other_separator(name: str, first: str, text: str) -> list[str]:
     """A note on a mark that cuts the lines of one column into equally many fields, if there is one."""
-    lines = [line for line in text[:65536].split("\n")[:50] if line.strip()]
+    lines = [line for line in text.split("\n")[:50] if line.strip()]
     for mark in (":", "~", "^", "/", " "):
         sizes = {line.strip().count(mark) for line in lines[: len(lines) - 1 or 1]}
         # a time, or a word with one mark in it, is no row of fields
@@ -251,13 +322,15 @@ class _Layout:
     lines: Any = dataclasses.field(default_factory=list)
     left_out: list[int] = dataclasses.field(default_factory=list)
     notes: list[str] = dataclasses.field(default_factory=list)
+    plain: bool = False
 
 
-def _check_lines(name: str, text: str, separator: str) -> _Layout:
+def _check_lines(name: str, content: bytes, separator: str) -> _Layout:
     """Where the rows are; refuses ragged lines, which Polars fills without a word."""
-    plain = _plain_lines(text, separator)
+    plain = _plain_lines(content, separator)
     if plain is not None:
         return plain
+    text = content.decode()
     found, comments, hollow, inner_blank = _Layout(), 0, 0, False
     width = _width(text, separator)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
@@ -298,26 +371,30 @@ def _check_lines(name: str, text: str, separator: str) -> _Layout:
     return found
 
 
-def _plain_lines(text: str, separator: str) -> _Layout | None:
+def _plain_lines(content: bytes, separator: str) -> _Layout | None:
     """The lines of a text in which each is a row; None if there are quotes, comments or empty lines."""
-    if '"' in text or text.startswith("#"):
+    if b'"' in content or content.startswith(b"#") or (b"#" in content and b"\n#" in content):
         return None
-    letters = np.frombuffer(text.encode(), np.uint8)
-    ends = np.flatnonzero(letters == ord("\n"))
-    if not len(ends) or ends[-1] < len(letters) - 1:
-        ends = np.append(ends, len(letters))
-    marks = np.flatnonzero(letters == ord(separator))
-    if not len(marks) or len(marks) % len(ends) or (letters[ends[:-1] + 1] == ord("#")).any():
+    mark, start, rows, end = separator.encode(), 0, 0, content.find(b"\n")
+    first = content if end < 0 else content[:end]
+    width = first.count(mark) + 1
+    while start < len(content):
+        # some whole lines, so that what is in work stays in the cache
+        stop = content.rfind(b"\n", start, start + _PART) + 1 or content.find(b"\n", start) + 1
+        part = np.frombuffer(content, np.uint8, (stop or len(content)) - start, start)
+        kinds = part[np.flatnonzero((part == ord(separator)) | (part == ord("\n")))]
+        kinds = kinds if stop else np.append(kinds, ord("\n"))
+        ends = kinds == ord("\n")
+        # every so many of them one is the end of a line, and no other
+        if width == 1 or len(ends) % width or not ends[width - 1 :: width].all():
+            return None
+        if np.count_nonzero(ends) != len(ends) // width:
+            return None
+        start, rows = start + len(part), rows + len(ends) // width
+    last = content[content.rfind(b"\n", 0, len(content) - 1) + 1 :]
+    if not last.replace(mark, b"").strip():
         return None
-    # as many in each line: the last ones stand before its end, the first ones after that of the line before
-    marks = marks.reshape(len(ends), -1)
-    start = ends[-2] + 1 if len(ends) > 1 else 0
-    last = letters[start:].tobytes().decode()
-    ragged = (marks[:, -1] > ends).any() or (marks[1:, 0] < ends[:-1]).any()
-    if ragged or not last.replace(separator, "").strip():
-        return None
-    first = letters[: ends[0]].tobytes().decode()
-    return _Layout(first.split(separator), np.arange(1, len(ends) + 1))
+    return _Layout(first.decode().split(separator), np.arange(1, rows + 1), plain=True)
 
 
 def _count(number: int, what: str) -> str:

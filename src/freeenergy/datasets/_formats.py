@@ -8,6 +8,7 @@ import io
 import json
 import re
 import zipfile
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -31,9 +32,14 @@ _ZIP = (b"PK\x03\x04", b"PK\x05\x06")
 
 
 def read_file(
-    name: str, content: bytes, room: Room, writing: Writing, array: str | None
+    name: str,
+    content: bytes,
+    room: Room,
+    writing: Writing,
+    array: str | None,
+    as_written: Callable[[str], bool],
 ) -> File | tuple[list[str], np.ndarray, tuple[str, ...]]:
-    """The columns of a file; of an array of three axes the names, the array and notes."""
+    """The columns of a file, as text those that `as_written` says; of three axes names, array and notes."""
     for start, what, remedy in _FOREIGN:
         if content.startswith(start):
             raise ValueError(f"{name} is {what}. {remedy}.")
@@ -52,7 +58,7 @@ def read_file(
         return _frame_of(name, _scanned(name, content, room, "Arrow"))
     if _JSON.match(content):
         return _frame_of(name, _json(name, content, room))
-    return read_csv(name, content, writing)
+    return read_csv(name, content, writing, as_written)
 
 
 def _frame_of(name: str, frame: Any, notes: tuple[str, ...] = ()) -> File:

@@ -10,6 +10,7 @@ from typing import IO
 
 # of the numbers or the text that a small file may unpack to; a tenth of a megabyte can hold gigabytes
 _MOST_BYTES = 2**29
+_BLANK = b"\xef\xbb\xbf \t\r\n"
 
 
 class RefusedError(ValueError):
@@ -94,7 +95,8 @@ def _unpacked(name: str, content: bytes, room: Room) -> bytes:
 
 
 def _not_empty(name: str, content: bytes) -> bytes:
-    if not content.strip(b"\xef\xbb\xbf \t\r\n"):
+    # a copy of a large file takes its time
+    if not (content[:64] + content[-64:]).strip(_BLANK) and not content.strip(_BLANK):
         raise ValueError(f"{name} is empty.")
     return content
 

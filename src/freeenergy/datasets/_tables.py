@@ -135,9 +135,11 @@ def read_table(
     writing = Writing(header, decimal, separator, encoding)
     name, content, room = content_of(source, max_bytes)
     apart, drop, encode = tuple(apart), tuple(drop), tuple(encode)
-    found = read_file(name, content, room, writing, array)
+    as_written = text if callable(text) else set(text).__contains__
+    found = read_file(
+        name, content, room, writing, array, lambda title: title in encode or as_written(title)
+    )
     if isinstance(found, File):
-        as_written = text if callable(text) else set(text).__contains__
         return _sorted_out(found, apart, drop, encode, as_written, strict)
     names, values, notes = found
     _known(name, (*apart, *drop, *encode), ())

@@ -7,10 +7,11 @@ from typing import ClassVar
 
 import equinox as eqx
 import jax
+import jax.custom_batching
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.scipy.special import logsumexp
+from jax.scipy.special import digamma, logsumexp
 
 from .._core import (
     LOG_2PI,
@@ -50,19 +51,44 @@ _TOGETHER = 160
 _LOG_FACTORIALS = np.array([math.lgamma(x + 1) for x in range(256)])
 
 
+@jax.custom_jvp
 def log_factorial(x: Array) -> Array:
     """log x! of whole numbers: of those below 256 by a table, much faster than log Γ, else by Stirling.
 
     >>> log_factorial(jnp.array([0.0, 1.0, 4.0])).round(6).tolist()
     [0.0, 0.0, 3.178054]
     """
+    return _log_factorial(x)
+
+
+@log_factorial.defjvp
+def _(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
+    # the slope of log Γ(x + 1)
+    return log_factorial(primals[0]), digamma(primals[0] + 1) * tangents[0]
+
+
+@jax.custom_batching.custom_vmap
+def _log_factorial(x: Array) -> Array:
     size = len(_LOG_FACTORIALS)
-    known = jnp.asarray(_LOG_FACTORIALS, x.dtype)[jnp.where(x < size, x, 0).astype(int)]
-    large = jnp.where(x < size, size, x)
-    logs = jnp.log(large)
-    # the next term of the series is below 1e-15
-    series = large * (logs - 1) + 0.5 * (logs + LOG_2PI) + 1 / (12 * large) - 1 / (360 * large**3)
-    return jnp.where(x < size, known, series)
+    small = x < size
+    place = jnp.where(small & (x >= 0), x, 0).astype(jnp.int32)
+    known = jnp.asarray(_LOG_FACTORIALS, x.dtype).at[place].get(mode="promise_in_bounds")
+
+    def with_series() -> Array:
+        large = jnp.where(small, size, x)
+        logs = jnp.log(large)
+        # the next term of the series is below 1e-15
+        series = large * (logs - 1) + 0.5 * (logs + LOG_2PI) + 1 / (12 * large) - 1 / (360 * large**3)
+        return jnp.where(small, known, series)
+
+    # the logarithms of a block of rows take several times as long as the table
+    return jax.lax.cond(jnp.all(small), lambda: known, with_series)
+
+
+@_log_factorial.def_vmap
+def _(axis_size: int, batched: list[bool], x: Array) -> tuple[Array, bool]:
+    # entry by entry, so that one question is asked of all rows, and not one of each
+    return _log_factorial(x), batched[0]
 
 
 def inside_unit(probability: Array) -> Array:

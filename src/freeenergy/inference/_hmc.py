@@ -23,13 +23,10 @@ from ._diagnostics import energy_fraction
 from ._methods import AbstractSteps, leaves_of, worth_of
 from ._minimise import EnergyFunction
 from ._posterior import DrawsPosterior
-from ._walks import FreeTarget
+from ._walks import FreeTarget, first_improper
 
 # a trajectory along which the energy rises by this is lost
 _LOST = 1000
-# how far an energy is looked at, in free coordinates, to see whether exp(−e) can be integrated
-_FAR, _FARTHER = 1e30, 1e60
-_MOST_COORDINATES = 512
 
 
 @contextlib.contextmanager
@@ -130,7 +127,7 @@ class AbstractHamiltonian(AbstractSteps):
             jnp.eye(dim, dtype=free.dtype) if self.dense else jnp.ones(dim, free.dtype),
             self._fresh(dim, free.dtype),
             jnp.max(-place.logdensity),
-            _first_improper(target, free[0]),
+            first_improper(target, free[0]),
         )
 
     def step(
@@ -252,31 +249,6 @@ def _merged(moments: Moments, rows: Float[Array, "chains dim"], share: Array, de
         squares = share * jnp.sum(gap**2, axis=0) + weight * step**2
     moved = jnp.where(total > 0, n / jnp.maximum(total, 1), 0)
     return Moments(total, moments.mean + moved * step, moments.squares + squares)
-
-
-def _first_improper(target: FreeTarget, free: Float[Array, " dim"]) -> Int[Array, ""]:
-    """The first free coordinate along which exp(−e) falls no faster than one over the distance, or −1.
-
-    A density that can be integrated can be so along almost every line, so that its energy grows by more
-    than the logarithm of the distance.
-    """
-    dim = free.shape[0]
-    if dim > _MOST_COORDINATES:
-        return jnp.full((), -1)
-    grown = np.log(_FARTHER / _FAR)
-
-    def rise(at: Array) -> Array:
-        """By how much the energy grows from far to farther away in a direction."""
-        place, sign = at // 2, jnp.where(at % 2 == 0, 1.0, -1.0)
-
-        def there(far: float) -> Array:
-            return target(free.at[place].add((sign * far).astype(free.dtype)))
-
-        return there(_FARTHER) - there(_FAR)
-
-    # what is no number so far out says nothing
-    flat = jax.lax.map(rise, jnp.arange(2 * dim)) < 0.999 * grown
-    return jnp.where(jnp.any(flat), jnp.argmax(flat) // 2, -1)
 
 
 class NUTS(AbstractHamiltonian):

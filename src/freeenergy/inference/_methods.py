@@ -20,6 +20,7 @@ from jaxtyping import Array, Float, PyTree
 
 from .._core import (
     AbstractAlgorithm,
+    AbstractContinuous,
     AbstractFinite,
     AbstractProgress,
     AbstractSource,
@@ -62,7 +63,7 @@ from ._posterior import (
 )
 from ._recognition import AbstractRecognition, weighted_draws
 from ._spaces import FrozenSpace
-from ._walks import FreeTarget, Pushforward, WalkState, metropolis_step
+from ._walks import FreeTarget, Pushforward, WalkState, first_improper, metropolis_step
 
 KernelMaker = Callable[[EnergyFunction, Any], Kernel]
 """`maker(energy, space)` is a Markov kernel that leaves exp(−energy) over the space unchanged."""
@@ -224,7 +225,11 @@ def infer(
         posterior = _by_steps(method, energy, space, key, progress, checkpoint)
     else:
         posterior = _run(method, energy, space, key)
-    _refuse_hopeless(method, posterior.diagnostics, finite=isinstance(posterior, FinitePosterior))
+    told = dict(posterior.diagnostics)
+    _refuse_hopeless(method, told, finite=isinstance(posterior, FinitePosterior))
+    if "improper" in told:
+        del told["improper"]
+        posterior = dataclasses.replace(posterior, diagnostics=told)
     if isinstance(method, AbstractChecked) and not isinstance(jax.tree.leaves(posterior)[0], Tracer):
         method.check(posterior)
     _refuse_what_is_no_law(posterior, type(method).__name__)
@@ -534,6 +539,9 @@ class MarkovChain(AbstractMethod):
         draws, told, begun = jax.vmap(chain)(jax.random.split(key, self.chains))
         averages = {name: jnp.mean(numbers) for name, numbers in told.items()}
         diagnostics = worth_of(draws, begun) | averages
+        if all(isinstance(leaf, AbstractContinuous) for leaf in leaves_of(space)):
+            somewhere = to_free(space, start(space, key=key) if self.start is None else self.start)
+            diagnostics["improper"] = first_improper(FreeTarget(energy, space), somewhere)
         return DrawsPosterior(draws, None, spaces=leaves_of(space), diagnostics=diagnostics)
 
 
@@ -596,6 +604,7 @@ class RandomWalk(AbstractMethod):
         free, share, begun, scale = jax.vmap(chain)(jax.random.split(key, self.chains))
         draws = jax.vmap(jax.vmap(target.value))(free)
         told = worth_of(free, begun) | {"acceptance": jnp.mean(share), "scale": jnp.mean(scale)}
+        told["improper"] = first_improper(target, free[0, 0])
         return DrawsPosterior(draws, None, spaces=leaves_of(space), diagnostics=told)
 
     def _adapt(self, target: FreeTarget, first: WalkState, key: Array) -> tuple[WalkState, Array]:

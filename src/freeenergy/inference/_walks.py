@@ -7,7 +7,8 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PyTree
+import numpy as np
+from jaxtyping import Array, Float, Int, PyTree
 
 from .._core import free_size, from_free, to_free
 from ..distributions import AbstractDistribution
@@ -46,6 +47,43 @@ class FreeTarget(eqx.Module):
     def __call__(self, free: Float[Array, " size"]) -> Float[Array, ""]:
         value, log_det = from_free(self.space, free)
         return self.energy(value) - log_det
+
+
+# distances at which it shows whether an energy grows, nearer ones where it is no number so far out, and
+# coordinates that are looked at
+_FAR, _FARTHER = 1e30, 1e60
+_NEAR, _NOT_SO_NEAR = 300.0, 700.0
+_MOST_COORDINATES = 512
+
+
+def first_improper(target: FreeTarget, free: Float[Array, " size"]) -> Int[Array, ""]:
+    """The first free coordinate along which exp(−e) has no integral, or −1 if none is known.
+
+    A density that can be integrated can be so along almost every line, so that its energy grows by more
+    than the logarithm of the distance.  Where it is no number far out, such as beyond the least number
+    above zero, it must at least grow on the way there.
+    """
+    if not 0 < len(free) <= _MOST_COORDINATES:
+        return jnp.full((), -1)
+
+    def flat(at: Array) -> Array:
+        """Whether the energy grows too little in a direction."""
+        place, sign = at // 2, jnp.where(at % 2 == 0, 1.0, -1.0)
+
+        def there(far: Array) -> Array:
+            return target(free.at[place].add((sign * far).astype(free.dtype)))
+
+        near, not_so_near, far, farther = jax.lax.map(
+            there, jnp.array([_NEAR, _NOT_SO_NEAR, _FAR, _FARTHER])
+        )
+        rise, short = farther - far, not_so_near - near
+        known = jnp.isfinite(far) & ~jnp.isnan(rise)
+        # where it is no number there either, nothing is known
+        level = jnp.isfinite(short) & (short <= 1e-12 * jnp.abs(near))
+        return jnp.where(known, rise < 0.999 * np.log(_FARTHER / _FAR), level)
+
+    found = jax.lax.map(flat, jnp.arange(2 * len(free)))
+    return jnp.where(jnp.any(found), jnp.argmax(found) // 2, -1)
 
 
 class Pushforward(AbstractDistribution):

@@ -1,39 +1,5 @@
 """Kernels: similarity of pairs as objects that add, multiply and are learned."""
 
-from ._base import AbstractKernel, AbstractVectorKernel, Product, Scaled, Sum
-from ._checks import Definiteness, positive_definiteness
-from ._strings import Spectrum, Subsequences
-from ._vectors import (
-    RBF,
-    Box,
-    Constant,
-    Laplacian,
-    Linear,
-    Matern,
-    Periodic,
-    Polynomial,
-    RationalQuadratic,
-    White,
-)
+from .._lazy import lazy
 
-__all__ = [
-    "RBF",
-    "AbstractKernel",
-    "AbstractVectorKernel",
-    "Box",
-    "Constant",
-    "Definiteness",
-    "Laplacian",
-    "Linear",
-    "Matern",
-    "Periodic",
-    "Polynomial",
-    "Product",
-    "RationalQuadratic",
-    "Scaled",
-    "Spectrum",
-    "Subsequences",
-    "Sum",
-    "White",
-    "positive_definiteness",
-]
+__all__, __getattr__, __dir__ = lazy(__name__, __file__, globals())

@@ -14,7 +14,7 @@ from jax.core import Tracer
 from jax.flatten_util import ravel_pytree
 
 from .._core import AbstractAlgorithm, AbstractSource, Data, Info, counting_rows, on_device
-from ..inference import LBFGSState, begin_lbfgs
+from ..inference._lbfgs import LBFGSState, begin_lbfgs
 from ._free import finished, joined, split
 from ._objectives import Batch
 

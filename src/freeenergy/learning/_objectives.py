@@ -18,6 +18,7 @@ from jax import Array
 from .._core import log_mean_exp
 from ..inference import AbstractRecognition, importance_draws, importance_weighted_bound
 from ..inference import free_energy as _free_energy
+from ..models import Mixture, likelihood_weight
 
 
 class Batch(NamedTuple):
@@ -159,6 +160,45 @@ class Reweighted(eqx.Module):
 
         keys = jax.random.split(key, batch.weight.shape[0])
         return batch.mean(jax.vmap(loss)(batch.x, keys))
+
+
+class Denoising(eqx.Module):
+    """The squared error of the noise that a `models.Diffusion` sees in noisy rows, at times by chance.
+
+    With `likelihood_weight` it is minus the continuous-time bound on log p(x), up to the ends of the
+    schedule; with `simple_weight` the simple loss, with `flow_matching_weight` flow matching.  Times are
+    spread evenly over the rows of a batch, which takes away most of their noise.
+
+    Attributes:
+        weight: a function of the stage and the slope of the log-SNR.
+        draws: times, each with noise of its own, for every row.
+        proposal: draws what is missing, anew for every batch, given the rest of a row; None if nothing is.
+
+    >>> from freeenergy.models import Diffusion
+    >>> still = Diffusion(lambda x, log_snr: jnp.zeros_like(x), 1)
+    >>> batch = Batch(jnp.zeros((4, 1)), jnp.full(4, 0.25))
+    >>> bool(Denoising(draws=50)(still, batch, jax.random.key(0)) > 0)
+    True
+    """
+
+    weight: Callable[[Any, Array], Array] = eqx.field(static=True, default=likelihood_weight)
+    draws: int = eqx.field(static=True, default=1)
+    proposal: Mixture | None = None
+
+    def __call__(self, model: Any, batch: Batch, key: Array) -> Array:
+        fill, shift, spread = jax.random.split(key, 3)
+        x, rows = batch.x, batch.weight.shape[0]
+        if self.proposal is not None:
+            proposal = self.proposal
+            x = jax.vmap(lambda x, k: proposal.complete_sample(x, key=k))(x, jax.random.split(fill, rows))
+        number = jnp.arange(self.draws * rows, dtype=x.dtype).reshape(self.draws, rows)
+        times = (jax.random.uniform(shift, (), x.dtype) + number / number.size) % 1
+        noise = jax.random.normal(spread, (self.draws, *x.shape), x.dtype)
+
+        def errors(times: Array, noise: Array) -> Array:
+            return jax.vmap(lambda x, t, e: model.error(x, t, e, self.weight))(x, times, noise)
+
+        return batch.mean(jnp.mean(jax.vmap(errors)(times, noise), axis=0))
 
 
 class MAP(eqx.Module):

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.scipy.special import gammaln
 
-from .._core import boltzmann, buffer, parameter, positive
+from .._core import Kind, boltzmann, buffer, parameter, positive
 from ..distributions import (
     AbstractDistribution,
     AbstractExponentialFamily,
@@ -17,7 +17,10 @@ from ..distributions import (
     NormalInverseGamma,
     NormalInverseWishart,
     ProductPrior,
+    cell_kind,
+    log_cells,
 )
+from ..distributions._cells import Cells
 from ..inference import Finite
 from ._base import AbstractExactModel, AbstractExpectationMaximisation, AbstractRegularised
 from ._mixture import Mixture, MixtureStatistics
@@ -186,3 +189,25 @@ class BayesianMixture(
 
 def _log_beta(alpha: Array) -> Array:
     return jnp.sum(gammaln(alpha)) - gammaln(jnp.sum(alpha))
+
+
+@cell_kind.register
+def _(model: BayesianMixture, cells: Cells) -> Kind | None:
+    return None if model.family.masks_missing else Kind.LOWER
+
+
+@log_cells.register
+def _(
+    model: BayesianMixture,
+    x: Array,
+    width: Array,
+    cells: Cells,
+    *,
+    draws: int,
+    complete: bool = False,
+    key: Array,
+) -> Array:
+    logs = jax.vmap(lambda t: log_cells(t, x, width, cells, draws=draws, complete=complete, key=key))(
+        model.predictive()
+    )
+    return jax.nn.logsumexp(jnp.log(model.weights)[:, None] + logs, axis=0)

@@ -6,12 +6,15 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from .._core import buffer
+from .._core import Kind, buffer
 from ..distributions import (
     AbstractConjugatePrior,
     AbstractDistribution,
     AbstractExponentialFamily,
+    cell_kind,
+    log_cells,
 )
+from ..distributions._cells import Cells
 from ._base import (
     AbstractExactModel,
     AbstractExpectationMaximisation,
@@ -80,3 +83,15 @@ class Density(
         """The law of shift + scale · x: of the same family where that is one in any units."""
         family = member_in_units(self.family, shift, scale)
         return InUnits(self, shift, scale) if family is None else Density(family)
+
+
+@cell_kind.register
+def _(model: Density, cells: Cells) -> Kind | None:
+    return cell_kind(model.family, cells)
+
+
+@log_cells.register
+def _(
+    model: Density, x: Array, width: Array, cells: Cells, *, draws: int, complete: bool = False, key: Array
+) -> Array:
+    return log_cells(model.family, x, width, cells, draws=draws, complete=complete, key=key)

@@ -7,8 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from .._core import LOG_2PI, bucket, buffer, on_device
-from ..distributions import AbstractDistribution, AbstractPartial
+from .._core import LOG_2PI, Kind, bucket, buffer, on_device
+from ..distributions import AbstractDistribution, AbstractPartial, cell_kind, log_cells
+from ..distributions._cells import Cells, normal_cell_terms
 from ._base import AbstractExactModel
 
 # how many kernels are looked at together
@@ -133,3 +134,22 @@ def _features(x: Array) -> Array:
     observed = ~jnp.isnan(x)
     filled = jnp.where(observed, x, 0)
     return jnp.concatenate([filled**2, filled, observed.astype(x.dtype)])
+
+
+@cell_kind.register
+def _(model: Kernels, cells: Cells) -> Kind:
+    return Kind.EXACT
+
+
+@log_cells.register
+def _(
+    model: Kernels, x: Array, width: Array, cells: Cells, *, draws: int, complete: bool = False, key: Array
+) -> Array:
+    def visit(total: Array, kernel: tuple[Array, Array, Array]) -> tuple[Array, None]:
+        log_weights, centres, variances = kernel
+        scales = jnp.sqrt(variances)
+        terms = jax.vmap(lambda c, s: normal_cell_terms(c, s, x, width, cells))(centres, scales)
+        return jnp.logaddexp(total, jax.nn.logsumexp(log_weights + jnp.sum(terms, axis=1))), None
+
+    total = jax.lax.scan(visit, jnp.full((), -jnp.inf, x.dtype), model.blocks())[0]
+    return jnp.full(draws, total)

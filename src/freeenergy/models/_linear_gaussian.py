@@ -11,7 +11,7 @@ from jax import Array
 from jax.scipy.linalg import cho_solve
 from jax.scipy.special import xlogy
 
-from .._core import LOG_2PI, ROOM, Reals, in_blocks, log_det_cholesky, parameter, symmetrise
+from .._core import LOG_2PI, ROOM, Kind, Reals, in_blocks, log_det_cholesky, parameter, symmetrise
 from ..distributions import (
     AbstractCovariance,
     AbstractDistribution,
@@ -19,7 +19,10 @@ from ..distributions import (
     Full,
     Gaussian,
     Spherical,
+    cell_kind,
+    log_cells,
 )
+from ..distributions._cells import Cells
 from ..inference import Exact, Quadratic
 from ._base import (
     AbstractCoded,
@@ -309,3 +312,26 @@ def ppca_closed_form(
     lengths = jnp.sqrt(jnp.where(kept, jnp.maximum(values - variance, 0), 0))
     loading = (vectors * lengths[None])[:, : k if width is None else width]
     return LinearGaussian(loading, mean, Spherical(variance, floor, dim))
+
+
+@cell_kind.register
+def _(model: LinearGaussian, cells: Cells) -> Kind | None:
+    return cell_kind(_dense(model), cells)
+
+
+@log_cells.register
+def _(
+    model: LinearGaussian,
+    x: Array,
+    width: Array,
+    cells: Cells,
+    *,
+    draws: int,
+    complete: bool = False,
+    key: Array,
+) -> Array:
+    return log_cells(_dense(model), x, width, cells, draws=draws, complete=complete, key=key)
+
+
+def _dense(model: LinearGaussian) -> Gaussian:
+    return Gaussian(model.mean, Full(model.covariance()))

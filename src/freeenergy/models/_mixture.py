@@ -10,17 +10,20 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from .._core import Categories, boltzmann, buffer, categorical_entropy, in_blocks, parameter, simplex
+from .._core import Categories, Kind, boltzmann, buffer, categorical_entropy, in_blocks, parameter, simplex
 from ..distributions import (
     AbstractConjugatePrior,
     AbstractDistribution,
     AbstractExponentialFamily,
     AbstractRay,
     DirichletPrior,
+    cell_kind,
     component_axes,
+    log_cells,
     rescaled_stack,
     stack_size,
 )
+from ..distributions._cells import Cells
 from ..inference import Enumeration, Exact, Finite
 from ._base import (
     AbstractExactModel,
@@ -363,3 +366,19 @@ def _keep(new: Array, old: Array, empty: Array | None) -> Array:
     if empty is not None:
         usable = usable & ~empty.reshape((-1,) + (1,) * (new.ndim - 1))
     return jnp.where(usable, new, old)
+
+
+@cell_kind.register
+def _(model: Mixture, cells: Cells) -> Kind | None:
+    return cell_kind(model.component(0), cells)
+
+
+@log_cells.register
+def _(
+    model: Mixture, x: Array, width: Array, cells: Cells, *, draws: int, complete: bool = False, key: Array
+) -> Array:
+    def of_component(component) -> Array:
+        return log_cells(component, x, width, cells, draws=draws, complete=complete, key=key)
+
+    logs = jax.vmap(of_component, in_axes=(component_axes(model.components),))(model.components)
+    return jax.nn.logsumexp(jnp.log(model.weights)[:, None] + logs, axis=0)

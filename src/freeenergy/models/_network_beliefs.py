@@ -14,8 +14,9 @@ from scipy.optimize import brentq
 from scipy.special import ndtr
 
 from .._core import generator
-from ..inference import CliqueBeliefs, CompletedRows, Factor, MixedRows
+from ..inference import CliqueBeliefs, Factor
 from ..inference._junction import draw_on_host
+from ..inference._mixed_rows import CompletedRows, MixedRows
 
 
 def place_of(names: tuple[str, ...], name: Any) -> int:

@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 
 from .._core import generator
 from ..distributions import AbstractCovariance
-from ..inference import root_semidefinite, solve_semidefinite
+from ..inference._semidefinite import root_semidefinite, solve_semidefinite
 
 
 class Sums(NamedTuple):

@@ -30,11 +30,11 @@ from ..inference import (
     collapse,
     filter,
     measure,
-    root_semidefinite,
     sample_paths,
     smooth,
 )
 from ..inference._chain_gaussian import AbstractGaussianBeliefs
+from ..inference._semidefinite import root_semidefinite
 from ._base import AbstractExpectationMaximisation, AbstractRescalable
 from ._regressions import Sums, completed, expected_sums
 from ._series import AbstractSequenceModel, Series

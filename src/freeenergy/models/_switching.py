@@ -11,14 +11,9 @@ from jax import Array
 from jaxtyping import Float, Int
 
 from .._core import parameter, simplex
-from ..inference import (
-    Filtered,
-    GaussianBelief,
-    LinearGaussianBeliefs,
-    LinearStep,
-    measure,
-    root_semidefinite,
-)
+from ..inference import Filtered, GaussianBelief, LinearGaussianBeliefs, LinearStep, measure, sample_paths
+from ..inference import filter as filter_chain
+from ..inference._semidefinite import root_semidefinite
 from ._series import AbstractSequenceModel, Series
 from ._state_space import LinearGaussianSSM
 
@@ -38,7 +33,8 @@ class SwitchingLinearSystem(AbstractSequenceModel):
         x_t ~ N(A_s x_{t−1} + B_s u_t + a_s, Q_s),   y_t ~ N(C_s x_t + D_s u_t + c_s, R_s).
 
     Exact inference takes a Gaussian for each of Kᵀ paths.  Here the K² Gaussians of a step are merged into
-    K of equal mean and covariance (Kim's filter and smoother), so that every result is approximate.
+    K of equal mean and covariance (Kim's filter and smoother), so that every result is approximate, but
+    for `log_joint` and `complete_along`, which take a path that is known.
 
     Also known as a switching state-space model, or jump Markov linear system; the merging as generalised
     pseudo-Bayesian filter of second order (GPB2), or assumed density filtering.
@@ -175,6 +171,44 @@ class SwitchingLinearSystem(AbstractSequenceModel):
         """log p(y) as Kim's filter has it: not exact."""
         return jnp.sum(self.step_evidence(series))
 
+    def _along(
+        self, series: Series, path: Int[Array, " time"]
+    ) -> tuple[LinearGaussianBeliefs, Filtered, LinearStep]:
+        """The algebra, what it filtered and the steps, when the regimes are known."""
+        fixed, steps = self._chains(series)
+        at = jnp.arange(len(path))
+        own = jax.tree.map(lambda a: a[at, path], steps)
+        whole = jax.vmap(lambda step, rest: step.filled(rest))(own, jax.tree.map(lambda a: a[path], fixed))
+        system = self._system(path[0])
+        start = GaussianBelief(system.initial_mean, system.initial_covariance.matrix())
+        beliefs = LinearGaussianBeliefs(LinearStep())
+        return beliefs, filter_chain(beliefs, start, whole), whole
+
+    def log_joint(self, series: Series, path: Int[Array, " time"]) -> Float[Array, ""]:
+        """log p(y, s) of a series and the regimes of its steps, missing entries summed out: exact."""
+        log_path = jnp.log(self.initial)[path[0]] + jnp.sum(jnp.log(self.transition)[path[:-1], path[1:]])
+        return log_path + jnp.sum(self._along(series, path)[1].log_evidence)
+
+    def complete_along(
+        self, series: Series, path: Int[Array, " time"], *, key: Array
+    ) -> Float[Array, "time dim"]:
+        """The series with its missing entries drawn given the others and the regimes: exact."""
+        move, emit = jax.random.split(key)
+        beliefs, filtered, steps = self._along(series, path)
+        return self._emitted(series, path, sample_paths(beliefs, filtered, steps, key=move), emit)
+
+    def _emitted(self, series: Series, path: Array, states: Array, key: Array) -> Float[Array, "time dim"]:
+        """The series with its missing entries drawn given regimes and states."""
+        G, g, spread = self._each(lambda system: system._completion(series))
+        at = jnp.arange(len(series.real))
+        noise = jax.random.normal(key, series.values.shape)
+        roots = jax.vmap(root_semidefinite)(spread[path, at])
+        return (
+            jnp.einsum("tmn,tn->tm", G[path, at], states)
+            + g[path, at]
+            + jnp.einsum("tmk,tk->tm", roots, noise)
+        )
+
     def sample(
         self, length: int, *, key: Array, inputs: Float[Array, "time inputs"] | None = None
     ) -> Float[Array, "time dim"]:
@@ -266,15 +300,7 @@ class SwitchingLinearSystem(AbstractSequenceModel):
         rest = jax.tree.map(lambda a: a[1:], steps)
         _, (regimes, states) = jax.lax.scan(body, (s, x), (past, rest, keys, noises), reverse=True)
         regimes, states = jnp.append(regimes, s), jnp.concatenate([states, x[None]])
-        G, g, spread = self._each(lambda system: system._completion(series))
-        at = jnp.arange(len(series.real))
-        noise = jax.random.normal(jax.random.fold_in(emit, 1), series.values.shape)
-        roots = jax.vmap(root_semidefinite)(spread[regimes, at])
-        return (
-            jnp.einsum("tmn,tn->tm", G[regimes, at], states)
-            + g[regimes, at]
-            + jnp.einsum("tmk,tk->tm", roots, noise)
-        )
+        return self._emitted(series, regimes, states, jax.random.fold_in(emit, 1))
 
 
 def _merged(

@@ -14,7 +14,7 @@ from jax.scipy.special import gammaln
 from jaxtyping import Bool, Float, Int
 
 from .._core import buffer, in_blocks, parameter, simplex
-from ..inference import solve_semidefinite
+from ..inference._semidefinite import solve_semidefinite
 
 # where transitions depend on inputs, pairs of states have numbers at each step; so many steps at a time
 _PAIRS_BLOCK = 256

@@ -10,8 +10,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from .._core import LOG_2PI, Reals
-from ..distributions import AbstractDistribution, Diagonal, Gaussian, Given
+from .._core import LOG_2PI, Kind, Reals
+from ..distributions import AbstractDistribution, Diagonal, Gaussian, Given, cell_kind, log_cells
+from ..distributions._cells import Cells
 from ..inference import (
     AbstractExpectation,
     Amortised,
@@ -181,3 +182,27 @@ def mlp_vae(
     decoder = mlp(latent_dim, emission.size, width=width, depth=depth, dtype=dtype, key=decode)
     prior = StandardNormal(latent_dim, dtype)
     return VAE(GaussianEncoder(encoder, mask_input), decoder, emission, prior, Split(prior.energy))
+
+
+@cell_kind.register
+def _(model: VAE, cells: Cells) -> Kind | None:
+    output = jax.eval_shape(lambda: model.decoder(model.prior.sample(key=jax.random.key(0))))
+    given = cell_kind(model.emission.at(jnp.zeros(output.shape, output.dtype)), cells)
+    return None if given is None else Kind.LOWER
+
+
+@log_cells.register
+def _(
+    model: VAE, x: Array, width: Array, cells: Cells, *, draws: int, complete: bool = False, key: Array
+) -> Array:
+    # recognised at the middle of the cell, and weighted by the mass of the whole
+    q = model.recognise(x + jnp.where(jnp.asarray(cells), 0.5 * width, 0))
+
+    def draw(key: Array) -> Array:
+        latent, inside = jax.random.split(key)
+        z = q.sample(key=latent)
+        given = model.emission.at(model.decoder(z))
+        mass = log_cells(given, x, width, cells, draws=1, complete=complete, key=inside)[0]
+        return model.prior.log_prob(z) + mass - q.log_prob(z)
+
+    return jax.vmap(draw)(jax.random.split(key, draws))

@@ -1,27 +1,5 @@
 """Networks: only what `equinox.nn` lacks."""
 
-from ._causal import (
-    AbstractCausal,
-    AbstractCausalNetwork,
-    CausalTransformer,
-    Masked,
-    MaskedNetwork,
-    Recurrent,
-    RecurrentNetwork,
-    TransformerNetwork,
-)
-from ._mlp import MLP, Linear, mlp
+from .._lazy import lazy
 
-__all__ = [
-    "MLP",
-    "AbstractCausal",
-    "AbstractCausalNetwork",
-    "CausalTransformer",
-    "Linear",
-    "Masked",
-    "MaskedNetwork",
-    "Recurrent",
-    "RecurrentNetwork",
-    "TransformerNetwork",
-    "mlp",
-]
+__all__, __getattr__, __dir__ = lazy(__name__, __file__, globals())

@@ -67,8 +67,8 @@ def to_html(
     # what is about other data than these is left out
     left = _OF_DENSITIES if view.numbers else ()
     written = [(name, title, text) for name, title, text in written if text and name not in left]
-    rows = f"{board.n_rows:,}".replace(",", "\u202f")
-    about = f"{len(view.lines)} models · {rows} rows · {board.dimension} dimensions"
+    units = f"{board.n_rows:,} {view.units}".replace(",", "\u202f")
+    about = f"{len(view.lines)} models · {units} · {board.dimension} dimensions"
     _write(path, "Which model explains the data?", _numbers.headline(view), about, written)
 
 

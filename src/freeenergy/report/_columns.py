@@ -82,7 +82,8 @@ def _of_series(view: View) -> str:
         share = Cell(f"{100 * gone:.1f} %", gone) if gone else NOTHING
         rows.append([word_cell(name), word_cell(kind.value), word_cell(ends), share])
     heads = [("column", ""), ("kind", ""), ("values", ""), ("missing", "share of steps")]
-    found = table_of(f"The columns, of {len(both)} steps of {len(steps)} series", heads, rows)
+    some = f"{len(steps)} of {view.board.n_rows}" if 1 < len(steps) < view.board.n_rows else f"{len(steps)}"
+    found = table_of(f"The columns, of {len(both)} steps of {some} series", heads, rows)
     if view.dates is not None:
         found += f"<p>Steps from {escape(view.dates[0])} to {escape(view.dates[-1])}.</p>"
     return found

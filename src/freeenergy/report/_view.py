@@ -31,6 +31,8 @@ class View:
         self.short = plots.short_names([line.model for line in self.lines])
         self.good = [line for line in self.lines if line.error is None]
         self.sequences = isinstance(board.examples, list) or np.ndim(board.examples) == 3
+        # what is held out: rows, series, or the steps of one
+        self.units = "rows" if not self.sequences else "series" if len(board.examples) > 1 else "steps"
         self.shape = image_shape or self._recognised_shape()
 
     def name(self, model: str) -> str:

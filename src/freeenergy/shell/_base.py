@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import functools
 import os
 import re
 import warnings
@@ -40,6 +41,19 @@ from ._summary import Coefficients, Summary, Terms, criteria_of, named_parameter
 from ._validation import check_instance, check_int, check_numbers, check_real, feature_names, random_key
 
 
+@functools.cache
+def _parameter_names(kind: Any) -> frozenset[str]:
+    """Those of a class of estimators, which scikit-learn reads from its signature anew each time."""
+    return frozenset(kind._get_param_names())
+
+
+@functools.cache
+def _fixed_key() -> tuple[Array, int]:
+    """The key of estimators without `random_state`, and its bits: made once, since it takes long."""
+    key = key_of(0)
+    return key, key_bits(key)
+
+
 class Shell(Shows, BaseEstimator, metaclass=abc.ABCMeta):
     """What every estimator has: one way to be fitted, tags, progress, checkpoints, files.
 
@@ -69,7 +83,7 @@ class Shell(Shows, BaseEstimator, metaclass=abc.ABCMeta):
 
     def _check_parameters(self) -> None:
         """Refuses wrong parameters before any work: those of the usual names that the estimator has."""
-        given = self.get_params(deep=False)
+        given = _parameter_names(type(self))
         for name in ("max_iter", "n_init", "layers", "width", "depth", "batch_size", "patience"):
             if name in given:
                 least = self._least_depth if name == "depth" else 1
@@ -106,15 +120,21 @@ class Shell(Shows, BaseEstimator, metaclass=abc.ABCMeta):
     def _learn_from(self, taken: Any) -> Any:
         """Learns what an intake has taken, and returns it."""
         key = self._random_key()
-        self.seed_ = np.asarray(key_bits(key), np.uint32)
+        self.seed_ = self._seed_of(key)
         with taken.naming_cells():
             result = self._learn(taken.events, key)
         self._store(taken.in_units(result), taken.size)
         return taken
 
     def _random_key(self) -> Array:
-        parameters = self.get_params(deep=False)
-        return random_key(parameters["random_state"]) if "random_state" in parameters else key_of(0)
+        if "random_state" not in _parameter_names(type(self)):
+            return _fixed_key()[0]
+        return random_key(vars(self)["random_state"])
+
+    def _seed_of(self, key: Array) -> np.ndarray:
+        """A number that later calls draw with, from the key of the fit."""
+        fixed, bits = _fixed_key()
+        return np.asarray(bits if key is fixed else key_bits(key), np.uint32)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -152,7 +172,7 @@ class Shell(Shows, BaseEstimator, metaclass=abc.ABCMeta):
             )
         made = cls(**{**cls._parameters_of(model), **parameters})
         made._check_parameters()
-        made.seed_ = np.asarray(key_bits(made._random_key()), np.uint32)
+        made.seed_ = made._seed_of(made._random_key())
         made._take(model)
         made.model_, made.history_, made.n_iter_, made.converged_ = model, {}, 0, True
         made.fitted_size_, made.stop_reason_ = None, "was made from a model"

@@ -27,6 +27,7 @@ import optax
 
 from .._core import broken_constraints, on_device
 from .._layers import PARTS
+from .._lazy import import_whole
 from ..models import AbstractExactModel
 from ._answers import log_prob_of
 from ._base import Shell
@@ -112,6 +113,8 @@ def registry() -> dict[str, Any]:
         for name in listed.split()
     }
     library = __name__.partition(".")[0]
+    for part in PARTS:
+        import_whole(f"{library}.{part}")
     twice = set()
     for module in list(sys.modules.values()):
         path = getattr(module, "__name__", "").split(".")

@@ -32,15 +32,15 @@ class AbstractHiddenCause(AbstractCompletion):
     """A density of which only −log p(x, z) is known: its cause z is the unknown, and x is drawn given z."""
 
     @abc.abstractmethod
-    def space(self) -> AbstractSpace:
-        """What z can be."""
+    def space(self) -> Any:
+        """What z can be: a space, or a tree of spaces."""
 
     @abc.abstractmethod
-    def energy(self, z: Array) -> Array:
+    def energy(self, z: Any) -> Array:
         """−log p of z and of what is observed, in the units of the user; what is missing is summed out."""
 
     @abc.abstractmethod
-    def complete(self, z: Array, *, key: Array) -> Array:
+    def complete(self, z: Any, *, key: Array) -> Array:
         """The event with its missing entries drawn given z and the others, in the units of the user."""
 
 

@@ -16,6 +16,8 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from .._core import (
+    AbstractContinuous,
+    AbstractFinite,
     AbstractProgress,
     AbstractSpace,
     Binary,
@@ -30,6 +32,7 @@ from .._core import (
     on_device,
     parameter_space,
     silent,
+    start,
 )
 from ..distributions import AbstractDistribution
 from ..inference import (
@@ -71,6 +74,14 @@ from ._validation import feature_names
 _CHAINS, _DRAWS = 4, 1000
 # where each is chosen among weighted ones of its own
 _WEIGHTED_DRAWS = 250
+
+# how a density makes them, by the kind of its evidence
+_OWN_DRAWS = {
+    Kind.EXACT: "knows exactly",
+    Kind.LOWER: "makes by importance sampling",
+    Kind.UPPER: "makes by importance sampling",
+    Kind.ESTIMATE: "makes approximately",
+}
 
 Prior = Callable[[Any], Array] | Mapping[str, AbstractDistribution] | ConjugatePrior
 """log p of a model; for some of its fields, by name, the law of what they hold; or a conjugate prior."""
@@ -127,6 +138,7 @@ def infer(
     seed = key_of(int(key)) if isinstance(key, int | np.integer) else key
     how = _How(method, seed, progress, checkpoint)
     if isinstance(what, Energy):
+        _refuse_no_number(what)
         found = how.infer(what)
     elif prior is not None:
         found = _parameters(what, observed, prior, unknown, how)
@@ -144,6 +156,21 @@ def infer(
     for sentence in found.warnings:
         warnings.warn(sentence, ConvergenceWarning, stacklevel=2)
     return found
+
+
+def _refuse_no_number(energy: Energy) -> None:
+    """Refuses an energy that is not one number for one value of its unknown."""
+    if not all(
+        isinstance(leaf, AbstractContinuous | AbstractFinite) for leaf in jax.tree.leaves(energy.space)
+    ):
+        return
+    found = jax.eval_shape(lambda key: energy(start(energy.space, key=key)), key_of(0))
+    shapes = [getattr(leaf, "shape", ()) for leaf in jax.tree.leaves(found)]
+    if shapes != [()]:
+        got = f"the shape {shapes[0]}" if len(shapes) == 1 else f"{len(shapes)} arrays"
+        raise ValueError(
+            f"The 'fn' of Energy must give one number for one value of the unknown. Got {got} instead."
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -482,7 +509,7 @@ def _missing(owner: Any, observed: Any, how: _How) -> AbstractPosterior:
         spaces=tuple(spaces[name] for name in sorted(spaces)),
         log_evidence=LogEvidence(on_device(nats.nats[0]), on_device(nats.stderr[0]), nats.kind),
         note=f"independent draws of the missing entries given the others, which {type(owner).__name__} "
-        + ("knows exactly" if exact else "makes by importance sampling"),
+        + _OWN_DRAWS[nats.kind],
     )
 
 
@@ -598,6 +625,15 @@ def _drawn_given(
 ) -> AbstractPosterior:
     """p(missing | observed) = ∫ p(missing | z, observed) p(z | observed) dz, a draw for each draw of z."""
     name = type(owner).__name__
+    if isinstance(found, FinitePosterior):
+        listed = found.sample(_CHAINS * _DRAWS, key=fold_key(how.key, 2))
+        found = DrawsPosterior(
+            jax.tree.map(lambda a: a.reshape(_CHAINS, _DRAWS, *a.shape[1:]), listed),
+            None,
+            spaces=found.spaces,
+            log_evidence=found.log_evidence,
+            diagnostics=found.diagnostics,
+        )
     draws = found.draws if isinstance(found, DrawsPosterior | DistributionPosterior) else None
     if draws is None:
         raise TypeError(

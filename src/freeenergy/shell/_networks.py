@@ -11,7 +11,7 @@ import numpy as np
 import optax
 
 from .._core import Data, check_size, on_device
-from ..learning import Optimiser
+from ..learning import Optimiser, decay_weights
 from ._rows import Rows
 
 
@@ -19,6 +19,22 @@ def adam(learning_rate: float, clip: float = 10.0) -> Optimiser:
     """Adam after clipping the gradient's length."""
     clipping = Optimiser(optax.clip_by_global_norm, clip)
     return Optimiser(optax.chain, clipping, Optimiser(optax.adam, learning_rate))
+
+
+def decaying_adam(learning_rate: float, weight_decay: float, clip: float = 10.0) -> Optimiser:
+    """Adam with decoupled decay of the weights, after clipping the gradient's length."""
+    return Optimiser(
+        optax.chain,
+        Optimiser(optax.clip_by_global_norm, clip),
+        Optimiser(optax.scale_by_adam),
+        Optimiser(decay_weights, weight_decay),
+        Optimiser(optax.scale_by_learning_rate, learning_rate),
+    )
+
+
+def batch_for(rows: int) -> int:
+    """Rows a step, a twentieth of them: a power of two from 16 to 256."""
+    return int(2 ** np.clip(np.round(np.log2(rows / 20)), 4, 8))
 
 
 def cast(model: Any, dtype: Any) -> Any:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,8 @@ _LONG = 30
 # the variance of counts in units of their mean, which is one for independent events at one rate
 _DISPERSION = (0.2, 20.0)
 _PART = 4096
+# so many rows at least before columns are worked on at the same time
+_MANY = 2**16
 # how far from a value of a grid, in steps, one is that was read and not inferred
 _ON_GRID = 1e-9
 
@@ -440,10 +443,23 @@ def _dates(field: Field, read: Values, seen: np.ndarray) -> Field:
     )
 
 
+def _each(function: Callable[..., Any], *columns: Iterable[Any], rows: int) -> list[Any]:
+    """What a function makes of each column; of many rows it makes several at the same time."""
+    if rows < _MANY:
+        return list(map(function, *columns))
+    with ThreadPoolExecutor() as pool:
+        return list(pool.map(function, *columns))
+
+
 def _read_all(library: AbstractLibrary, X: Any) -> tuple[list[Any], list[Values]]:
     names = library.names(X)
     refuse_same_names(names)
-    return names, [read_column(library, X, place) for place in range(len(names))]
+    if not names:
+        return names, []
+    # the first says how many rows there are, which not every table does
+    first = read_column(library, X, 0)
+    rest = _each(lambda place: read_column(library, X, place), range(1, len(names)), rows=len(first.values))
+    return names, [first, *rest]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -594,21 +610,25 @@ class Schema:
         self, read: list[Values], library: AbstractLibrary, X: Any, places: list[int]
     ) -> np.ndarray:
         fields = [field for field in self.fields if field.kind not in _LEFT_OUT]
-        coded = []
-        for field, values, place in zip(fields, read, places, strict=True):
 
-            def refuse(problem: str, row: int, value: Any, place: int = place) -> None:
+        def encode(field: Field, values: Values, place: int) -> np.ndarray:
+            def refuse(problem: str, row: int, value: Any) -> None:
                 names = None if library.name == "numpy" else library.names(X)
                 raise CellError(problem, value, place).placed(row, X, names=names)
 
-            codes = field.encode(values, refuse)
-            if field.modelled:
-                coded.append(codes)
-        out = np.empty((len(read[0].values) if read else 0, len(coded)))
-        # part by part, so that what is in work stays in the cache
-        for start in range(0, len(out) if coded else 0, _PART):
+            return field.encode(values, refuse)
+
+        rows = len(read[0].values) if read else 0
+        found = _each(encode, fields, read, places, rows=rows)
+        coded = [codes for field, codes in zip(fields, found, strict=True) if field.modelled]
+        out = np.empty((rows, len(coded)))
+
+        def put(start: int) -> None:
+            # part by part, so that what is in work stays in the cache
             part = slice(start, start + _PART)
             np.stack([codes[part] for codes in coded], axis=1, out=out[part])
+
+        _each(put, range(0, rows if coded else 0, _PART), rows=rows)
         return out
 
     def decode(self, Z: Any, index: Any = None) -> Any:
@@ -800,7 +820,8 @@ def recognised(
     unknown = [name for name in kinds if name not in names]
     if unknown:
         raise ValueError(f"The kinds name the column {unknown[0]!r}, which X has not.")
-    fields = [_field(name, values, kinds.get(name)) for name, values in zip(names, read, strict=True)]
+    rows = len(read[0].values) if read else 0
+    fields = _each(_field, names, read, map(kinds.get, names), rows=rows)
     if not any(field.modelled for field in fields):
         # of a table in which nothing varies the numbers are what there is
         fields = [_as_number(field) if field.name not in kinds else field for field in fields]

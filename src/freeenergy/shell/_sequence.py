@@ -306,12 +306,12 @@ class AbstractSequenceDensity(ScoresSteps, Samples, Completes, Shell):
         filled = [self._fill(x, z) for x, z in zip(repeated.series, drawn, strict=True)]
         draws = self._answered("sample", container, [np.stack(filled[i::many]) for i in range(many)])
         if n == 1:
-            return container.rows([part[0] for part in draws])
+            return container.completed([part[0] for part in draws])
         schema = kinds_of(self)
         if schema is None:
             return container.wrap(draws)
         if isinstance(container.container, Framed):
-            return [container.rows([part[number] for part in draws]) for number in range(n)]
+            return [container.completed([part[number] for part in draws]) for number in range(n)]
         return container.wrap([np.stack([schema.decode(one) for one in part]) for part in draws])
 
     def _draw(self, n: int, key: Array, length: int | None, inputs: Any) -> Any:
@@ -372,7 +372,7 @@ class AbstractSequenceDensity(ScoresSteps, Samples, Completes, Shell):
                 series[i][:, whole] = np.rint(series[i][:, whole])
                 if labels.any():
                     series[i][:, labels] = likeliest[number]
-        return container.rows(series)
+        return container.completed(series)
 
     def _likeliest(self, container: SeriesIntake, columns: np.ndarray) -> list[np.ndarray]:
         """These columns of each series, the missing labels replaced by the most probable ones."""

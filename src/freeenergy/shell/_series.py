@@ -668,8 +668,12 @@ class SeriesIntake(AbstractIntake):
             return self.container.rows(parts, names)
         return _in_kinds(kinds_of(self.owner), self.container, self.container.rows, parts)
 
+    def completed(self, parts: list[np.ndarray]) -> Any:
+        """Arrays with a row for each step, in X with the columns that are no part of the series."""
+        return self.container.with_rest(self.rows(parts))
+
     def ahead(self, parts: list[np.ndarray]) -> Any:
-        """The same for the columns of X at steps after the end of each series."""
+        """`rows` for the columns of X at steps after the end of each series."""
         return _in_kinds(kinds_of(self.owner), self.container, self.container.ahead, parts)
 
     def naming_cells(self) -> contextlib.AbstractContextManager[None]:

@@ -34,6 +34,10 @@ class AbstractContainer(abc.ABC):
         """
 
     @abc.abstractmethod
+    def with_rest(self, made: Any) -> Any:
+        """`rows` with what a frame has beside the series: inputs, and columns that nobody named."""
+
+    @abc.abstractmethod
     def ahead(self, parts: list[np.ndarray], names: Any = None) -> Any:
         """The same for steps after the end of each series."""
 
@@ -73,6 +77,9 @@ class Plain(AbstractContainer):
 
     def rows(self, parts: list[np.ndarray], names: Any = None) -> Any:
         return self.put(parts)
+
+    def with_rest(self, made: Any) -> Any:
+        return made
 
     def ahead(self, parts: list[np.ndarray], names: Any = None) -> Any:
         return self.put(parts)
@@ -129,6 +136,10 @@ class AbstractTable(abc.ABC):
     @abc.abstractmethod
     def built(self, data: np.ndarray, names: Any, time: Any, group: Any) -> Any:
         """A frame such as this one of other rows."""
+
+    @abc.abstractmethod
+    def with_rest(self, made: Any, places: np.ndarray) -> Any:
+        """A frame such as this one with its other columns, from the rows at `places`; none at −1."""
 
     def row(self, number: int) -> str:
         """How an error calls a row."""
@@ -210,6 +221,19 @@ class PandasTable(AbstractTable):
                 made.insert(place, key.name, key)
         return made
 
+    def with_rest(self, made: Any, places: np.ndarray) -> Any:
+        if self.single:
+            return made
+        names, pandas = list(self.frame.columns), sys.modules["pandas"]
+        rest = [name for name in names if name not in made.columns]
+        whole = (places >= 0).all()
+        for name in rest:
+            column = pandas.Series(self.frame[name].array)
+            # where there is no row, nothing is known
+            made[name] = (column.iloc[places] if whole else column.reindex(places)).array
+        known = [name for name in made.columns if name not in names]
+        return made[[*known, *names]] if rest else made
+
     def row(self, number: int) -> str:
         label = self.frame.index[number]
         parts = label if isinstance(label, tuple) else (label,)
@@ -260,6 +284,14 @@ class PolarsTable(AbstractTable):
         titles = [names] if data.ndim == 1 else names
         columns = [polars.Series(str(name), table[:, place]) for place, name in enumerate(titles)]
         return polars.DataFrame([*keys, *columns])
+
+    def with_rest(self, made: Any, places: np.ndarray) -> Any:
+        polars: Any = sys.modules["polars"]
+        names = self.frame.columns
+        rest = [name for name in names if name not in made.columns]
+        rows, absent = polars.Series(np.maximum(places, 0)), polars.Series(places < 0)
+        made = made.with_columns(self.frame[name].gather(rows).set(absent, None) for name in rest)
+        return made.select(names) if rest else made
 
 
 def _is_dated(index: Any) -> bool:
@@ -488,6 +520,11 @@ class Framed(AbstractContainer):
             return self.table.built(found, names, self.table.time, self.table.group)
         assert self.grid.times is not None
         return self._built(data, names, [self.table.restored(own) for own in self.grid.times])
+
+    def with_rest(self, made: Any) -> Any:
+        # without gaps the rows are those of the frame, else one series is after another
+        places = np.concatenate(self.grid.rows) if self.grid.gaps else np.arange(len(made))
+        return self.table.with_rest(made, places)
 
     def _built(self, data: np.ndarray, names: Any, times: list[Any]) -> Any:
         group, labels = None, self.source.labels

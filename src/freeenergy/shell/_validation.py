@@ -198,7 +198,7 @@ def check_weight(X: np.ndarray, sample_weight: Any) -> np.ndarray | None:
 
 def check_observed(X: np.ndarray, feature_names: Any = None, *, weight: np.ndarray | None = None) -> None:
     """Refuses a column in which nothing was observed (by a row that counts)."""
-    if not has_nan(X):
+    if (weight is None and not np.isnan(X[:1]).any()) or not has_nan(X):
         return
     missing = np.isnan(X if weight is None else X[weight > 0])
     refuse_columns(np.all(missing, axis=0, keepdims=True)[0], feature_names)

@@ -17,7 +17,7 @@ from ...shell import AbstractDensity, Chunks, Coefficients, Rows, check_instance
 from ...shell._intake import checked_answers
 from ...shell._validation import check_weight
 from ._inputs import DRAWS
-from ._linear_mean import AbstractLinearMean, Data, rows_of
+from ._linear_mean import AbstractAffine, AbstractLinearMean, Data, rows_of
 from ._triangle import Solution, Triangle, reduced, refined, triangle_of
 
 _ROUNDING = 8
@@ -175,7 +175,7 @@ class LinearRegression(AbstractLinearMean):
         if given is None or given.ndim == 1:
             least = weight if given is None else weight / given
             log_det = 0.0 if given is None else float(weight @ np.log(given))
-            triangle = self._triangle(x, y, least)
+            triangle = (self._triangle_of_rows if given is None else self._triangle)(x, y, least)
             white = None
         else:
             white = _root(given)
@@ -265,6 +265,7 @@ class LinearRegression(AbstractLinearMean):
     def _fit_incomplete(self, rows: Rows) -> Fit:
         """The pooled fit of tables that are completed by draws: Rubin's rules."""
         _, y, _ = rows_of(rows)
+        self.scaling_ = AbstractAffine._scaling(self, rows.x, rows.weight)
         completed, place = self._completed(rows, self.answer_scaling_.invert(y))
         x, answers, _ = rows_of(completed)
         part = int(np.isnan(rows.x).any(axis=1).sum())

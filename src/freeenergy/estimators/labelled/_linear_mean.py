@@ -13,7 +13,7 @@ from jax import Array
 from scipy import stats
 from sklearn.utils.validation import check_is_fitted
 
-from ..._core import Fit, Status, has_nan, key_bits, on_device
+from ..._core import Fit, Status, has_nan, on_device
 from ...distributions import Diagonal, Full, Gaussian, Given, Mean, rescaled
 from ...evaluation import AbstractLaws, Laws, NormalLaws, StudentLaws
 from ...evaluation._checks import fraction
@@ -28,6 +28,8 @@ from ._triangle import Triangle, is_few, joined_blocks, triangle_of
 # rows, rescaled answers and weights
 Data = tuple[np.ndarray, np.ndarray, np.ndarray]
 
+# numbers above which columns are scaled by some rows at first; so many rows
+_LARGE, _SOME_ROWS = 2_000_000, 20_000
 # a first chunk whose columns are so many of all rows' deviations off, or so many times as wide, will not do
 _OFF, _WIDER = 10.0, 100.0
 
@@ -181,6 +183,11 @@ class AbstractLinearMean(AbstractAffine):
             self._fit(X, y=y, sample_weight=sample_weight)
         return self
 
+    def _scaling(self, X: np.ndarray, weight: np.ndarray | None) -> Scaling:
+        """That of some rows, where there are many: `_triangle_of_rows` has that of all without a pass."""
+        some = weight is None and X.size > _LARGE
+        return super()._scaling(X[:: max(1, len(X) // _SOME_ROWS)] if some else X, weight)
+
     @abc.abstractmethod
     def _from_triangle(self, triangle: Triangle, rows: float, data: Data | None = None) -> Fit:
         """The fit that follows from the triangle of so many rows; `data` are these, if they are held."""
@@ -189,8 +196,11 @@ class AbstractLinearMean(AbstractAffine):
         x, y, weight = rows_of(rows)
         missing = has_nan(x)
         if self.inputs is not None or missing:
+            self.scaling_ = super()._scaling(x, weight)
             x, y, weight = rows_of(self._completed(rows, self.answer_scaling_.invert(y))[0])
-        triangle = self._triangle(x, y, weight)
+            triangle = self._triangle(x, y, weight)
+        else:
+            triangle = self._triangle_of_rows(x, y, weight)
         if self.inputs is None and not missing:
             self.inputs_ = self._input_moments(*triangle.moments)
         return self._from_triangle(triangle, float(weight.sum()), (x, y, weight))
@@ -199,6 +209,16 @@ class AbstractLinearMean(AbstractAffine):
         blocks = joined_blocks(x, y, weight, *self.scaling_)
         few = is_few(len(x), 1 + x.shape[1] + y.shape[1])
         return Triangle(triangle_of(blocks, few=few), x.shape[1], self.fit_intercept)
+
+    def _triangle_of_rows(self, x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> Triangle:
+        """The triangle of complete rows, after which columns are scaled by all of them."""
+        triangle = self._triangle(x, y, weight)
+        if x.size <= _LARGE:
+            return triangle
+        if self._missed(triangle):
+            self._rescale(triangle)
+            triangle = self._triangle(x, y, weight)
+        return self._rescale(triangle)
 
     def _fit_chunks(self, chunks: Chunks, y: Any, sample_weight: Any) -> None:
         """Fits rows that are read in parts; the answers are held in memory."""
@@ -240,7 +260,7 @@ class AbstractLinearMean(AbstractAffine):
             triangle = Triangle(triangle_of(blocks, few=False), first.shape[1], self.fit_intercept)
         triangle = self._rescale(triangle)
         self.inputs_ = self._input_moments(*triangle.moments)
-        self.seed_ = np.asarray(key_bits(self._random_key()), np.uint32)
+        self.seed_ = self._seed_of(self._random_key())
         self._store(self._from_triangle(triangle, float(weight.sum())), float(weight.sum()))
 
     def _rescale(self, triangle: Triangle) -> Triangle:

@@ -15,6 +15,8 @@ BLOCK = 2048
 _HALVINGS = 40
 # of a sum of logarithms, what rounding may take away
 _ROUNDING = 1e-11
+# of the tolerance, how short a step that is foretold has to be
+_SURE = 1e-2
 # eigenvalues below this part of the largest are none
 _SINGULAR = 1e-14
 # roots of pivots, below which Cholesky's factor has lost half its digits
@@ -86,6 +88,7 @@ def newton(
     max_iter: int,
     tol: float,
     least: np.ndarray | None = None,
+    quadratic: bool = False,
 ) -> Ascent:
     """Raises a log-likelihood by Newton's method, or Fisher scoring, with halved steps where it fell.
 
@@ -96,6 +99,9 @@ def newton(
         tol: it stops with a step of which slopeᵀ information⁻¹ slope, its squared length in standard
             errors, is at most this.
         least: bounds from below, at which coefficients are held.
+        quadratic: whether the information is the curvature itself, so that the squared length of a step is
+            about a constant times the square of that of the step before: then it stops as soon as the next
+            step would be that short.
 
     >>> def log_likelihood(b):  # of 3 successes in 4 trials, by their log-odds
     ...     p = 1 / (1 + np.exp(-b[0]))
@@ -109,7 +115,7 @@ def newton(
     if not len(start):
         return Ascent(point, at, 0, Status.CONVERGED, np.array([at.value]), np.zeros(0, bool))
     history, status = [at.value], Status.LIMIT
-    held = np.zeros(len(start), bool)
+    held, last = np.zeros(len(start), bool), -1.0
     for _ in range(max_iter):
         slope, information = at.slope, at.information
         if held.any():
@@ -120,7 +126,9 @@ def newton(
             break
         step = solved(information, slope)
         gain = float(slope @ step)
-        if gain <= tol:
+        # gains are a, b, about b (b / a)², …
+        next_gain = gain * (gain / last) ** 2 if quadratic and last > 0 else np.inf
+        if gain <= tol or next_gain <= _SURE * tol:
             # the last step needs no look at where it leads
             point = point + step if least is None else np.maximum(point + step, least)
             status = Status.CONVERGED
@@ -141,6 +149,6 @@ def newton(
             break
         if least is not None:
             held |= new <= least
-        point, at = new, found
+        point, at, last = new, found, gain if size == 1.0 else -1.0
         history.append(at.value)
     return Ascent(point, at, len(history) - 1, status, np.array(history), held)

@@ -294,7 +294,7 @@ class Ridge(AbstractLinearMean):
         data = rows_of(taken.events)
         if has_nan(data[0]):
             raise ValueError("Ridge.path takes complete rows only.")
-        triangle = fresh._triangle(*data)
+        triangle = fresh._triangle_of_rows(*data)
         spectrum = _Spectrum.of(triangle, fresh._prior_root())
         if alphas is None:
             alphas = np.geomspace(1e-4, 1e4, 50) * max(float(spectrum.squares.mean()), 1e-300)

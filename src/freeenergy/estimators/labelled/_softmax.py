@@ -25,6 +25,7 @@ from ...shell import (
     LabelledInUnits,
     Predicts,
     Rows,
+    Scaling,
     adam,
     check_instance,
     check_numbers,
@@ -38,6 +39,8 @@ from ._newton import BLOCK, Ascent, Point, inverse, newton
 _MOST_BY_NEWTON = 600
 # rows of which a first fit is made, where there are many more, and coefficients that are no start
 _SAMPLE, _STEEP = 20_000, 20.0
+# deviations that a column may have its mean from zero
+_FAR = 10.0
 _SEPARABLE = (
     "the rows are separable (a linear rule tells answers apart without an error), so that the coefficients "
     "grow without bound; set C, such as C=1.0"
@@ -55,6 +58,18 @@ class RidgeContrastive(eqx.Module):
         return loss + 0.5 * self.penalty * jnp.sum(model.weight**2)
 
 
+def _add_products(
+    total: np.ndarray, x: np.ndarray, factor: np.ndarray, room: np.ndarray, *, root: bool = False
+) -> None:
+    """Adds Σ factor [1, x] [1, x]ᵀ over rows; by roots of factors ≥ 0 at half the cost."""
+    scaled = np.multiply(x, (np.sqrt(factor) if root else factor)[:, None], out=room[: len(x)])
+    total[1:, 1:] += scaled.T @ (scaled if root else x)
+    first = factor @ x
+    total[0, 1:] += first
+    total[1:, 0] += first
+    total[0, 0] += factor.sum()
+
+
 class Answers(NamedTuple):
     """The likelihood of softmax regression, for Newton's method.
 
@@ -62,69 +77,95 @@ class Answers(NamedTuple):
     zero: adding the same to all answers changes nothing.
 
     Attributes:
-        design: rows, the constant first.
+        x: rows as they are, since a copy of all of them would take longer than a step.
+        scaling: how they are rescaled: sums over rows are.
         targets: the share that each answer should have, for each row.
         weight: of each row.
-        ridge: the penalty of each column of the design.
+        ridge: the penalty of the constant and of each column.
         contrasts: Q.
     """
 
-    design: np.ndarray
+    x: np.ndarray
+    scaling: Scaling
     targets: np.ndarray
     weight: np.ndarray
     ridge: np.ndarray
     contrasts: np.ndarray
 
     @staticmethod
-    def of(z: np.ndarray, targets: np.ndarray, weight: np.ndarray, penalty: float) -> Answers:
-        """The problem of rescaled rows, with ½ penalty ‖W‖² that spares the constants."""
-        design = np.empty((len(z), z.shape[1] + 1))
-        design[:, 0], design[:, 1:] = 1.0, z
+    def of(
+        x: np.ndarray,
+        targets: np.ndarray,
+        weight: np.ndarray,
+        penalty: float,
+        scaling: Scaling | None = None,
+    ) -> Answers:
+        """The problem of rows, rescaled if at all, with ½ penalty ‖W‖² that spares the constants."""
         k = targets.shape[1]
-        ridge = np.append(0.0, np.full(z.shape[1], penalty))
+        ridge = np.append(0.0, np.full(x.shape[1], penalty))
         contrasts = linalg.helmert(k).T if k > 1 else np.zeros((1, 0))
-        return Answers(design, targets, weight, ridge, contrasts)
+        scaling = Scaling.identity(x.shape[1]) if scaling is None else scaling
+        if (np.abs(scaling.shift) > _FAR * scaling.scale).any():
+            # sums of such rows would lose digits
+            x, scaling = scaling.apply(x), Scaling.identity(x.shape[1])
+        return Answers(x, scaling, targets, weight, ridge, contrasts)
 
-    def sample(self, rows: np.ndarray) -> Answers:
+    def sample(self, rows: slice) -> Answers:
         """Some of the rows, with a penalty that is smaller by as much."""
         share = self.weight[rows].sum() / self.weight.sum()
-        return Answers(
-            self.design[rows], self.targets[rows], self.weight[rows], self.ridge * share, self.contrasts
+        return self._replace(
+            x=self.x[rows], targets=self.targets[rows], weight=self.weight[rows], ridge=self.ridge * share
         )
+
+    @property
+    def width(self) -> int:
+        """Coefficients of an answer."""
+        return len(self.ridge)
 
     def coefficients(self, flat: np.ndarray) -> np.ndarray:
         """W with its constants, a row for each answer."""
-        return self.contrasts @ flat.reshape(self.contrasts.shape[1], self.design.shape[1])
+        return self.contrasts @ flat.reshape(self.contrasts.shape[1], self.width)
 
     def at(self, flat: np.ndarray) -> Point:
         """The penalised log-likelihood."""
-        size, width = self.contrasts.shape[1], self.design.shape[1]
-        w = self.coefficients(flat)
+        size, width = self.contrasts.shape[1], self.width
+        w, (shift, scale) = self.coefficients(flat), self.scaling
+        # of rows as they are; `back` makes [1, z] of [1, x]
+        slopes = w[:, 1:] / scale
+        offset = w[:, 0] - slopes @ shift
+        back = np.diag(np.append(1.0, 1 / scale))
+        back[0, 1:] = -shift / scale
         value, slope = 0.0, np.zeros((size, width))
         information = np.zeros((size, width, size, width))
-        for start in range(0, len(self.design), BLOCK):
+        room = np.empty((min(len(self.x), BLOCK), width - 1))
+        for start in range(0, len(self.x), BLOCK):
             rows = slice(start, start + BLOCK)
-            x, weight, targets = self.design[rows], self.weight[rows], self.targets[rows]
-            scores = x @ w.T
+            x, weight, targets = self.x[rows], self.weight[rows], self.targets[rows]
             if size == 1:
                 # the usual case: two answers by one number
-                gap = scores[:, 1] - scores[:, 0]
+                gap = x @ (slopes[1] - slopes[0]) + (offset[1] - offset[0])
                 chance, sign = special.expit(gap), self.contrasts[1, 0] - self.contrasts[0, 0]
                 value += float(weight @ (targets[:, 1] * gap - np.logaddexp(0, gap)))
-                slope[0] += (sign * weight * (targets[:, 1] - chance)) @ x
-                root = x * (sign * np.sqrt(weight * chance * (1 - chance)))[:, None]
-                information[0, :, 0] += root.T @ root
-                continue
-            logs = special.log_softmax(scores, axis=1)
-            chances = np.exp(logs)
-            value += float(weight @ np.sum(targets * logs, axis=1))
-            slope += ((weight[:, None] * (targets - chances)) @ self.contrasts).T @ x
-            means = chances @ self.contrasts
-            for i in range(size):
-                for j in range(i + 1):
-                    both = self.contrasts[:, i] * self.contrasts[:, j]
-                    factor = weight * (chances @ both - means[:, i] * means[:, j])
-                    information[i, :, j] += (x * factor[:, None]).T @ x
+                rest = (sign * weight * (targets[:, 1] - chance))[:, None]
+                factor = sign**2 * weight * chance * (1 - chance)
+                _add_products(information[0, :, 0], x, factor, room, root=True)
+            else:
+                logs = special.log_softmax(x @ slopes.T + offset, axis=1)
+                chances = np.exp(logs)
+                value += float(weight @ np.sum(targets * logs, axis=1))
+                rest = (weight[:, None] * (targets - chances)) @ self.contrasts
+                means = chances @ self.contrasts
+                for i in range(size):
+                    for j in range(i + 1):
+                        both = self.contrasts[:, i] * self.contrasts[:, j]
+                        factor = weight * (chances @ both - means[:, i] * means[:, j])
+                        _add_products(information[i, :, j], x, factor, room)
+            slope[:, 0] += rest.sum(axis=0)
+            slope[:, 1:] += rest.T @ x
+        slope = slope @ back
+        for i in range(size):
+            for j in range(i + 1):
+                information[i, :, j] = back.T @ information[i, :, j] @ back
         for i in range(size):
             for j in range(i):
                 information[j, :, i] = information[i, :, j].T
@@ -137,13 +178,14 @@ class Answers(NamedTuple):
 
     def ascend(self, max_iter: int, tol: float) -> Ascent:
         """Newton's method, from a fit to some of the rows where there are many."""
-        start, rows = np.zeros(self.contrasts.shape[1] * self.design.shape[1]), len(self.design)
+        start, rows = np.zeros(self.contrasts.shape[1] * self.width), len(self.x)
         if rows > 4 * _SAMPLE:
-            some = self.sample(np.arange(0, rows, rows // _SAMPLE))
+            some = self.sample(slice(0, rows, rows // _SAMPLE))
             near = newton(some.at, start, max_iter=20, tol=1e-2)
             if near.status is Status.CONVERGED and np.abs(near.coefficients).max() < _STEEP:
                 start = near.coefficients
-        return newton(self.at, start, max_iter=max_iter, tol=tol)
+        # without a penalty there are standard errors, from the information at the end
+        return newton(self.at, start, max_iter=max_iter, tol=tol, quadratic=bool(self.ridge.any()))
 
 
 class SoftmaxRegression(ClassifierMixin, Predicts, HasLabelLikelihood, TakesAnyColumns):
@@ -252,10 +294,10 @@ class SoftmaxRegression(ClassifierMixin, Predicts, HasLabelLikelihood, TakesAnyC
     @property
     def keeps_order(self) -> bool:
         """Whether coefficients are few enough for Newton's method, and their objective is cross entropy."""
-        phase = Boltzmann() if self.phase is None else self.phase
-        plain = isinstance(phase, Boltzmann) and float(phase.temperature) == 1 and self.learner is None
+        phase = self.phase
+        plain = phase is None or (isinstance(phase, Boltzmann) and float(phase.temperature) == 1)
         few = len(self.classes_) * (self._width + 1) <= _MOST_BY_NEWTON
-        return plain and few and self.checkpoint is None
+        return plain and few and self.learner is None and self.checkpoint is None
 
     def _class_weights(self, answers: np.ndarray, weight: np.ndarray) -> np.ndarray:
         """How much each answer counts."""
@@ -273,23 +315,23 @@ class SoftmaxRegression(ClassifierMixin, Predicts, HasLabelLikelihood, TakesAnyC
         # all answers but the first as columns of 0 and 1, with which what is missing is drawn
         rows, place = self._completed(rows, (answers[:, None] == np.arange(1, k)).astype(float))
         answers = answers[place]
-        x = self.scaling_.apply(rows.x)
         weight = rows.weight * self._class_weights(answers, rows.weight)[answers]
         penalty = 0.0 if self.C is None else 1 / self.C
-        self.standard_errors_ = np.full((max(k - 1, 0), x.shape[1] + 1), np.nan)
+        self.standard_errors_ = np.full((max(k - 1, 0), rows.x.shape[1] + 1), np.nan)
         if self.keeps_order:
-            found = self._ascend(x, answers, weight, penalty)
+            found = self._ascend(rows.x, answers, weight, penalty)
         else:
-            found = self._descend(x, answers, weight, penalty, rows, key)
+            found = self._descend(self.scaling_.apply(rows.x), answers, weight, penalty, rows, key)
         smooth = self.smoothing == 0 and self.learner is None
         if self.C is None and smooth and isinstance(self.phase, Boltzmann | None) and not found.interrupted:
             kept = weight > 0
-            if likelihood_is_unbounded(x[kept], answers[kept], found.model.weight, found.model.bias):
+            x = self.scaling_.apply(rows.x[kept])
+            if likelihood_is_unbounded(x, answers[kept], found.model.weight, found.model.bias):
                 found = dataclasses.replace(found, status=Status.UNBOUNDED, note=_SEPARABLE)
         return found
 
     def _ascend(self, x: np.ndarray, answers: np.ndarray, weight: np.ndarray, penalty: float) -> Fit:
-        """Newton's method on the host."""
+        """Newton's method on the host, of rows in their units."""
         k = len(self.classes_)
         if k == 2 and self.smoothing == 0:
             hit = answers.astype(float)
@@ -297,7 +339,7 @@ class SoftmaxRegression(ClassifierMixin, Predicts, HasLabelLikelihood, TakesAnyC
         else:
             targets = np.full((len(x), k), self.smoothing / max(k - 1, 1))
             targets[np.arange(len(x)), answers] = 1 - self.smoothing
-        problem = Answers.of(x, targets, weight, penalty)
+        problem = Answers.of(x, targets, weight, penalty, self.scaling_)
         found = problem.ascend(self.max_iter, self.tol**2)
         w = problem.coefficients(found.coefficients)
         self._keep_errors(problem, found)
@@ -308,7 +350,7 @@ class SoftmaxRegression(ClassifierMixin, Predicts, HasLabelLikelihood, TakesAnyC
 
     def _keep_errors(self, problem: Answers, found: Ascent) -> None:
         """Stores standard errors of w_y − w_first and b_y − b_first, where there is no penalty."""
-        k, width = len(self.classes_), problem.design.shape[1]
+        k, width = len(self.classes_), problem.width
         if self.C is not None or k < 2 or not np.isfinite(found.at.information).all():
             return
         inside = inverse(found.at.information).reshape(k - 1, width, k - 1, width)

@@ -234,7 +234,7 @@ class SparseRegression(AbstractLinearMean):
         data = rows_of(fresh.intake.fitting(fresh, X, y=y, sample_weight=sample_weight).events)
         if has_nan(data[0]):
             raise ValueError("SparseRegression.path takes complete rows only.")
-        triangle = fresh._triangle(*data)
+        triangle = fresh._triangle_of_rows(*data)
         p, core, rows = triangle.columns, triangle.core, float(data[2].sum())
         gram = core[:, :p].T @ core[:, :p] / rows
         along = core[:, :p].T @ core[:, p:] / rows

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import linalg
 
-# numbers that are summed at once: few calls, since threads meet after each
-_BLOCK = 2_000_000
+# numbers that are summed at once: they stay in the cache
+_BLOCK = 130_000
 # numbers that are factorised at once, without sums of squares before
 _AT_ONCE = 200_000
 # sums of squares of no larger condition than this lose no more digits than they can spare
@@ -32,7 +32,7 @@ def joined_blocks(
     """√w [1, z, y] of rows in parts, where z = (x − shift) / scale; the answers are rescaled already."""
     root = None if (weight == 1).all() else np.sqrt(weight)
     width = 1 + x.shape[1] + y.shape[1]
-    size = max(1, _BLOCK // width)
+    size, inverse = max(1, _BLOCK // width), 1 / scale
 
     def blocks() -> Iterator[np.ndarray]:
         for start in range(0, len(x), size):
@@ -41,7 +41,7 @@ def joined_blocks(
             block[:, 0] = 1.0
             z = block[:, 1 : 1 + x.shape[1]]
             np.subtract(x[part], shift, out=z)
-            z /= scale
+            z *= inverse
             block[:, 1 + x.shape[1] :] = y[part]
             if root is not None:
                 block *= root[part, None]

@@ -12,11 +12,12 @@ import numpy as np
 from jax import Array
 
 from ... import models
-from ..._core import AbstractAlgorithm, Fit, Kind, on_device
+from ..._core import AbstractAlgorithm, Categories, Fit, Kind, on_device
 from ...distributions import Diagonal
 from ...learning import LBFGS, Batch
-from ...models import Series
+from ...models import Series, one_series
 from ...shell import PredictsProbabilities, Sequences, check_int
+from ...shell._completion import AbstractHiddenCause
 from ...shell._series import LEAST_VARIANCE
 from ._state_space import AbstractStateSpace, apart, per_packed_row, start_system
 
@@ -41,6 +42,32 @@ def _bounded(model: models.SwitchingLinearSystem) -> models.SwitchingLinearSyste
 
 def _bounded_objective(model: models.SwitchingLinearSystem, batch: Batch, key: Array) -> Array:
     return batch.mean(-jax.vmap(_bounded(model).estimated_log_prob)(batch.x))
+
+
+class RegimeCause(AbstractHiddenCause):
+    """The regimes of the steps of a series, given which all is Gaussian.
+
+    Attributes:
+        model: of rescaled series.
+        x: the rescaled series, with NaN.
+        shift, scale: the units of the user.
+    """
+
+    model: models.SwitchingLinearSystem
+    x: Array
+    shift: Array
+    scale: Array
+
+    def space(self) -> Categories:
+        return Categories(len(self.model.initial), (len(self.x),))
+
+    def energy(self, z: Array) -> Array:
+        seen = jnp.where(jnp.isnan(self.x), 0.0, jnp.log(self.scale)[None])
+        return jnp.sum(seen) - self.model.log_joint(one_series(self.x), z)
+
+    def complete(self, z: Array, *, key: Array) -> Array:
+        drawn = self.model.complete_along(one_series(self.x), z, key=key)
+        return self.shift[None] + self.scale[None] * drawn
 
 
 class SwitchingLinearSystem(PredictsProbabilities, AbstractStateSpace):
@@ -123,6 +150,10 @@ class SwitchingLinearSystem(PredictsProbabilities, AbstractStateSpace):
         return per_packed_row(sequences, result, own)
 
     _predictions: ClassVar[Any] = staticmethod(_mixtures)
+
+    def _completion(self, x: np.ndarray) -> RegimeCause:
+        z = self.scaling_.apply(x)
+        return RegimeCause(self.model_, on_device(z), *map(on_device, self.scaling_))
 
     def predict_proba(self, X: Any, *, inputs: Any = None) -> Any:
         """The probability of each regime at each step, given the whole series; approximate."""

@@ -10,7 +10,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from jax import Array
 
 from ..._core import (
@@ -43,14 +42,14 @@ from ...distributions import (
 )
 from ...distributions._count_table import smooth_shares, table_size
 from ...inference import ImportanceEstimate
-from ...learning import Gradient, Optimiser, Reweighted, decay_weights, negative_log_likelihood
+from ...learning import Gradient, Reweighted, negative_log_likelihood
 from ...models import AutoregressiveModel, Components, Head
 from ...models._autoregressive import before_bound
 from ...nn import AbstractCausal, Masked
 from ...shell import Column, Rows, cast, check_instance, check_int, check_real, rows_at_once, split_rows
 from ...shell._answers import answers, bound_of, keyed_answers, seeded_answers
 from ...shell._completion import AbstractCompletion, RowEnergy
-from ...shell._networks import check_networks
+from ...shell._networks import batch_for, check_networks, decaying_adam
 from ...shell._schema import kinds_of
 from .._by_column import AnyColumns
 
@@ -61,7 +60,6 @@ _ROWS_AT_ONCE = 1024
 _MOST_CELLS = 64
 # how wide a component is at first, in shares of the column that it stands for
 _FIRST_WIDTH = 1.5
-_CLIP = 10.0
 _AVERAGE = 0.95
 # of standardised numbers, where a family has further parameters than location and scale
 _DEGREES = 5.0
@@ -272,9 +270,9 @@ class Autoregressive(AnyColumns):
         )
         objective = Reweighted(_TRAINING_SAMPLES) if has_nan(rows.x) else negative_log_likelihood
         learner = self.learner or Gradient(
-            _adam(self.learning_rate, self.weight_decay),
+            decaying_adam(self.learning_rate, self.weight_decay),
             self._with_fresh_noise(objective),
-            batch_size=self.batch_size or _batch(len(rows.x)),
+            batch_size=self.batch_size or batch_for(len(rows.x)),
             patience=self.patience,
             average=_AVERAGE,
         )
@@ -395,25 +393,9 @@ def _first_output(family: Given, centres: Array) -> Array:
     return jnp.concatenate([jnp.zeros(link.number, centres.dtype), jax.vmap(part)(centres).ravel()])
 
 
-def _adam(learning_rate: float, weight_decay: float) -> Optimiser:
-    """Adam with decoupled decay of the weights, after clipping the gradient's length."""
-    return Optimiser(
-        optax.chain,
-        Optimiser(optax.clip_by_global_norm, _CLIP),
-        Optimiser(optax.scale_by_adam),
-        Optimiser(decay_weights, weight_decay),
-        Optimiser(optax.scale_by_learning_rate, learning_rate),
-    )
-
-
 def _width(rows: int, columns: int) -> int:
     """Hidden units: few for few rows, but two a column, up to 512."""
     return max(int(2 ** np.clip(np.round(np.log2(2 * np.sqrt(rows))), 4, 7)), min(2 * columns, 512))
-
-
-def _batch(rows: int) -> int:
-    """Rows a step: a power of two."""
-    return int(2 ** np.clip(np.round(np.log2(rows / 20)), 4, 8))
 
 
 def _centres(x: np.ndarray, weight: np.ndarray, number: int) -> np.ndarray:

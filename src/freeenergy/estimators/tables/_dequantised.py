@@ -8,12 +8,14 @@ import functools
 from collections.abc import Iterator
 from typing import Any
 
+import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from sklearn.base import clone
 
-from ..._core import CellError, Evidence, Fit, Kind, Status, map_rows
+from ..._core import CellError, Evidence, Fit, Kind, Reals, Status, UnitInterval, map_rows, on_device
 from ...distributions import cell_kind, log_cells
 from ...distributions._cells import Cells
 from ...inference import ImportanceEstimate, importance_estimate
@@ -31,6 +33,7 @@ from ...shell import (
     rows_at_once,
 )
 from ...shell._answers import bound_of, seeded
+from ...shell._completion import AbstractHiddenCause, AbstractWholeEnergy
 from ...shell._rows import unit_free_hashes
 from ...shell._schema import kinds_of
 from ._gaussian import GaussianDensity
@@ -77,6 +80,49 @@ def _cells_of(
     row, row_seed = pair
     key = seeded(seed, row_seed)
     return importance_estimate(log_cells(model, row, width, cells, draws=draws, complete=complete, key=key))
+
+
+class CellCause(AbstractHiddenCause):
+    """The row before it was rounded down: where it lies in observed cells, and what is missing.
+
+    Attributes:
+        density: −log p of a row of the columns that are kept.
+        x: these columns, with zero where something is missing.
+        origins, steps: of their grids; a step of zero where a column has none.
+        last: the largest code of labels, infinite for numbers.
+        constants: a row of all columns, with the values of those that are left out.
+        cells, missing: which of the kept columns have an observed cell, and which are missing.
+        kept: which columns are kept.
+    """
+
+    density: AbstractWholeEnergy
+    x: Array
+    origins: Array
+    steps: Array
+    last: Array
+    constants: Array
+    cells: tuple[int, ...] = eqx.field(static=True)
+    missing: tuple[int, ...] = eqx.field(static=True)
+    kept: tuple[int, ...] = eqx.field(static=True)
+
+    def space(self) -> dict[str, Any]:
+        spaces = {"cells": UnitInterval((len(self.cells),)), "missing": Reals((len(self.missing),))}
+        return {name: space for name, space in spaces.items() if space.shape != (0,)}
+
+    def _row(self, z: dict[str, Array]) -> Array:
+        x, cells, missing = self.x, np.array(self.cells, int), np.array(self.missing, int)
+        if "cells" in z:
+            x = x.at[cells].add(self.steps[cells] * z["cells"])
+        return x.at[missing].set(z["missing"]) if "missing" in z else x
+
+    def energy(self, z: dict[str, Array]) -> Array:
+        return self.density(self._row(z)) - jnp.sum(jnp.log(self.steps[np.array(self.cells, int)]))
+
+    def complete(self, z: dict[str, Array], *, key: Array) -> Array:
+        x, wide = self._row(z), jnp.where(self.steps > 0, self.steps, 1.0)
+        rounded = self.origins + wide * jnp.floor((x - self.origins) / wide)
+        rounded = jnp.where(jnp.isinf(self.last), rounded, jnp.clip(rounded, 0.0, self.last))
+        return self.constants.at[np.array(self.kept)].set(jnp.where(self.steps > 0, rounded, x))
 
 
 class Dequantised(AbstractDensity):
@@ -326,9 +372,33 @@ class Dequantised(AbstractDensity):
             plain = _joined([(~cells, parts[0]), (cells, parts[1])])
         return dataclasses.replace(plain, nats=plain.nats + impossible)
 
-    def _completion(self, x: np.ndarray) -> None:
-        # values lie on grids, and log p of a cell is an integral over it
-        return None
+    def _completion(self, x: np.ndarray) -> CellCause | None:
+        inner = self._on_grid(x[None, self.kept_])[0]
+        holes = np.isnan(inner)
+        density = self.estimator_._completion(inner)
+        # the model inside has to know its energy, and numbers where something is missing
+        mass = self.estimator_.column_roles(len(inner)).mass
+        if not isinstance(density, AbstractWholeEnergy) or (mass & holes).any():
+            return None
+        if not (holes | self.noisy_).any():
+            return None  # only constants are missing
+        schema = kinds_of(self)
+        origins, last = np.zeros(len(inner)), np.full(len(inner), np.inf)
+        for place, column, grid in self._grids():
+            origins[place] = grid.origin
+            if schema is not None and schema.modelled[column].categories:
+                last[place] = len(schema.modelled[column].categories) - 1
+        return CellCause(
+            density,
+            on_device(np.where(holes, 0.0, inner)),
+            on_device(origins),
+            on_device(np.where(self.noisy_, self.steps_, 0.0)),
+            on_device(last),
+            on_device(self.constants_),
+            tuple(np.flatnonzero(self.noisy_ & ~holes).tolist()),
+            tuple(np.flatnonzero(holes).tolist()),
+            tuple(np.flatnonzero(self.kept_).tolist()),
+        )
 
     def _cell_evidence(self, x: np.ndarray) -> Evidence:
         """The evidence of rows with an observed entry in a noisy column."""

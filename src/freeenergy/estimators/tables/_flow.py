@@ -53,7 +53,7 @@ class AbstractFlowDensity(TransformsRows, AbstractDensity):
             if len(draws) < _PROPOSAL_DRAWS // 2:
                 # of rescaled rows
                 draws = 3 * np.random.default_rng(0).normal(size=(_PROPOSAL_DRAWS, self._width))
-            self.model_ = FlowWithMissing(flow, _proposal(Rows(draws, np.ones(len(draws)))))
+            self.model_ = FlowWithMissing(flow, covering_mixture(Rows(draws, np.ones(len(draws)))))
 
     def _evidence(self, z: np.ndarray, seeds: np.ndarray) -> Evidence:
         missing = np.isnan(z)
@@ -175,7 +175,7 @@ class NormalizingFlow(AbstractFlowDensity):
         train, validation = split_rows(rows, self.validation_fraction, np.float32)
         flow = self._start(rows.x.shape[1], start_key)
         incomplete = has_nan(rows.x)
-        start = FlowWithMissing(flow, cast(_proposal(rows), np.float32)) if incomplete else flow
+        start = FlowWithMissing(flow, cast(covering_mixture(rows), np.float32)) if incomplete else flow
         objective = ImportanceWeighted(_TRAINING_SAMPLES) if incomplete else negative_log_likelihood
         learner = self.learner or Gradient(
             adam(self.learning_rate),
@@ -190,7 +190,7 @@ class NormalizingFlow(AbstractFlowDensity):
         return dataclasses.replace(result, model=FlowWithMissing(cast(flow, np.float64), None))
 
 
-def _proposal(rows: Rows) -> MixtureModel:
+def covering_mixture(rows: Rows) -> MixtureModel:
     """A Gaussian mixture of the rows, half as wide again so that it covers the flow."""
     size = min(_PROPOSAL_COMPONENTS, 1 + len(rows.x) // 25)
     mixture = GaussianMixture(size, max_iter=50, tol=1e-3, random_state=0)

@@ -1,7 +1,5 @@
 """Estimators of documents."""
 
-from ._lda import LatentDirichletAllocation
+from ..._lazy import lazy
 
-__all__ = [
-    "LatentDirichletAllocation",
-]
+__all__, __getattr__, __dir__ = lazy(__name__, __file__, globals())

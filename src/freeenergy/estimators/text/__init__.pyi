@@ -1,0 +1,7 @@
+"""Estimators of documents."""
+
+from ._lda import LatentDirichletAllocation
+
+__all__ = [
+    "LatentDirichletAllocation",
+]

@@ -119,6 +119,8 @@ CASES = {
     # with wide kernels, whose tails are thin enough for the grid of the contract
     "GaussianCopula": Case(fe.GaussianCopula(0.9)),
     "KernelDensity": Case(fe.KernelDensity()),
+    "GAN": Case(fe.GAN(width=8, depth=1, max_iter=3), density=False),
+    "InfoGAN": Case(fe.InfoGAN((2,), 1, width=8, depth=1, max_iter=3), density=False),
     "KMeans": Case(fe.KMeans(2), density=False),
     "FactorAnalysis": Case(fe.FactorAnalysis(1)),
     "MixedFactorAnalysis": Case(fe.MixedFactorAnalysis(1)),

@@ -9,7 +9,7 @@ from sklearn.base import clone, is_classifier
 
 from freeenergy import load
 from freeenergy._core import count_compilations
-from freeenergy.shell import PredictsProbabilities
+from freeenergy.shell import AbstractImplicit, PredictsProbabilities, Transforms
 
 # what a first fit and score of a table may compile
 MOST = 6
@@ -25,14 +25,18 @@ def test_programs_of_a_first_fit_and_score(name, tmp_path):
     estimator = clone(case.estimator)
     arguments = (rows, np.arange(len(rows)) % 2) if is_classifier(estimator) else (rows,)
     ask = "score_samples" if case.density else "predict_proba" if is_classifier(estimator) else "transform"
+    if isinstance(estimator, AbstractImplicit) and not isinstance(estimator, Transforms):
+        ask = "sample"
     if is_classifier(estimator) and not isinstance(estimator, PredictsProbabilities):
         ask = "predict"
     if case.answers is not None:
         arguments = rows, case.answers(np.zeros(len(rows)), np.random.RandomState(0))
         ask = "predict_interval"
 
+    asked = (5, 0) if ask == "sample" else (rows,)
+
     def fit_and_score():
-        getattr(estimator.fit(*arguments), ask)(rows)
+        getattr(estimator.fit(*arguments), ask)(*asked)
 
     jax.clear_caches()
     with count_compilations() as first:
@@ -44,5 +48,5 @@ def test_programs_of_a_first_fit_and_score(name, tmp_path):
     # nor does a model from a file
     estimator.save(tmp_path / "model.safetensors")
     with count_compilations() as third:
-        getattr(load(tmp_path / "model.safetensors"), ask)(rows)
+        getattr(load(tmp_path / "model.safetensors"), ask)(*asked)
     assert third.count == 0

@@ -102,6 +102,9 @@ from ._core import (
 from .comparison import Comparison as Comparison
 from .comparison import compare as compare
 from .estimators import (
+    GAN as GAN,
+)
+from .estimators import (
     HMM as HMM,
 )
 from .estimators import (
@@ -196,6 +199,9 @@ from .estimators import (
 )
 from .estimators import (
     Imputer as Imputer,
+)
+from .estimators import (
+    InfoGAN as InfoGAN,
 )
 from .estimators import (
     KernelDensity as KernelDensity,

@@ -11,7 +11,7 @@ from data import ROWS
 import freeenergy as fe
 from freeenergy import testing
 from freeenergy._core import count_compilations
-from freeenergy.shell import Rows, SamplesRows
+from freeenergy.shell import AbstractImplicit, Rows, SamplesRows
 from freeenergy.testing import check_generative_estimator, check_sequence_estimator
 
 # programs that the contract of one estimator may compile; CONTRIBUTING.md tells what to do about more
@@ -20,7 +20,7 @@ BUDGET = 40
 DENSITIES = [
     pytest.param(name, marks=[pytest.mark.slow] if case.slow else [])
     for name, case in CASES.items()
-    if case.density
+    if case.density or isinstance(case.estimator, AbstractImplicit)
 ]
 
 

@@ -39,6 +39,8 @@ SMALL = {
         "steps": 4,
         "importance_samples": 8,
     },
+    "GAN": {"width": 4, "depth": 1, "max_iter": 3, "batch_size": 128},
+    "InfoGAN": {"width": 4, "depth": 1, "max_iter": 3, "batch_size": 128},
     "FactorAnalysis": {"n_components": 1},
     "MixedFactorAnalysis": {"n_components": 1, "max_iter": 20, "importance_samples": 50},
     "LinearGaussianSSM": {"n_latent": 1, "max_iter": 5},

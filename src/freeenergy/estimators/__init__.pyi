@@ -62,6 +62,7 @@ from .series import (
     SwitchingLinearSystem,
 )
 from .tables import (
+    GAN,
     ICA,
     PCA,
     PPCA,
@@ -80,6 +81,7 @@ from .tables import (
     GaussianDensity,
     GaussianMixture,
     Imputer,
+    InfoGAN,
     KernelDensity,
     KMeans,
     MarkovNetwork,
@@ -98,6 +100,7 @@ from .text import (
 )
 
 __all__ = [
+    "GAN",
     "HMM",
     "ICA",
     "PCA",
@@ -144,6 +147,7 @@ __all__ = [
     "GaussianProcessClassifier",
     "GeneralisedLinearModel",
     "Imputer",
+    "InfoGAN",
     "InverseGaussian",
     "Isotonic",
     "KMeans",

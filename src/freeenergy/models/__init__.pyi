@@ -1,5 +1,6 @@
 """Models: energies composed of distributions, bijections and networks, written for one event."""
 
+from ._adversaries import Adversaries, Codes, adversaries
 from ._autoregression import AutoRegression
 from ._autoregressive import AutoregressiveModel, Head
 from ._base import (
@@ -145,6 +146,7 @@ __all__ = [
     "AbstractUndirected",
     "AbstractVariationalBound",
     "AbstractWithPrior",
+    "Adversaries",
     "Affine",
     "Ancestral",
     "AnsweredProcess",
@@ -156,6 +158,7 @@ __all__ = [
     "BayesianRegression",
     "CauchySource",
     "Clusters",
+    "Codes",
     "Columns",
     "Components",
     "Conditional",
@@ -247,6 +250,7 @@ __all__ = [
     "Units",
     "VarianceExploding",
     "VariancePreserving",
+    "adversaries",
     "autoregressive_flow",
     "conditional_flow",
     "coupling_flow",

@@ -24,6 +24,7 @@ from ._capabilities import (
 from ._chunks import Chunks
 from ._density import (
     AbstractDensity,
+    AbstractImplicit,
     AbstractRowEstimator,
     CompletesRows,
     SamplesRows,
@@ -63,6 +64,7 @@ from ._validation import check_count, check_instance, check_int, check_numbers, 
 
 __all__ = [
     "AbstractDensity",
+    "AbstractImplicit",
     "AbstractIntake",
     "AbstractPredictive",
     "AbstractRowEstimator",

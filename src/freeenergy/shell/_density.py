@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NoReturn, Self
 
 import equinox as eqx
 import jax
@@ -201,6 +201,19 @@ class SamplesRows(Samples, AbstractRowEstimator):
         if n == 1:
             return tables[0]
         return np.stack(tables) if isinstance(tables[0], np.ndarray) else tables
+
+
+class AbstractImplicit(SamplesRows):
+    """A law that can be drawn from and has no density; who asks for a score is told why there is none."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name in ("evidence", "score_samples", "score"):
+            raise AttributeError(
+                f"{type(self).__name__} has no density, so that no row has a score: it only draws. Compare "
+                "its draws with rows that were held out by the measures of freeenergy.evaluation, such as "
+                "classifier_two_sample_test and maximum_mean_discrepancy."
+            )
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
 
 class CompletesRows(Completes, AbstractRowEstimator):

@@ -7,6 +7,7 @@ from ._dequantised import Dequantised
 from ._diffusion import DiffusionModel
 from ._factor import PPCA, FactorAnalysis, FactorTest
 from ._flow import NormalizingFlow
+from ._gan import GAN, InfoGAN
 from ._gaussian import GaussianDensity
 from ._ica import ICA
 from ._imputer import Imputer
@@ -23,6 +24,7 @@ from ._starts import AbstractStart, PlusPlus, RandomRows
 from ._vae import VAE
 
 __all__ = [
+    "GAN",
     "ICA",
     "PCA",
     "PPCA",
@@ -41,6 +43,7 @@ __all__ = [
     "GaussianDensity",
     "GaussianMixture",
     "Imputer",
+    "InfoGAN",
     "KMeans",
     "KernelDensity",
     "MarkovNetwork",

@@ -78,6 +78,20 @@ def diffusion() -> Any:
     return ax
 
 
+def gan() -> Any:
+    """Eight clusters, what a generator makes of noise, and what its code says of it."""
+    rng = np.random.default_rng(0)
+    angle = rng.integers(8, size=4000) * np.pi / 4
+    X = 3 * np.column_stack([np.cos(angle), np.sin(angle)]) + rng.normal(0, 0.3, (4000, 2))
+    model = fe.InfoGAN((8,), width=64, max_iter=150, random_state=0).fit(X)
+    made = model.sample(1000, random_state=0)
+    ax = axes_of(4.4, 4.0)
+    ax.plot(*X[:1000].T, ".", color="0.75", markersize=3, label="data")
+    ax.scatter(*made.T, c=model.predict(made), cmap="tab10", vmin=0, vmax=9, s=5, label="made, by code")
+    ax.legend(loc="center")
+    return ax
+
+
 def bayesian_mixture() -> Any:
     rng = np.random.default_rng(0)
     centres = np.array([[0.0, 0.0], [5.0, 1.0], [1.0, 6.0]])
@@ -288,6 +302,7 @@ PICTURES: tuple[Callable[[], Any], ...] = (
         flow,
         autoregressive,
         diffusion,
+        gan,
         bayesian_mixture,
         classifiers,
         softmax,

@@ -191,6 +191,7 @@ PAGES = [
     pytest.param("docs/families/flow.md", marks=pytest.mark.slow),
     "docs/families/autoregressive.md",
     pytest.param("docs/families/diffusion.md", marks=pytest.mark.slow),
+    "docs/families/gan.md",
     pytest.param("docs/families/softmax.md", marks=pytest.mark.slow),
     "docs/families/regression.md",
     "docs/families/classifiers.md",

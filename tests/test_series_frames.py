@@ -32,6 +32,16 @@ def plain():
     return fe.AutoRegression(1).fit(VALUES)
 
 
+def test_a_summary_names_columns_and_lags(fitted):
+    found = fitted.summary()
+    told = dict(zip(found.names, found.values, strict=True))
+    np.testing.assert_allclose(told["coefficients[lag 1, a, b]"], fitted.coefficients_[0, 0, 1], rtol=1e-9)
+    np.testing.assert_allclose(told["coefficients[lag 1, b, a]"], fitted.coefficients_[0, 1, 0], rtol=1e-9)
+    assert {"offset[a]", "noise_covariance[b, a]"} < told.keys()
+    assert len(told) == 2 + 4 + 3
+    assert "coefficients[lag k, a, b] is what one of b adds to a, k steps later." in repr(found)
+
+
 class Arrow:
     """A table of which nothing is known but that it streams as Arrow's do."""
 

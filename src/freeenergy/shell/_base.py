@@ -37,7 +37,16 @@ from ..learning import EM, LBFGS, ClosedForm, Gradient, fit
 from ..models import AbstractRegularised
 from ._capabilities import ColumnRoles, Scores, Shows
 from ._schema import Field, Schema, kinds_of
-from ._summary import Coefficients, Summary, Terms, criteria_of, named_parameters, summary_of
+from ._summary import (
+    Along,
+    Coefficients,
+    Summary,
+    Terms,
+    along_columns,
+    criteria_of,
+    named_parameters,
+    summary_of,
+)
 from ._validation import check_instance, check_int, check_numbers, check_real, feature_names, random_key
 
 
@@ -285,6 +294,17 @@ class Shell(Shows, BaseEstimator, metaclass=abc.ABCMeta):
         carried; by default what is learnable in the model, by the names of its fields.
         """
         return named_parameters, ()
+
+    def _listed(self) -> dict[str, np.ndarray]:
+        """What a summary lists in place of the arrays of the model, which say little, in units of the data.
+
+        Such have no standard errors.
+        """
+        return {}
+
+    def _along(self, name: str, shape: tuple[int, ...]) -> Along:
+        """What stands along each axis of something that a summary lists, by its name."""
+        return along_columns(self.column_names, name, shape)
 
     def _coefficient_table(self, X: Any, robust: bool, given: dict[str, Any]) -> Coefficients | None:
         """The coefficients that a summary lists, of a regression that knows their errors by itself.

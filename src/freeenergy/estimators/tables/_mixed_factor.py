@@ -22,6 +22,7 @@ from ...shell import (
 )
 from ...shell._answers import answers, evidence_of_rows
 from ...shell._schema import kinds_of
+from ...shell._summary import Along
 from .._by_column import AnyColumns, member_by_column
 
 # rows whose integrals are had together
@@ -81,6 +82,8 @@ class MixedFactorAnalysis(TransformsRows, AnyColumns):
 
     Attributes:
         components_: Wᵀ, a row per factor.
+        intercept_: b; of numbers in the units of the data.
+        noise_variance_: of the noise of each column of numbers, by its name, in the units of the data.
         output_names_: what each column of `components_` is about: a column of numbers (in the units of the
             data) or counts, or the log-odds of a label against the last one.
         model_: the fitted model, of rescaled rows.
@@ -193,6 +196,34 @@ class MixedFactorAnalysis(TransformsRows, AnyColumns):
             several = [f"{field.name} = {label}" for label in field.categories[:-1]]
             names += several if labels and several else [str(field.name)]
         return names
+
+    @property
+    def intercept_(self) -> np.ndarray:
+        """b, a number for each of `output_names_`: means in the units of the data, log λ, or log-odds."""
+        columns = _columns_of_outputs(self.model_.emission.member)
+        shift, scale = self.scaling_
+        return np.asarray(self.model_.bias) * scale[columns] + shift[columns]
+
+    @property
+    def noise_variance_(self) -> dict[str, float]:
+        """The variance of ε of each column of numbers, in its squared units, by the name of the column."""
+        member = self.model_.emission.member
+        if not isinstance(member.parts[0], Gaussian):
+            return {}
+        columns = np.asarray(member.order[: member.sizes[0]])
+        variances = member.parts[0].covariance.variances() * self.scaling_.scale[columns] ** 2
+        names = self.column_names
+        return {names[column]: float(v) for column, v in zip(columns, np.asarray(variances), strict=True)}
+
+    def _listed(self) -> dict[str, np.ndarray]:
+        found = {"components": self.components_, "intercept": self.intercept_}
+        noise = np.array([*self.noise_variance_.values()])
+        return found | {"noise_variance": noise} if len(noise) else found
+
+    def _along(self, name: str, shape: tuple[int, ...]) -> Along:
+        if name == "noise_variance":
+            return ([*self.noise_variance_],)
+        return (self.output_names_,) if len(shape) == 1 else (None, self.output_names_)
 
     @property
     def _n_features_out(self) -> int:

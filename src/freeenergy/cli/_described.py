@@ -93,7 +93,7 @@ def _inspect_data(data: Input, json: bool) -> None:
         tell(_said_of_series(data))
 
 
-def _role(data: Input, name: str) -> dict[str, str]:
+def _role(data: Input, name: str) -> dict[str, Any]:
     """What is done with a column that says which step a row is, or is known beside the series."""
     if data.steps is None or name in data.names:
         return {}

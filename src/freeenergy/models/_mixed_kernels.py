@@ -92,7 +92,7 @@ class MixedKernels(AbstractExactModel, AbstractDistribution, AbstractPartial):
 
     def _missing(self, centres: Array) -> Array:
         """Which labels and counts of centres are missing."""
-        return np.broadcast_to(~np.array(self.numbers, bool), centres.shape) & (centres < 0)
+        return (centres < 0) & np.broadcast_to(~np.array(self.numbers, bool), centres.shape)
 
     def _joined(self, numbers: Array, others: Array) -> Array:
         return jnp.concatenate([numbers, others])[np.argsort(np.concatenate(self._places))]

@@ -36,7 +36,8 @@ from .._core import (
 from ..learning import EM, LBFGS, ClosedForm, Gradient, fit
 from ..models import AbstractRegularised
 from ._capabilities import ColumnRoles, Scores, Shows
-from ._schema import Field, Schema, kinds_of
+from ._field import Field
+from ._schema import Schema, kinds_of
 from ._summary import (
     Along,
     Coefficients,

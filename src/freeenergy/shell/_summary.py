@@ -49,6 +49,9 @@ _SILENT = {"value", "family"}
 def expression(model: Any) -> str:
     """The expression that makes the estimator, on one line."""
     text = " ".join(repr(model).split())
+    # the numbers of an array that nobody chose say nothing by their shape
+    text = re.sub(r"(?:, )?\w+=[fi]\d+\[[^\]]*\]", "", text)
+    text = re.sub(r"([(\[]),? ", r"\1", re.sub(r",? ([)\]])", r"\1", text))
     text = re.sub(r"<class '(?:\w+\.)*(\w+)'>", r"\1", text)
     return re.sub(r"<function (?:\w+\.)*(\w+)[^>]*>", r"\1", text)
 

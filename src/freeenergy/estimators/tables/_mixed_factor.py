@@ -11,7 +11,21 @@ from jax import Array
 from sklearn.utils.validation import check_is_fitted
 
 from ..._core import AbstractAlgorithm, Data, Evidence, Fit, Kind, check_size, on_device, parameter_count
-from ...distributions import Bernoulli, ByColumn, Categorical, Diagonal, Gaussian, Given, Poisson, Product
+from ...distributions import (
+    AbstractLink,
+    Bernoulli,
+    ByColumn,
+    Categorical,
+    CountTable,
+    Diagonal,
+    Gaussian,
+    Given,
+    Parts,
+    Poisson,
+    Product,
+    Tilted,
+    usual_link,
+)
 from ...learning import LBFGS, MAP, Batch
 from ...models import MixedFactors
 from ...shell import (
@@ -63,7 +77,9 @@ class MixedFactorAnalysis(TransformsRows, AnyColumns):
     """Few normal factors behind columns of any kind:  z ~ N(0, I), x_j | z of the family of its kind.
 
     Numbers and dates are Gaussian with noise of their own, x_j = w_j·z + b_j + ε_j; counts are Poisson with
-    log λ_j = w_j·z + b_j, binary columns have log-odds w_j·z + b_j, and categories, with an order or
+    log λ_j = w_j·z + b_j; where a Poisson with a log-normal rate does not describe a column of counts, it
+    has a table p of its own, tilted by the factors, p(x_j) exp((w_j·z + b_j) s(x_j)) / Z (see
+    `distributions.Tilted`).  Binary columns have log-odds w_j·z + b_j, and categories, with an order or
     without, a softmax of w_jc·z + b_jc over their labels.  Columns are independent given z.  With numbers
     alone it is `FactorAnalysis`, with binary columns alone the item-response model with two parameters.
 
@@ -137,7 +153,7 @@ class MixedFactorAnalysis(TransformsRows, AnyColumns):
         )
 
     def _learn(self, rows: Rows, key: Array) -> Fit:
-        member, outputs, crude = _marginals(member_by_column(ByColumn(), self), rows)
+        member, outputs, crude = _marginals(member_by_column(ByColumn(), self, rows, None), rows)
         loading = _principal_loadings(crude, rows.weight, outputs, self.n_components)
         numbers = member.sizes[0] if isinstance(member.parts[0], Gaussian) else 0
         if numbers:
@@ -145,7 +161,9 @@ class MixedFactorAnalysis(TransformsRows, AnyColumns):
             normal = Gaussian(on_device(np.zeros(numbers)), Diagonal(on_device(noise)))
             member = member.with_parts((normal, *member.parts[1:]))
         start = MixedFactors(
-            on_device(loading), on_device(np.concatenate([o[1] for o in outputs])), Given(member)
+            on_device(loading),
+            on_device(np.concatenate([o[1] for o in outputs])),
+            Given(member, Parts(tuple(map(_link, member.parts)))),
         )
         learner = self.learner
         if learner is None:
@@ -230,6 +248,10 @@ class MixedFactorAnalysis(TransformsRows, AnyColumns):
         return self.n_components
 
 
+def _link(part: Any) -> AbstractLink:
+    return Tilted() if isinstance(part, CountTable) else usual_link(part)
+
+
 def _columns_of_outputs(member: Product) -> np.ndarray:
     """The column that each output is about."""
     repeats = [
@@ -266,6 +288,9 @@ def _marginals(
                     crude.append(_standard(logs, seen, weight)[:, None])
                     spread = np.sqrt(weight @ np.where(seen, logs - weight @ logs / total, 0) ** 2 / total)
                     outputs.append((np.array([[at, min(spread, 1.0), -1, 0.0]]), np.array([np.log(mean)])))
+                case CountTable():
+                    crude.append(_standard(filled, seen, weight)[:, None])
+                    outputs.append((np.array([[at, 1.0, -1, 0.0]]), np.zeros(1)))
                 case Bernoulli():
                     p = (weight @ filled + 0.5) / (total + 1)
                     crude.append(_standard(filled, seen, weight)[:, None])

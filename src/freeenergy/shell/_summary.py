@@ -40,6 +40,8 @@ _MOST_CURVED = 400
 _MOST_LISTED = 2_000
 # lines of a list that are printed
 _MOST_PRINTED = 60
+# cells of a table that are listed after everything else
+_LONG_TABLE = 20
 # fields whose arrays have a column of the data along the last axis, or the last two
 _OF_COLUMNS = {"family", "components", "members"}
 # words of a path that say nothing to a reader
@@ -501,7 +503,8 @@ def _parameters(owner: Any, X: Any, robust: bool, given: dict[str, Any]) -> Coef
                 notes.append("held: not fitted, or a probability at the edge of its range.")
     columns = owner.column_names
     names, values, own = [], [], []
-    for name, value in found.items():
+    # long tables of counts come last
+    for name, value in sorted(found.items(), key=_is_long_table):
         of_part = _part_entries(name, value, owner, columns)
         for label, place in of_part or _entries(name, value, owner._along(name, value.shape)):
             names.append(label)
@@ -509,6 +512,10 @@ def _parameters(owner: Any, X: Any, robust: bool, given: dict[str, Any]) -> Coef
             own.append(math.nan if errors is None else float(errors[name][place]))
     stderr = None if errors is None else np.array(own, float)
     return Coefficients(names, np.array(values, float), stderr, None, {}, notes)
+
+
+def _is_long_table(named: tuple[str, np.ndarray]) -> bool:
+    return named[0].endswith("probabilities") and named[1].shape[-1] > _LONG_TABLE
 
 
 def _inside(model: Any, mask: Any) -> tuple[Any, list[str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import copy
 import dataclasses
 import functools
 import os
@@ -322,12 +323,20 @@ class Shell(Shows, BaseEstimator, metaclass=abc.ABCMeta):
     @property
     def column_names(self) -> list[str]:
         """Names of the columns that are modelled, or their numbers."""
+        if "_columns" in vars(self):
+            return vars(self)["_columns"]
         schema = kinds_of(self)
         if schema is not None:
             return [str(field.name) for field in schema.modelled]
         columns = vars(self).get("n_features_in_", 0)
         names = feature_names(self)
         return [str(i) for i in range(columns)] if names is None else [str(name) for name in names]
+
+    def _calling(self, columns: list[str]) -> Self:
+        """The same estimator, which calls its columns as another one does that is made of it."""
+        named = copy.copy(self)
+        vars(named)["_columns"] = columns
+        return named
 
     def _likelihood(self, X: Any, given: dict[str, Any]) -> tuple[Evidence, float | None] | str:
         """Evidence whose sum is log p of the fit, and how many rows that are; or why there is none."""

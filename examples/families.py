@@ -251,6 +251,34 @@ def mixture_density() -> Any:
     return ax
 
 
+def conditional_flow() -> Any:
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-1.0, 1.0, 400)
+    y = 2 * x + np.exp(x) * (rng.exponential(size=400) - 1)
+    model = fe.ConditionalFlow(width=16, max_iter=100, random_state=0).fit(x[:, None], y)
+    ax = axes_of()
+    dots(ax, x, y)
+    band(model, ax, np.linspace(-1.0, 1.0, 100), 1)
+    laws(model, ax, (-0.8, -0.1, 0.6), np.linspace(-4.0, 8.0, 300), 0.35)
+    return ax
+
+
+def conditional_vae() -> Any:
+    rng = np.random.default_rng(0)
+    x, hidden = rng.uniform(-1.0, 1.0, (400, 1)), rng.normal(size=(400, 1))
+    y = x @ [[3.0, -3.0]] + hidden @ [[1.0, 0.8]] + 0.2 * rng.normal(size=(400, 2))
+    model = fe.ConditionalVAE(1, width=16, max_iter=100, random_state=0).fit(x, y)
+    ax = axes_of(3.8, 3.4)
+    ax.plot(*y.T, ".", color=plots.PALETTE[6], markersize=3, alpha=0.5)
+    for colour, given in enumerate((-0.8, 0.0, 0.8)):
+        drawn = model.predict_density([[given]]).sample(100, rng)[:, 0]
+        ax.plot(*drawn.T, ".", color=plots.PALETTE[colour], markersize=4, label=f"draws at x = {given:g}")
+    ax.legend(frameon=False, fontsize=8)
+    ax.set_xlabel("y, first")
+    ax.set_ylabel("y, second")
+    return ax
+
+
 def ensembles() -> Any:
     rng = np.random.default_rng(0)
     x = np.sort(rng.uniform(0.0, 6.0, 300))
@@ -310,6 +338,7 @@ PICTURES: tuple[Callable[[], Any], ...] = (
         networks,
     ),
     *(regression, linear, glm, gaussian_process, kernels, mixture_density, ensembles),
+    *(conditional_flow, conditional_vae),
 )
 
 

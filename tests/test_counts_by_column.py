@@ -1,14 +1,19 @@
 """Counts that are no Poisson, in models of columns of different kinds."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
+from scipy.integrate import trapezoid
+from scipy.special import expit
 
 import freeenergy as fe
 from freeenergy import distributions as d
+from freeenergy._core import on_device
 from freeenergy.distributions._count_table import imagined_rows, poisson_serves, smooth_shares
+from freeenergy.models import MixedFactors
 
 RNG = np.random.default_rng(3)
 N = 128
@@ -183,3 +188,53 @@ def test_a_table_is_made_for_the_rows_it_is_given():
     assert d.ByColumn(strength=0).prior(member, np.ones(4), 2) is None
     assert list(d.ByColumn().tables(KINDS, FRAME.to_numpy(float), np.ones(N), 1, like=member)) == [1]
     assert d.ByColumn(strength=0).tables(KINDS, FRAME.to_numpy(float), np.ones(N), 1) == {}
+
+
+def test_a_tilted_table_is_what_enumeration_says():
+    shares, ratio = np.array([[0.5, 0.25, 0.15, 0.1], [0.1, 0.2, 0.3, 0.4]]), np.array([0.5, 0.3])
+    given = d.Given(d.CountTable(*map(on_device, (shares, ratio))), d.Tilted())
+    output = np.array([0.7, -1.2])
+    ask = jax.jit(lambda output, x: (given.at(output).probabilities, given.log_prob(output, x)))
+    cells = np.arange(4)
+    gap = cells - (shares @ cells)[:, None]
+    tilt = np.exp(output[:, None] * gap / np.sqrt((shares * gap**2).sum(axis=1))[:, None])
+    expected = shares * tilt / (shares * tilt).sum(axis=1)[:, None]
+    # a count in the tail, and one that is missing
+    for row, p in (
+        ([2.0, 5.0], expected[0, 2] * expected[1, 3] * 0.7 * 0.3**2),
+        ([np.nan, 1.0], expected[1, 1]),
+    ):
+        tilted, nats = ask(output, np.array(row))
+        np.testing.assert_allclose(tilted, expected, rtol=1e-12)
+        np.testing.assert_allclose(nats, np.log(p), rtol=1e-12)
+    # far outputs are none too many
+    assert np.isfinite(ask(np.array([1e4, -1e4]), np.array([0.0, 3.0]))[1])
+    assert given.size == 2
+
+
+def test_factors_tilt_the_tables_of_counts_that_are_no_poisson():
+    # a Poisson for each row, with rates that are log-normal, is as wide as the visits
+    x, weight = FRAME.to_numpy(float), np.ones(N)
+    assert [*d.ByColumn().tables(KINDS, x, weight, 1)] == [0, 1]
+    assert [*d.ByColumn().tables(KINDS, x, weight, None)] == [0]
+    shares, w, b = np.array([[0.4, 0.3, 0.2, 0.1]]), np.array([[1.5], [-0.8]]), np.array([0.3, 0.2])
+    parts = (
+        d.CountTable(*map(on_device, (shares, np.array([0.25])))),
+        d.Bernoulli(on_device(np.full(1, 0.5))),
+    )
+    emission = d.Given(d.Product(parts, sizes=(1, 1)), d.Parts((d.Tilted(), d.Natural())))
+    model = MixedFactors(on_device(w), on_device(b), emission)
+    rows = np.array([[k, yes] for k in range(30) for yes in (0.0, 1.0)])
+    found = np.exp(jax.jit(jax.vmap(model.log_prob_by_quadrature))(rows))
+    assert found.sum() == pytest.approx(1, abs=1e-9)
+    z = np.linspace(-9, 9, 2001)
+    gap = np.arange(4) - shares[0] @ np.arange(4)
+    tilted = shares * np.exp((w[0] * z + b[0])[:, None] * gap / np.sqrt(shares[0] @ gap**2))
+    tilted /= tilted.sum(axis=1, keepdims=True)
+    yes = expit(w[1] * z + b[1])
+    for row, p in (
+        ([1.0, 1.0], tilted[:, 1] * yes),
+        ([5.0, 0.0], tilted[:, 3] * 0.75 * 0.25**2 * (1 - yes)),
+    ):
+        expected = trapezoid(p * stats.norm.pdf(z), z)
+        assert found[(rows == row).all(axis=1)][0] == pytest.approx(expected, rel=1e-6)

@@ -348,6 +348,8 @@ def test_the_summary_is_that_of_the_density():
     imputer = fe.Imputer().fit(HOLES)
     assert "GaussianDensity" in repr(imputer.summary(HOLES))
     assert imputer.summary().n_parameters == 5
+    named = fe.Imputer().fit(pd.DataFrame(HOLES, columns=["height", "weight"]))
+    assert named.summary().names[:2] == ["mean[height]", "mean[weight]"]
     assert imputer.latent(HOLES) is None
 
 

@@ -126,7 +126,7 @@ def test_masses_sum_to_one_and_missing_entries_are_summed_out(model):
     assert model.score_samples(nothing)[0] == pytest.approx(0, abs=1e-12)
 
 
-def test_rows_with_missing_entries_are_fitted():
+def test_rows_with_missing_entries_are_fitted(tmp_path):
     holes = FRAME.with_columns(
         pl.when(pl.int_range(N) % 3 == k).then(None).otherwise(pl.col(c)).alias(c)
         for k, c in enumerate(["colour", "visits", "size"])
@@ -145,6 +145,11 @@ def test_rows_with_missing_entries_are_fitted():
         for c in COLOURS
     ]
     np.testing.assert_allclose(mass, expected, rtol=1e-9)
+    # a file of it is read again
+    own.save(tmp_path / "own.safetensors")
+    np.testing.assert_array_equal(
+        fe.load(tmp_path / "own.safetensors").score_samples(holes), own.score_samples(holes)
+    )
     counts = np.exp(
         own.score_samples(rows(**{c: range(200) if c == "visits" else [None] * 200 for c in FRAME.columns}))
     )

@@ -32,6 +32,16 @@ def plain():
     return fe.AutoRegression(1).fit(VALUES)
 
 
+def test_a_summary_names_columns_and_lags(fitted):
+    found = fitted.summary()
+    told = dict(zip(found.names, found.values, strict=True))
+    np.testing.assert_allclose(told["coefficients[lag 1, a, b]"], fitted.coefficients_[0, 0, 1], rtol=1e-9)
+    np.testing.assert_allclose(told["coefficients[lag 1, b, a]"], fitted.coefficients_[0, 1, 0], rtol=1e-9)
+    assert {"offset[a]", "noise_covariance[b, a]"} < told.keys()
+    assert len(told) == 2 + 4 + 3
+    assert "coefficients[lag k, a, b] is what one of b adds to a, k steps later." in repr(found)
+
+
 class Arrow:
     """A table of which nothing is known but that it streams as Arrow's do."""
 
@@ -79,7 +89,7 @@ def test_other_days_of_a_month_and_leap_years():
 def test_days_of_one_week_are_days_and_numbers_are_steps():
     week = as_times(pd.date_range("2024-01-01", periods=5))
     assert str(frequency_of([week])) == "day"
-    assert str(frequency_of([np.array([1959.0, 1960.0, 1962.0])])) == "step of 1"
+    assert str(frequency_of([np.array([1959.0, 1960.0, 1962.0])])) == "1"
     assert frequency_of([np.array([0.0, 1.0, 2.5, 3.5])]) is None
     assert frequency_of([week[:1]]) is None
     # no median step fits all, a divisor does
@@ -161,7 +171,7 @@ def test_hours_across_a_change_of_clocks():
     values = pd.DataFrame({"y": RNG.normal(size=16)}, index=index)
     gaps = values.drop(index[[6, 7]])
     with pytest.warns(
-        UserWarning, match=r"2 of 16 steps of a hour are missing, the first 2024-03-31 01:00"
+        UserWarning, match=r"2 of 16 steps of an hour are missing, the first 2024-03-31 01:00"
     ):
         fitted = fe.AutoRegression(1).fit(gaps)
     pd.testing.assert_index_equal(fitted.impute(gaps).index, index, exact="equiv", check_freq=False)

@@ -130,7 +130,7 @@ def test_an_autoregression_has_the_errors_of_statsmodels():
         warnings.simplefilter("ignore")
         how = {"cov_type": "approx", "cov_kwds": {"approx_complex_step": True}}
         peer = sm.tsa.SARIMAX(x, order=(1, 0, 0), trend="c").fit(disp=0, gtol=1e-10, **how)
-    assert found.names == ["offset[0]", "coefficients[0, 0, 0]", "noise_covariance[0, 0]"]
+    assert found.names == ["offset[0]", "coefficients[lag 1, 0, 0]", "noise_covariance[0, 0]"]
     np.testing.assert_allclose(found.values, peer.params, rtol=1e-3)
     np.testing.assert_allclose(found.stderr, peer.bse, rtol=1e-3)
     np.testing.assert_allclose([found.aic, found.bic], [peer.aic, peer.bic], rtol=1e-8)
@@ -293,6 +293,28 @@ def test_columns_of_several_kinds_are_named_with_their_labels():
         "probabilities[0, where, there]",
         "probability[0, yes]",
     } < told.keys()
+
+
+def test_parameters_are_fitted_attributes_in_units_of_the_columns():
+    frame = pd.DataFrame(ROWS * [2.0, 30.0] + [5.0, -100.0], columns=["height", "weight"])
+    plane = fe.PCA(1).fit(frame)
+    found = plane.summary()
+    assert found.names[:4] == [
+        "mean[height]",
+        "mean[weight]",
+        "components[0, height]",
+        "components[0, weight]",
+    ]
+    np.testing.assert_allclose(
+        found.values, [*frame.mean(), *plane.components_[0], *plane.explained_variance_]
+    )
+    rule = fe.Perceptron(averaged=True).fit(frame, np.where(frame["height"] > 5, "tall", "small"))
+    told = dict(zip(rule.summary().names, rule.summary().values, strict=True))
+    np.testing.assert_allclose(told["coef[tall, weight]"], rule.coef_[1, 1])
+    np.testing.assert_allclose(told["intercept[small]"], rule.intercept_[0])
+    clusters = fe.KMeans(2, random_state=0).fit(frame)
+    assert clusters.summary().names[-1] == "cluster_centers[1, weight]"
+    np.testing.assert_allclose(clusters.summary().values, clusters.cluster_centers_.ravel())
 
 
 def _line(dof):

@@ -389,7 +389,12 @@ def summary(
         with found.in_words_of_the_file():
             told = estimator.summary(X, robust=robust, **_beside(estimator, found.y, target))
     if not json:
-        typer.echo(repr(told))
+        # as it is asked for here
+        words = {": summary(X).": ": summary MODEL DATA.", "are in to_frame().": "are shown by --json."}
+        text = repr(told)
+        for python, shell in words.items():
+            text = text.replace(python, shell)
+        typer.echo(text)
         return
     kind = None if told.kind is None else told.kind.value
     facts = dataclasses.asdict(told) | {"kind": kind, "aic": told.aic, "bic": told.bic}

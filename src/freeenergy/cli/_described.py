@@ -74,7 +74,7 @@ def _inspect_data(data: Input, json: bool) -> None:
         shape, columns = found.table.stacked.shape, _columns_of_numbers(found.names, found.rows)
     else:
         shape = (len(found.frame), len(found.names))
-        columns = _columns_of_frame(found)
+        columns = [line | _role(data, line["name"]) for line in _columns_of_frame(found)]
     if json:
         columns = [{key: _files.finite(value) for key, value in line.items()} for line in columns]
         series = {} if data.steps is None else {"series": _said_of_series(data).splitlines()}
@@ -91,6 +91,17 @@ def _inspect_data(data: Input, json: bool) -> None:
         tell(f"{len(problems)} of {len(columns)} columns cannot be read as they are.")
     if data.steps is not None:
         tell(_said_of_series(data))
+
+
+def _role(data: Input, name: str) -> dict[str, Any]:
+    """What is done with a column that says which step a row is, or is known beside the series."""
+    if data.steps is None or name in data.names:
+        return {}
+    if data.steps.time is not None and name == data.steps.time.name:
+        return {"treatment": "The time of each step (--time)."}
+    if data.steps.series is not None and name == data.steps.series.name:
+        return {"treatment": "The name of each series (--series)."}
+    return {"treatment": "Known beside the series (--inputs)."}
 
 
 def _said_of_series(data: Input) -> str:
@@ -155,9 +166,9 @@ def _columns_of_frame(found: Input) -> list[dict[str, Any]]:
             line |= {"values": field.looks, "categories": [str(label) for label in field.categories]}
         elif field.form.value == "label":
             shown = known.unique(maintain_order=True).head(3).to_list()
-            line["values"] = ", ".join(
-                map(repr, (text if len(text) <= 30 else text[:30] + "…" for text in shown))
-            )
+            long = any(len(text) > 30 for text in shown)
+            told = (text if len(text) <= 30 else text[:30] + "…" for text in shown[: 1 if long else 3])
+            line["values"] = ", ".join(map(repr, told))
         elif len(known):
             low, high = known.min(), known.max()
             line["values"] = _range(low, high) + (f", {field.looks}" if field.step and field.looks else "")

@@ -416,6 +416,8 @@ def _width(text: str, separator: str) -> int:
 
 def _ragged(name: str, line: int, row: list[str], width: int, separator: str) -> str:
     sentence = f"Line {line} of {inside(name)} has {len(row)} values where the first has {width}."
+    if width == 1 and not all(map(is_number, row)):
+        return f"{sentence} If something else parts the fields than {separator!r}, say --separator."
     if len(row) == 2 * width and separator == ",":
         return f"{sentence} If commas stand before decimals, separate the values by ; and say --decimal ,."
     if len(row) == width + 1:

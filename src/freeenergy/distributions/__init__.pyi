@@ -61,7 +61,7 @@ from ._continuous import (
     Logistic,
     StudentT,
 )
-from ._count_table import CountTable
+from ._count_table import CountTable, Tilted
 from ._covariance import (
     AbstractCovariance,
     AbstractSharing,
@@ -152,6 +152,7 @@ __all__ = [
     "Spherical",
     "StudentT",
     "Tied",
+    "Tilted",
     "Transformed",
     "UnitInterval",
     "affine",

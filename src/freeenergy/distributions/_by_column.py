@@ -79,7 +79,7 @@ class ByColumn(eqx.Module):
         kinds: Sequence[str],
         x: np.ndarray,
         weight: np.ndarray,
-        groups: np.ndarray | int,
+        groups: np.ndarray | int | None,
         like: Product | None = None,
     ) -> dict[int, CountTable]:
         """A table for each column of counts that Poissons do not describe; none without a prior.
@@ -87,7 +87,8 @@ class ByColumn(eqx.Module):
         Args:
             kinds: of the columns.
             x, weight: rows.
-            groups: how many members there are, or the number of the member of each row.
+            groups: how many members there are, or the number of the member of each row; None where each
+                row has a rate of its own.
             like: a member whose columns with tables stay these, of the sizes that they have.
         """
         sizes = {} if like is None else _table_sizes(like)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from scipy import stats
-from scipy.special import gammaln
+from scipy.optimize import minimize
+from scipy.special import gammaln, logsumexp
 
 from .._core import AbstractSpace, Counts, buffer, log_probability, on_device, parameter, simplex
 from ._base import AbstractIndependent, check_support, fisher_information, log_partition_at, mean_parameters
@@ -22,6 +23,7 @@ from ._discrete import (
     _with_rest,
     inside_simplex,
 )
+from ._given import AbstractLink
 
 # the fewest and the most cells of a table, which has as many as a power of two
 _FEWEST, _MOST = 8, 256
@@ -32,6 +34,7 @@ _WIDE = (0.0, 0.1, 0.3, 1.0, 3.0)
 # nats from which on evidence is strong (Kass and Raftery 1995)
 _STRONG = 3.0
 _POISSON_STEPS = 200
+_POINTS = 61
 
 
 class CountTable(AbstractIndependent):
@@ -113,6 +116,46 @@ class CountTable(AbstractIndependent):
         beyond = jnp.floor(jnp.log1p(-uniform) / jnp.log(self.ratio))
         cell = cell.astype(self.probabilities.dtype)
         return jnp.where(cell == self._last(), cell + beyond, cell)
+
+
+class Tilted(AbstractLink):
+    """The output tilts a `CountTable`, one number η a column:  p(x | η) ∝ p(x) exp(η s(x)).
+
+    s is the number of the cell in standard deviations from the mean, those of the member, whose tail
+    counts as its last cell.  At output zero it is the member itself (also known as exponential tilting).
+
+    >>> from freeenergy.distributions import Given
+    >>> steady = Given(CountTable(jnp.array([[0.5, 0.25, 0.25]]), jnp.array([0.5])), Tilted())
+    >>> steady.size, steady.at(jnp.array([1.0])).probabilities.round(3).tolist()
+    (1, [[0.187, 0.312, 0.501]])
+    """
+
+    def _logits(self, member: CountTable, output: Array) -> Array:
+        cells = jnp.broadcast_to(member._cells(), member.probabilities.shape)
+        mean = jnp.sum(member.probabilities * cells, axis=-1, keepdims=True)
+        spread = jnp.sum(member.probabilities * (cells - mean) ** 2, axis=-1, keepdims=True)
+        return jnp.log(member.probabilities) + output[:, None] * (cells - mean) / jnp.sqrt(spread)
+
+    def size(self, member: CountTable) -> int:
+        return member.dim
+
+    def learned(self, member: CountTable) -> Any:
+        return jax.tree.map(lambda _: False, member)
+
+    def at(self, member: CountTable, output: Array) -> CountTable:
+        return CountTable(jax.nn.softmax(self._logits(member, output), axis=-1), member.ratio)
+
+    def log_prob(self, member: CountTable, output: Array, x: Array) -> Array:
+        # from the logits, so that no output is too large
+        logits = self._logits(member, output)
+        filled = jnp.where(jnp.isnan(x), 0, x)
+        cell = jnp.minimum(filled, member._last())
+        own = jnp.sum(jnp.where(cell[:, None] == member._cells()[None, :], logits, 0), axis=-1)
+        terms = own - jax.nn.logsumexp(logits, axis=-1) + member.log_base_terms(filled)
+        return jnp.sum(jnp.where(jnp.isnan(x), 0, terms))
+
+    def unit_free(self, member: CountTable) -> np.ndarray:
+        return np.zeros(member.dim, bool)
 
 
 @log_partition_at.register
@@ -208,14 +251,20 @@ def imagined_rows(column: np.ndarray, weight: np.ndarray, shares: np.ndarray, me
     return best[1]
 
 
-def poisson_serves(column: np.ndarray, weight: np.ndarray, groups: np.ndarray | int = 1) -> bool:
+def poisson_serves(column: np.ndarray, weight: np.ndarray, groups: np.ndarray | int | None = 1) -> bool:
     """Whether Poissons describe a column as well as shares of its values do, by the criterion of Schwarz.
 
     Args:
         column: counts, NaN where missing.
         weight: of each row.
-        groups: how many Poissons there may be, or the number of the group of each row, one Poisson each.
+        groups: how many Poissons there may be, or the number of the group of each row, one Poisson each;
+            None where each row has its own, with rates that are log-normal.
     """
+    if groups is None:
+        values, counts = _tally(column, weight)
+        total = counts.sum()
+        gain = counts @ np.log(counts / total) - _log_normal_likelihood(values, counts)
+        return bool(gain <= 0.5 * (len(values) - 3) * np.log(max(total, 2.0)) + _STRONG)
     several = isinstance(groups, int)
     parts = (
         [_tally(column, weight)]
@@ -232,6 +281,22 @@ def poisson_serves(column: np.ndarray, weight: np.ndarray, groups: np.ndarray | 
         # of each member, one number less than there are values in place of a rate
         numbers += (groups if several else 1) * (len(values) - 2)
     return bool(gain <= 0.5 * numbers * np.log(max(total, 2.0)) + _STRONG)
+
+
+def _log_normal_likelihood(values: np.ndarray, counts: np.ndarray) -> float:
+    """The largest log-likelihood of Poissons whose rates are log-normal, by quadrature."""
+    place, weight = np.polynomial.hermite_e.hermegauss(_POINTS)
+    log_weight, base = np.log(weight / weight.sum()), gammaln(values + 1)
+
+    def loss(free: np.ndarray) -> float:
+        log_rate = free[0] + np.exp(free[1]) * place
+        joint = values[:, None] * log_rate - np.exp(log_rate) - base[:, None] + log_weight
+        return -float(counts @ logsumexp(joint, axis=1))
+
+    mean = max(values @ counts / counts.sum(), 1e-3)
+    # from a narrow and from a wide law
+    found = [minimize(loss, [np.log(mean), s], method="Nelder-Mead").fun for s in (-3.0, -0.5)]
+    return -min(found)
 
 
 def _poisson_likelihood(values: np.ndarray, counts: np.ndarray, n: int) -> float:

@@ -62,7 +62,7 @@ def member_by_column(
     family: ByColumn,
     owner: Any,
     rows: Rows | None = None,
-    groups: np.ndarray | int = 1,
+    groups: np.ndarray | int | None = 1,
     like: Any = None,
 ) -> Product:
     """A member for the columns that were fitted.
@@ -71,7 +71,8 @@ def member_by_column(
         family: of the columns.
         owner: the estimator, which knows their kinds.
         rows: what is fitted, for counts that are no Poisson.
-        groups: how many members there are, or the number of the member of each row.
+        groups: how many members there are, or the number of the member of each row; None where each row has
+            a rate of its own.
         like: a member that the fit goes on from, of whose shape it has to be.
     """
     schema = kinds_of(owner)

@@ -36,7 +36,7 @@ class MixedKernels(AbstractExactModel, AbstractDistribution, AbstractPartial):
         numbers: which columns are numbers.
         lines: which of the other columns have an order.
         log_weights: log w; −∞ pads the arrays.
-        centres: c, shape (n, dim); NaN where missing, but in columns of numbers.
+        centres: c, shape (n, dim); −1 where a label or a count is missing.
         variances: v of the columns of numbers, shape (n, numbers).
         smoothing: λ of the other columns.
         levels: K of the other columns, infinite for counts.
@@ -71,20 +71,28 @@ class MixedKernels(AbstractExactModel, AbstractDistribution, AbstractPartial):
         numbers: tuple[bool, ...],
         lines: tuple[bool, ...],
     ) -> MixedKernels:
-        """Kernels with normalised weights, padded to a size for which a program may be compiled."""
+        """Kernels with normalised weights, padded to a size for which a program may be compiled.
+
+        Of the centres a label or a count may be NaN: missing.
+        """
         size = bucket(len(centres))
         size = size if size <= _BLOCK else -(-size // _BLOCK) * _BLOCK
         pad = ((0, size - len(centres)), (0, 0))
         with np.errstate(divide="ignore"):
             log_weights = np.log(np.pad(weights / np.sum(weights), pad[0]))
         wide = np.pad(variances, pad, constant_values=1.0)
-        arrays = (log_weights, np.pad(centres, pad), wide, smoothing, levels)
+        known = np.where(np.isnan(centres), -1.0, centres)
+        arrays = (log_weights, np.pad(known, pad), wide, smoothing, levels)
         return MixedKernels(numbers, lines, *map(on_device, arrays))
 
     @property
     def _places(self) -> tuple[np.ndarray, np.ndarray]:
         numbers = np.array(self.numbers, bool)
         return np.flatnonzero(numbers), np.flatnonzero(~numbers)
+
+    def _missing(self, centres: Array) -> Array:
+        """Which labels and counts of centres are missing."""
+        return (centres < 0) & np.broadcast_to(~np.array(self.numbers, bool), centres.shape)
 
     def _joined(self, numbers: Array, others: Array) -> Array:
         return jnp.concatenate([numbers, others])[np.argsort(np.concatenate(self._places))]
@@ -125,7 +133,7 @@ class MixedKernels(AbstractExactModel, AbstractDistribution, AbstractPartial):
         def visit(carry: tuple[Array, Array, Array], block: tuple) -> tuple[Array, Array, Array]:
             log_weights, centres, _, _ = block
             own = centres[:, known]
-            missing = jnp.isnan(own)
+            missing = own < 0
             kernels = self._log_kernels(x, jnp.where(missing, 0, own))
             logs = jnp.where(missing, -jnp.inf, log_weights[:, None] + kernels)
             top = jax.lax.stop_gradient(jnp.maximum(carry[0], jnp.max(logs, axis=0)))
@@ -150,7 +158,7 @@ class MixedKernels(AbstractExactModel, AbstractDistribution, AbstractPartial):
             gap = filled[numbers][None] - centres[:, numbers]
             normal = -0.5 * (gap**2 / variances + jnp.log(variances) + LOG_2PI)
             own = centres[:, known]
-            missing = jnp.isnan(own)
+            missing = own < 0
             other = self._log_kernels(filled[known], jnp.where(missing, 0, own))
             other = jnp.where(missing, marginals[None], other)
             normal = jnp.sum(jnp.where(seen[numbers][None], normal, 0), axis=1)
@@ -192,7 +200,7 @@ class MixedKernels(AbstractExactModel, AbstractDistribution, AbstractPartial):
 
         def visit(carry: tuple[Array, ...], block: tuple) -> tuple[Array, ...]:
             logs, own = logs_of(block), block[1][:, known]
-            missing = jnp.isnan(own)
+            missing = own < 0
             top = jnp.maximum(carry[0], jnp.max(logs))
             shrink, p = jnp.exp(carry[0] - top), jnp.exp(logs - top)
             means = jnp.where(missing, 0, jax.vmap(self._mean)(jnp.where(missing, 0, own)))
@@ -227,7 +235,7 @@ class MixedKernels(AbstractExactModel, AbstractDistribution, AbstractPartial):
             logs = logs_of(block) + noise
             best = jnp.argmax(logs)
             noise = jax.random.gumbel(jax.random.fold_in(again, numbers[0]), centres.shape, centres.dtype)
-            each = jnp.where(jnp.isnan(centres), -jnp.inf, log_weights[:, None] + noise)
+            each = jnp.where(self._missing(centres), -jnp.inf, log_weights[:, None] + noise)
             top = jnp.argmax(each, axis=0)
             high = jnp.take_along_axis(each, top[None], axis=0)[0]
             one, several = logs[best] > carry[0], high > carry[2]
@@ -241,7 +249,7 @@ class MixedKernels(AbstractExactModel, AbstractDistribution, AbstractPartial):
         low = jnp.full((), -jnp.inf, self.centres.dtype)
         start = (low, jnp.asarray(0), jnp.full(dim, low), jnp.zeros(dim, int))
         _, number, _, others = self._scan(visit, start)
-        return jnp.where(jnp.isnan(self.centres[number]), others, number)
+        return jnp.where(self._missing(self.centres[number]), others, number)
 
     def complete_sample(self, x: Array, *, key: Array) -> Array:
         choose, draw = jax.random.split(key)

@@ -32,6 +32,7 @@ from ._density import (
     TransformsRows,
 )
 from ._documents import Corpus, Documents
+from ._field import Field
 from ._forecast import (
     AbstractPredictive,
     ColumnLaws,
@@ -54,7 +55,7 @@ from ._intake import (
 )
 from ._networks import adam, cast, split_rows
 from ._rows import Rows, Scaling
-from ._schema import CodedRows, Field, Schema
+from ._schema import CodedRows, Schema
 from ._sequence import AbstractSequenceDensity
 from ._series import Sequences, SeriesIntake
 from ._series_frame import SeriesFrame, series

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import copy
 import dataclasses
 import functools
 import os
@@ -36,8 +37,18 @@ from .._core import (
 from ..learning import EM, LBFGS, ClosedForm, Gradient, fit
 from ..models import AbstractRegularised
 from ._capabilities import ColumnRoles, Scores, Shows
-from ._schema import Field, Schema, kinds_of
-from ._summary import Coefficients, Summary, Terms, criteria_of, named_parameters, summary_of
+from ._field import Field
+from ._schema import Schema, kinds_of
+from ._summary import (
+    Along,
+    Coefficients,
+    Summary,
+    Terms,
+    along_columns,
+    criteria_of,
+    named_parameters,
+    summary_of,
+)
 from ._validation import check_instance, check_int, check_numbers, check_real, feature_names, random_key
 
 
@@ -286,6 +297,17 @@ class Shell(Shows, BaseEstimator, metaclass=abc.ABCMeta):
         """
         return named_parameters, ()
 
+    def _listed(self) -> dict[str, np.ndarray]:
+        """What a summary lists in place of the arrays of the model, which say little, in units of the data.
+
+        Such have no standard errors.
+        """
+        return {}
+
+    def _along(self, name: str, shape: tuple[int, ...]) -> Along:
+        """What stands along each axis of something that a summary lists, by its name."""
+        return along_columns(self.column_names, name, shape)
+
     def _coefficient_table(self, X: Any, robust: bool, given: dict[str, Any]) -> Coefficients | None:
         """The coefficients that a summary lists, of a regression that knows their errors by itself.
 
@@ -301,12 +323,20 @@ class Shell(Shows, BaseEstimator, metaclass=abc.ABCMeta):
     @property
     def column_names(self) -> list[str]:
         """Names of the columns that are modelled, or their numbers."""
+        if "_columns" in vars(self):
+            return vars(self)["_columns"]
         schema = kinds_of(self)
         if schema is not None:
             return [str(field.name) for field in schema.modelled]
         columns = vars(self).get("n_features_in_", 0)
         names = feature_names(self)
         return [str(i) for i in range(columns)] if names is None else [str(name) for name in names]
+
+    def _calling(self, columns: list[str]) -> Self:
+        """The same estimator, which calls its columns as another one does that is made of it."""
+        named = copy.copy(self)
+        vars(named)["_columns"] = columns
+        return named
 
     def _likelihood(self, X: Any, given: dict[str, Any]) -> tuple[Evidence, float | None] | str:
         """Evidence whose sum is log p of the fit, and how many rows that are; or why there is none."""

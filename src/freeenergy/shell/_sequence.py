@@ -95,6 +95,11 @@ class AbstractSequenceDensity(ScoresSteps, Samples, Completes, Shell):
         # estimators in files of earlier versions know of no inputs
         return vars(self).get("input_scaling_")
 
+    def _input_labels(self) -> list[str]:
+        """Names of the inputs, or their numbers."""
+        names = vars(self).get("input_names_in_")
+        return [str(name) for name in (range(self.n_inputs_in_) if names is None else names)]
+
     @classmethod
     def _inputs_of(cls, model: Any) -> int:
         """How many inputs a model takes at each time step."""

@@ -403,13 +403,13 @@ class SeriesFrame:
             if len(wrong):
                 row = self.table.row(int(own[wrong[0]]))
                 raise ValueError(
-                    f"The times of X must be steps of a {found}, as those of fit. "
+                    f"The times of X must be steps of {found.step}, as those of fit. "
                     f"Got {in_words(when[wrong[0]])} in {row}."
                 )
             steps = places.astype(np.int64)
             check_size(
                 float(steps[-1] + 1) * (len(self.table.columns) + 1),
-                f"A series with a {found} for a step from {in_words(when[0])} to {in_words(when[-1])}",
+                f"A series with {found.step} for a step from {in_words(when[0])} to {in_words(when[-1])}",
                 "Check the times, or pass fewer steps.",
             )
             at = np.full(steps[-1] + 1, -1)
@@ -467,14 +467,14 @@ class SeriesFrame:
     def notes(self) -> list[str]:
         """What a reader should know: the steps that are missing."""
         grid = self.grid()
-        if not grid.gaps or grid.times is None:
+        if not grid.gaps or grid.times is None or grid.frequency is None:
             return []
         number = next(i for i, own in enumerate(grid.rows) if (own < 0).any())
         first = grid.times[number][grid.rows[number] < 0][0]
         total = sum(map(len, grid.rows))
         verb = "is" if grid.gaps == 1 else "are"
         return [
-            f"{grid.gaps} of {total} steps of a {grid.frequency} {verb} missing, "
+            f"{grid.gaps} of {total} steps of {grid.frequency.step} {verb} missing, "
             f"the first {in_words(first)}; nothing was observed there."
         ]
 
@@ -488,7 +488,8 @@ class SeriesFrame:
             lines.append(f"inputs {', '.join(map(str, self.inputs))}")
         if grid.times is not None:
             first, last = min(t[0] for t in grid.times), max(t[-1] for t in grid.times)
-            lines.append(f"a step is a {grid.frequency}, from {in_words(first)} to {in_words(last)}")
+            step = "" if grid.frequency is None else f"a step is {grid.frequency.step}, "
+            lines.append(f"{step}from {in_words(first)} to {in_words(last)}")
         return "\n".join([*lines, *self.notes])
 
 

@@ -7,7 +7,7 @@ import inspect
 import itertools
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -40,6 +40,8 @@ _MOST_CURVED = 400
 _MOST_LISTED = 2_000
 # lines of a list that are printed
 _MOST_PRINTED = 60
+# cells of a table that are listed after everything else
+_LONG_TABLE = 20
 # fields whose arrays have a column of the data along the last axis, or the last two
 _OF_COLUMNS = {"family", "components", "members"}
 # words of a path that say nothing to a reader
@@ -49,6 +51,9 @@ _SILENT = {"value", "family"}
 def expression(model: Any) -> str:
     """The expression that makes the estimator, on one line."""
     text = " ".join(repr(model).split())
+    # the numbers of an array that nobody chose say nothing by their shape
+    text = re.sub(r"(?:, )?\w+=[fi]\d+\[[^\]]*\]", "", text)
+    text = re.sub(r"([(\[]),? ", r"\1", re.sub(r",? ([)\]])", r"\1", text))
     text = re.sub(r"<class '(?:\w+\.)*(\w+)'>", r"\1", text)
     return re.sub(r"<function (?:\w+\.)*(\w+)[^>]*>", r"\1", text)
 
@@ -63,6 +68,17 @@ def named_parameters(model: Any) -> dict[str, Array]:
         kept = [word for word in words if word not in _SILENT]
         found[".".join(kept or words)] = leaf
     return found
+
+
+def _of_networks(model: Any) -> set[str]:
+    """The names of the learnable arrays that are weights of networks."""
+    chosen = eqx.filter(model, learnable(model))
+    kept = jax.tree.map(lambda node: None if _is_network(node) else node, chosen, is_leaf=_is_network)
+    return set(named_parameters(chosen)) - set(named_parameters(kept))
+
+
+def _is_network(node: Any) -> bool:
+    return type(node).__module__.startswith(("equinox.nn", "freeenergy.nn"))
 
 
 def named_in_units(model: Any, shift: Array, scale: Array) -> dict[str, Array]:
@@ -311,20 +327,34 @@ def _number(value: float, *, zero: str = "held") -> str:
     return "" if math.isnan(value) else zero if value == 0 else f"{value:.4g}"
 
 
-def _entries(name: str, value: np.ndarray, columns: list[str]) -> list[tuple[str, tuple[int, ...]]]:
+# what stands along each axis of an array: a name for each place, or None for numbers from zero
+Along = tuple[Sequence[str] | None, ...]
+
+
+def along_columns(columns: list[str], name: str, shape: tuple[int, ...]) -> Along:
+    """The columns along the last axis of a parameter whose name says so, or the last two of a matrix."""
+    words, none = name.split("."), (None,) * len(shape)
+    of_columns = words[0] in _OF_COLUMNS or words[-1] in ("mean", "covariance", "lengthscale")
+    # a volume is one of a member
+    if not of_columns or words[-1] == "size" or not shape or shape[-1] != len(columns):
+        return none
+    matrix = words[-1].endswith("covariance") and len(shape) > 1
+    return (*none[:-2], columns, columns) if matrix else (*none[:-1], columns)
+
+
+def _entries(name: str, value: np.ndarray, along: Along) -> list[tuple[str, tuple[int, ...]]]:
     """Each number of a parameter with its name; of a symmetric matrix the lower half."""
-    of_columns = name.split(".")[0] in _OF_COLUMNS or name.split(".")[-1] in ("mean", "covariance")
-    places = itertools.product(*(range(n) for n in value.shape))
-    symmetric = value.ndim > 1 and "covariance" in name and np.array_equal(value, value.swapaxes(-1, -2))
-    named = 0
-    if of_columns and value.ndim and value.shape[-1] == len(columns):
-        named = 2 if symmetric else 1
+    symmetric = (
+        value.ndim > 1
+        and ("covariance" in name or "correlation" in name)
+        and value.shape[-1] == value.shape[-2]
+        and np.allclose(value, value.swapaxes(-1, -2), rtol=1e-9, atol=0)
+    )
     found = []
-    for place in places:
-        if symmetric and place[-1] > place[-2]:
+    for place in itertools.product(*(range(n) for n in value.shape)):
+        if symmetric and (place[-1] > place[-2] or ("correlation" in name and place[-1] == place[-2])):
             continue
-        plain, own = place[: len(place) - named], place[len(place) - named :]
-        words = [*map(str, plain), *(columns[i] for i in own)]
+        words = [str(i) if names is None else names[i] for i, names in zip(place, along, strict=True)]
         found.append((f"{name}[{', '.join(words)}]" if words else name, place))
     return found
 
@@ -440,10 +470,17 @@ def _parameters(owner: Any, X: Any, robust: bool, given: dict[str, Any]) -> Coef
         note = f"Its {numbers:,} parameters are too many to list: see model_."
         return Coefficients([], np.zeros(0), None, None, {}, [note])
     report, args = owner._reported()
-    found = _answers(report, model, args)
+    listed = owner._listed()
+    found = listed or _answers(report, model, args)
     notes, errors = [], None
+    woven = {name: value for name, value in found.items() if name in _of_networks(model)}
+    if woven:
+        found = {name: value for name, value in found.items() if name not in woven}
+        notes.append(
+            f"{sum(map(np.size, woven.values())):,} weights of networks are not listed: see model_."
+        )
     rescaled = "scaling_" in vars(owner) and not owner.scaling_.is_identity
-    if report is named_parameters and rescaled and found:
+    if report is named_parameters and rescaled and found and not listed:
         notes.append("Parameters are those of model_, which works on rescaled columns (scaling_).")
     schema = kinds_of(owner)
     if found and schema is not None:
@@ -458,7 +495,7 @@ def _parameters(owner: Any, X: Any, robust: bool, given: dict[str, Any]) -> Coef
             notes.append(terms)
         elif parameter_count(eqx.filter(model, mask)) > _MOST_CURVED:
             notes.append(f"There are no standard errors for more than {_MOST_CURVED} parameters.")
-        elif found:
+        elif found and not listed:
             mask, edge = _inside(model, mask)
             errors, remarks = errors_of(model, mask, terms, report, *args, robust=robust)
             notes += edge + remarks
@@ -466,14 +503,19 @@ def _parameters(owner: Any, X: Any, robust: bool, given: dict[str, Any]) -> Coef
                 notes.append("held: not fitted, or a probability at the edge of its range.")
     columns = owner.column_names
     names, values, own = [], [], []
-    for name, value in found.items():
+    # long tables of counts come last
+    for name, value in sorted(found.items(), key=_is_long_table):
         of_part = _part_entries(name, value, owner, columns)
-        for label, place in of_part or _entries(name, value, columns):
+        for label, place in of_part or _entries(name, value, owner._along(name, value.shape)):
             names.append(label)
             values.append(float(value[place]))
             own.append(math.nan if errors is None else float(errors[name][place]))
     stderr = None if errors is None else np.array(own, float)
     return Coefficients(names, np.array(values, float), stderr, None, {}, notes)
+
+
+def _is_long_table(named: tuple[str, np.ndarray]) -> bool:
+    return named[0].endswith("probabilities") and named[1].shape[-1] > _LONG_TABLE
 
 
 def _inside(model: Any, mask: Any) -> tuple[Any, list[str]]:

@@ -41,6 +41,16 @@ class AbstractFrequency(abc.ABC):
     def at(self, places: np.ndarray, origin: Any) -> np.ndarray:
         """The times of steps, counted from `origin`."""
 
+    @property
+    def step(self) -> str:
+        """How long a step is, in the middle of a sentence.
+
+        >>> EvenSteps(3_600_000_000).step, EvenSteps(7_200_000_000).step, EvenSteps(2.0, dated=False).step
+        ('an hour', '2 hours', '2')
+        """
+        word = str(self)
+        return word if word[0].isdigit() else f"an {word}" if word == "hour" else f"a {word}"
+
     def describes(self, series: Sequence[np.ndarray]) -> bool:
         """Whether every time of every series is one of its steps."""
         return all(np.isfinite(self.places(times, times[0])).all() for times in series if len(times))
@@ -51,7 +61,7 @@ class EvenSteps(AbstractFrequency):
     """Steps of one length: so many microseconds for dates, any number for times that are numbers.
 
     >>> str(EvenSteps(3_600_000_000)), str(EvenSteps(2.0, dated=False))
-    ('hour', 'step of 2')
+    ('hour', '2')
     """
 
     length: float
@@ -74,7 +84,7 @@ class EvenSteps(AbstractFrequency):
 
     def __str__(self) -> str:
         if not self.dated:
-            return f"step of {self.length:g}"
+            return f"{self.length:g}"
         unit, name = next(((u, n) for u, n in _UNITS if self.length % u == 0), (1, "microsecond"))
         return _several(int(self.length // unit), name)
 

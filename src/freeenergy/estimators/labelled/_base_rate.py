@@ -13,6 +13,7 @@ from ...distributions import Diagonal, Gaussian, Given, Mean
 from ...evaluation import AbstractLaws, Laws
 from ...models import Conditional, Constant
 from ...shell import Rows
+from ...shell._summary import Along
 from ._regressor import AbstractRegressor
 
 
@@ -45,6 +46,12 @@ class BaseRate(AbstractRegressor):
         # it explains nothing, by design
         tags.regressor_tags.poor_score = True
         return tags
+
+    def _listed(self) -> dict[str, np.ndarray]:
+        return {"mean": np.atleast_1d(self.mean_), "std": np.atleast_1d(self.std_)}
+
+    def _along(self, name: str, shape: tuple[int, ...]) -> Along:
+        return (None if self.answer_names_ is None else list(map(str, self.answer_names_)),)
 
     def _learn(self, rows: Rows, key: Array) -> Fit:
         assert rows.known is not None

@@ -51,6 +51,7 @@ from ...shell import (
 from ...shell._answers import by_completeness
 from ...shell._increments import LearnsInParts, reduced_rows
 from ...shell._schema import kinds_of
+from ...shell._summary import Along
 from ...shell._validation import check_covariances, check_weight
 from .._by_column import (
     by_column,
@@ -203,6 +204,16 @@ class AbstractGenerativeClassifier(
     def predict_proba(self, X: Any) -> np.ndarray:
         """p(y | x) of each class; what is missing in x is integrated out."""
         return np.exp(self.predict_log_proba(X))
+
+    def _along(self, name: str, shape: tuple[int, ...]) -> Along:
+        found = super()._along(name, shape)
+        of_classes = name.split(".")[0] in ("weights", "components") and shape[:1] == (len(self.classes_),)
+        # a matrix that all classes share has columns along both axes
+        return (
+            ([str(label) for label in self.classes_], *found[1:])
+            if of_classes and found[0] is None
+            else found
+        )
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable class of each row."""

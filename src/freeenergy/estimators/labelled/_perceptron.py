@@ -15,6 +15,7 @@ from ..._core import Fit, Status, on_device
 from ...kernels import AbstractKernel
 from ...models import KernelMachine, SoftmaxModel
 from ...shell import AbstractDensity, LabelledInUnits, Predicts, Rows, check_instance, check_numbers
+from ...shell._summary import Along
 from ._design import TakesAnyColumns
 from ._inputs import CompletesInputs
 from ._kernel_classifier import scores_of
@@ -175,6 +176,14 @@ class Perceptron(ClassifierMixin, Predicts, CompletesInputs, TakesAnyColumns):
         """The answer of least energy; the first of those that are equal."""
         best = np.argmax(self._all_scores(X), axis=1)
         return self.classes_[best]
+
+    def _listed(self) -> dict[str, np.ndarray]:
+        return {"intercept": self.intercept_, "coef": self.coef_} if self.kernel is None else {}
+
+    def _along(self, name: str, shape: tuple[int, ...]) -> Along:
+        if self.kernel is not None:
+            return super()._along(name, shape)
+        return [str(label) for label in self.classes_], *([self.columns_] * (len(shape) - 1))
 
     @property
     def coef_(self) -> np.ndarray:

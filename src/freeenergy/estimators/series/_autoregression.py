@@ -18,6 +18,7 @@ from ...learning import LBFGS, negative_log_likelihood
 from ...models._autoregression import StationaryAutoRegression, autocovariance
 from ...shell import Sequences, check_instance, check_int
 from ...shell._series import LEAST_VARIANCE
+from ...shell._summary import Along
 from ._state_space import AbstractStateSpace, apart, per_packed_row, with_values
 
 
@@ -127,6 +128,19 @@ class AutoRegression(AbstractStateSpace):
         inputs = self._input_units()
         units = *self.scaling_, *((np.zeros(0), np.ones(0)) if inputs is None else inputs)
         return _parameters, tuple(on_device(part) for part in units)
+
+    def _along(self, name: str, shape: tuple[int, ...]) -> Along:
+        columns = self.column_names
+        if name == "coefficients":
+            return [f"lag {k + 1}" for k in range(self.p)], columns, columns
+        if name == "input_coefficients":
+            return columns, self._input_labels()
+        return (columns,) * len(shape)
+
+    def _remarks(self) -> list[str]:
+        if self.n_features_in_ == 1:
+            return []
+        return ["coefficients[lag k, a, b] is what one of b adds to a, k steps later."]
 
     @property
     def coefficients_(self) -> np.ndarray:

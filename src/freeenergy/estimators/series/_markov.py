@@ -29,6 +29,7 @@ from ...shell import (
     check_instance,
     check_int,
 )
+from ...shell._summary import Along
 
 
 def concentration(prior: DirichletPrior | None) -> Array | None:
@@ -215,6 +216,9 @@ class MarkovChain(ForecastsSeries):
         )
         shares = self._for_each(_forecast_symbols, container, arguments=(steps,), cut=False)
         return [MassTables(part) for part in self._answered("forecast", container, shares)]
+
+    def _along(self, name: str, shape: tuple[int, ...]) -> Along:
+        return self.column_names, *(None,) * (len(shape) - 1)
 
     @property
     def transition_(self) -> np.ndarray:

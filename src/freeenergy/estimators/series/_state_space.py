@@ -30,6 +30,7 @@ from ...shell import (
 )
 from ...shell._sequence import state_names
 from ...shell._series import pack
+from ...shell._summary import Along
 from ..tables._factor import principal
 
 
@@ -177,6 +178,11 @@ class LinearGaussianSSM(AbstractStateSpace):
         self.random_state = random_state
         self.verbose = verbose
         self.checkpoint = checkpoint
+
+    def _along(self, name: str, shape: tuple[int, ...]) -> Along:
+        if name.startswith("emission"):
+            return self.column_names, *(None,) * (len(shape) - 1)
+        return super()._along(name, shape)
 
     def _free_parameters(self, n_features: int) -> int:
         # of the system in innovations form, since the basis of the state is free

@@ -28,7 +28,7 @@ from ...learning import EM, LBFGS, Gradient, negative_log_likelihood
 from ...models import AbstractBlock, Columns, Level, Regressors, Series, Structural
 from ...shell import Scaling, Sequences, check_instance, with_history
 from ...shell._series import LEAST_VARIANCE
-from ...shell._summary import named_parameters
+from ...shell._summary import Along, named_parameters
 from ._state_space import AbstractStateSpace, apart, per_packed_row
 
 
@@ -284,6 +284,14 @@ class StructuralTimeSeries(AbstractStateSpace):
         inputs = self._input_units()
         units = self.scaling_.scale, np.ones(0) if inputs is None else inputs.scale
         return _variances, tuple(on_device(unit) for unit in units)
+
+    def _along(self, name: str, shape: tuple[int, ...]) -> Along:
+        # a column each, and of regressions an input each
+        inputs = self._input_labels()
+        return tuple(
+            self.column_names if axis == 0 else inputs if size == len(inputs) else None
+            for axis, size in enumerate(shape)
+        )
 
     _predictions: ClassVar[Any] = staticmethod(_predicted_columns)
 

@@ -27,6 +27,7 @@ from ...models import BayesianMixture as BayesianMixtureModel
 from ...models._mixture import MixtureStatistics
 from ...shell import ColumnRoles, Field, Rows, Scaling, Schema, best_of, check_instance, check_real
 from ...shell._schema import kinds_of
+from ...shell._summary import Along
 from ...shell._validation import check_covariances
 from .._by_column import (
     by_column,
@@ -229,6 +230,13 @@ class BayesianMixture(AbstractMixture):
             if result.interrupted:
                 break
         return best_of(results)
+
+    def _listed(self) -> dict[str, np.ndarray]:
+        found = {"weights": self.weights_, "means": self.means_}
+        return found if self.family is not None else found | {"covariances": self.covariances_}
+
+    def _along(self, name: str, shape: tuple[int, ...]) -> Along:
+        return None, *(self.column_names,) * (len(shape) - 1)
 
     @property
     def bound_(self) -> float:

@@ -23,6 +23,7 @@ from ...shell import (
 from ...shell._answers import answers, bound_of, seeded_answers
 from ...shell._completion import AbstractCompletion, RowEnergy
 from ...shell._schema import kinds_of
+from ...shell._summary import Along
 from .._by_column import AnyColumns
 
 # kernels of a column; more values than that share them
@@ -227,6 +228,12 @@ class GaussianCopula(AnyColumns):
     def _count_parameters(self) -> int:
         columns = len(self.model_.columns)
         return columns * (columns - 1) // 2
+
+    def _listed(self) -> dict[str, np.ndarray]:
+        return {"correlation": self.correlation_}
+
+    def _along(self, name: str, shape: tuple[int, ...]) -> Along:
+        return self.column_names, self.column_names
 
     # -- what is asked of it ----------------------------------------------------------------------
 

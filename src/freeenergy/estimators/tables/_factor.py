@@ -29,6 +29,7 @@ from ...shell import (
 from ...shell._capabilities import loadings_to_show
 from ...shell._increments import LearnsInParts, reduced_rows
 from ...shell._rows import points_of
+from ...shell._summary import Along
 from ._rotation import AbstractRotation, Rotated, Varimax
 
 
@@ -210,6 +211,11 @@ class AbstractFactorModel(LearnsInParts, TransformsRows, AbstractDensity):
 
     def _count_parameters(self) -> int:
         return _free_parameters(self.model_)
+
+    def _along(self, name: str, shape: tuple[int, ...]) -> Along:
+        if name == "loading":
+            return self.column_names, None
+        return (self.column_names,) if shape == (self.n_features_in_,) else super()._along(name, shape)
 
     def parts(self, X: Any) -> dict[str, np.ndarray]:
         return {"loadings": loadings_to_show(self.components_, X)} if len(self.components_) else {}

@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
@@ -27,6 +28,7 @@ from ...models import Mixture as MixtureModel
 from ...shell import Rows, with_history
 from ...shell._answers import answers
 from ...shell._capabilities import loadings_to_show
+from ...shell._summary import named_parameters
 from ._flow import AbstractFlowDensity
 from ._gaussian import GaussianDensity
 
@@ -185,6 +187,9 @@ class ICA(AbstractFlowDensity):
     def parts(self, X: Any) -> dict[str, np.ndarray]:
         return {"loadings": loadings_to_show(self.mixing_.T, X)}
 
+    def _reported(self) -> tuple[Any, tuple[Array, ...]]:
+        return _parameters, (on_device(self.scaling_.shift), on_device(self.scaling_.scale))
+
     @property
     def components_(self) -> np.ndarray:
         """D, a row per source, for rows in the units of the data."""
@@ -200,6 +205,14 @@ class ICA(AbstractFlowDensity):
     def mixing_(self) -> np.ndarray:
         """D⁻¹, a column per source, in the units of the data."""
         return np.linalg.inv(self.components_ * self.scaling_.scale) * self.scaling_.scale[:, None]
+
+
+def _parameters(model: Any, shift: Array, scale: Array) -> dict[str, Array]:
+    """Mean and rows of D in the units of the data, and the laws of the sources."""
+    layer, base = model.flow.bijection.bijection, model.flow.base
+    mean = shift - scale * jnp.linalg.solve(layer.matrix, layer.shift)
+    sources = {f"sources.{name}": value for name, value in named_parameters(base).items()}
+    return {"mean": mean, "components": layer.matrix / scale, **sources}
 
 
 def _part(sources: AbstractLocationScale, which: slice) -> AbstractLocationScale:

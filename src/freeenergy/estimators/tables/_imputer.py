@@ -259,7 +259,8 @@ class Imputer(OneToOneFeatureMixin, Transforms, AbstractRowEstimator):
         """The summary of `density_`."""
         check_is_fitted(self, "model_")
         rows = None if X is None else self._coded(self._read(X).x)
-        return self.density_.summary(rows, robust=robust, **given)
+        density = self.density_._calling(self.column_names)
+        return density.summary(rows, robust=robust, **given)
 
     def latent(self, X: Any) -> None:
         """Nothing: what was missing is no picture of the rows."""

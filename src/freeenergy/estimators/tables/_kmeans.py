@@ -38,6 +38,7 @@ from ...shell import (
     with_history,
 )
 from ...shell._answers import answers, answers_of_data
+from ...shell._summary import Along
 from ...shell._validation import check_weight
 from ._starts import AbstractStart, PlusPlus
 
@@ -148,6 +149,12 @@ class KMeans(Transforms, Predicts, ClusterMixin, AbstractRowEstimator):
         super()._check_parameters()
         check_int(self, "n_clusters")
         check_instance(self, "init", AbstractStart, np.ndarray, optional=True)
+
+    def _listed(self) -> dict[str, np.ndarray]:
+        return {"cluster_centers": self.cluster_centers_}
+
+    def _along(self, name: str, shape: tuple[int, ...]) -> Along:
+        return None, self.column_names
 
     def _check_size(self, rows: int, columns: int) -> None:
         if rows < self.n_clusters:

@@ -11,7 +11,21 @@ from jax import Array
 from sklearn.utils.validation import check_is_fitted
 
 from ..._core import AbstractAlgorithm, Data, Evidence, Fit, Kind, check_size, on_device, parameter_count
-from ...distributions import Bernoulli, ByColumn, Categorical, Diagonal, Gaussian, Given, Poisson, Product
+from ...distributions import (
+    AbstractLink,
+    Bernoulli,
+    ByColumn,
+    Categorical,
+    CountTable,
+    Diagonal,
+    Gaussian,
+    Given,
+    Parts,
+    Poisson,
+    Product,
+    Tilted,
+    usual_link,
+)
 from ...learning import LBFGS, MAP, Batch
 from ...models import MixedFactors
 from ...shell import (
@@ -22,6 +36,7 @@ from ...shell import (
 )
 from ...shell._answers import answers, evidence_of_rows
 from ...shell._schema import kinds_of
+from ...shell._summary import Along
 from .._by_column import AnyColumns, member_by_column
 
 # rows whose integrals are had together
@@ -62,7 +77,9 @@ class MixedFactorAnalysis(TransformsRows, AnyColumns):
     """Few normal factors behind columns of any kind:  z ~ N(0, I), x_j | z of the family of its kind.
 
     Numbers and dates are Gaussian with noise of their own, x_j = w_j·z + b_j + ε_j; counts are Poisson with
-    log λ_j = w_j·z + b_j, binary columns have log-odds w_j·z + b_j, and categories, with an order or
+    log λ_j = w_j·z + b_j; where a Poisson with a log-normal rate does not describe a column of counts, it
+    has a table p of its own, tilted by the factors, p(x_j) exp((w_j·z + b_j) s(x_j)) / Z (see
+    `distributions.Tilted`).  Binary columns have log-odds w_j·z + b_j, and categories, with an order or
     without, a softmax of w_jc·z + b_jc over their labels.  Columns are independent given z.  With numbers
     alone it is `FactorAnalysis`, with binary columns alone the item-response model with two parameters.
 
@@ -81,6 +98,8 @@ class MixedFactorAnalysis(TransformsRows, AnyColumns):
 
     Attributes:
         components_: Wᵀ, a row per factor.
+        intercept_: b; of numbers in the units of the data.
+        noise_variance_: of the noise of each column of numbers, by its name, in the units of the data.
         output_names_: what each column of `components_` is about: a column of numbers (in the units of the
             data) or counts, or the log-odds of a label against the last one.
         model_: the fitted model, of rescaled rows.
@@ -134,7 +153,7 @@ class MixedFactorAnalysis(TransformsRows, AnyColumns):
         )
 
     def _learn(self, rows: Rows, key: Array) -> Fit:
-        member, outputs, crude = _marginals(member_by_column(ByColumn(), self), rows)
+        member, outputs, crude = _marginals(member_by_column(ByColumn(), self, rows, None), rows)
         loading = _principal_loadings(crude, rows.weight, outputs, self.n_components)
         numbers = member.sizes[0] if isinstance(member.parts[0], Gaussian) else 0
         if numbers:
@@ -142,7 +161,9 @@ class MixedFactorAnalysis(TransformsRows, AnyColumns):
             normal = Gaussian(on_device(np.zeros(numbers)), Diagonal(on_device(noise)))
             member = member.with_parts((normal, *member.parts[1:]))
         start = MixedFactors(
-            on_device(loading), on_device(np.concatenate([o[1] for o in outputs])), Given(member)
+            on_device(loading),
+            on_device(np.concatenate([o[1] for o in outputs])),
+            Given(member, Parts(tuple(map(_link, member.parts)))),
         )
         learner = self.learner
         if learner is None:
@@ -195,8 +216,40 @@ class MixedFactorAnalysis(TransformsRows, AnyColumns):
         return names
 
     @property
+    def intercept_(self) -> np.ndarray:
+        """b, a number for each of `output_names_`: means in the units of the data, log λ, or log-odds."""
+        columns = _columns_of_outputs(self.model_.emission.member)
+        shift, scale = self.scaling_
+        return np.asarray(self.model_.bias) * scale[columns] + shift[columns]
+
+    @property
+    def noise_variance_(self) -> dict[str, float]:
+        """The variance of ε of each column of numbers, in its squared units, by the name of the column."""
+        member = self.model_.emission.member
+        if not isinstance(member.parts[0], Gaussian):
+            return {}
+        columns = np.asarray(member.order[: member.sizes[0]])
+        variances = member.parts[0].covariance.variances() * self.scaling_.scale[columns] ** 2
+        names = self.column_names
+        return {names[column]: float(v) for column, v in zip(columns, np.asarray(variances), strict=True)}
+
+    def _listed(self) -> dict[str, np.ndarray]:
+        found = {"components": self.components_, "intercept": self.intercept_}
+        noise = np.array([*self.noise_variance_.values()])
+        return found | {"noise_variance": noise} if len(noise) else found
+
+    def _along(self, name: str, shape: tuple[int, ...]) -> Along:
+        if name == "noise_variance":
+            return ([*self.noise_variance_],)
+        return (self.output_names_,) if len(shape) == 1 else (None, self.output_names_)
+
+    @property
     def _n_features_out(self) -> int:
         return self.n_components
+
+
+def _link(part: Any) -> AbstractLink:
+    return Tilted() if isinstance(part, CountTable) else usual_link(part)
 
 
 def _columns_of_outputs(member: Product) -> np.ndarray:
@@ -235,6 +288,9 @@ def _marginals(
                     crude.append(_standard(logs, seen, weight)[:, None])
                     spread = np.sqrt(weight @ np.where(seen, logs - weight @ logs / total, 0) ** 2 / total)
                     outputs.append((np.array([[at, min(spread, 1.0), -1, 0.0]]), np.array([np.log(mean)])))
+                case CountTable():
+                    crude.append(_standard(filled, seen, weight)[:, None])
+                    outputs.append((np.array([[at, 1.0, -1, 0.0]]), np.zeros(1)))
                 case Bernoulli():
                     p = (weight @ filled + 0.5) / (total + 1)
                     crude.append(_standard(filled, seen, weight)[:, None])

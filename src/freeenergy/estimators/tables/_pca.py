@@ -87,6 +87,13 @@ class PCA(Transforms, Completes, LearnsInParts):
         self.mean_ = self.scaling_.invert(np.asarray(result.model.mean))
         return result
 
+    def _listed(self) -> dict[str, np.ndarray]:
+        return {
+            "mean": self.mean_,
+            "components": self.components_,
+            "explained_variance": self.explained_variance_,
+        }
+
     def _solve(self, rows: Rows) -> tuple[Fit, np.ndarray, float]:
         """The leading eigenvectors of the covariance."""
         mean = np.average(rows.x, axis=0, weights=rows.weight)

@@ -40,6 +40,7 @@ from ...shell import (
 )
 from ...shell._answers import answers, draw_rows, keyed_answers, seeded_answers
 from ...shell._completion import AbstractCompletion, RowEnergy
+from ...shell._summary import Along
 from ...shell._validation import binary_rows
 
 # up to this many units on the smaller side log Z and draws are exact
@@ -181,6 +182,11 @@ class RBM(TransformsRows, AbstractDensity):
                 ).lower
                 self._log_partition = (float(annealed.log_partition), float(annealed.stderr))
         return self._log_partition
+
+    def _along(self, name: str, shape: tuple[int, ...]) -> Along:
+        if name in ("visible.bias", "coupling"):
+            return self.column_names, *(None,) * (len(shape) - 1)
+        return super()._along(name, shape)
 
     def _evidence(self, z: np.ndarray, seeds: np.ndarray) -> Evidence:
         log_z, log_z_error = self.log_partition()

@@ -127,6 +127,13 @@ class SparseCoding(TransformsRows, AbstractDensity):
     def parts(self, X: Any) -> dict[str, np.ndarray]:
         return {"loadings": loadings_to_show(self.components_, X)} if len(self.components_) else {}
 
+    def _listed(self) -> dict[str, np.ndarray]:
+        return {
+            "mean": self.scaling_.invert(np.asarray(self.model_.mean)),
+            "components": self.components_,
+            "precision": np.asarray(self.model_.precision),
+        }
+
     @property
     def components_(self) -> np.ndarray:
         """Cᵀ, a row per source, in the units of the data."""

@@ -192,6 +192,9 @@ class LatentDirichletAllocation(Transforms, Scores, Samples, Completes, Shell):
         self.verbose = verbose
         self.checkpoint = checkpoint
 
+    def _listed(self) -> dict[str, np.ndarray]:
+        return {"components": self.components_}
+
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True

@@ -53,6 +53,28 @@ def test_bagging_is_the_mixture_of_its_members():
     np.testing.assert_allclose(own, ((members - truth) ** 2).mean(axis=0) - members.var(axis=0))
 
 
+def test_intervals_of_bagging_are_judged_by_rows_out_of_bag():
+    model = fe.Bagging(n_estimators=8, random_state=0).fit(X, Y)
+    # rows stand in another order inside
+    unseen, new = model.oob_members_, X[:3] + 0.1
+    members = model.member_predictions(new)
+    downs, ups = [], []
+    for own, score in zip(unseen, model.oob_scores_, strict=True):
+        mean = members[own].mean(axis=0)
+        reach = score * np.sqrt(model.noise_**2 + members[own].var(axis=0))
+        downs.append(mean - reach)
+        ups.append(mean + reach)
+    rank = int(np.ceil((len(unseen) + 1) * 0.9))
+    found = model.predict_interval(new, 0.9)
+    np.testing.assert_allclose(found[0], np.sort(downs, axis=0)[len(unseen) - rank])
+    np.testing.assert_allclose(found[1], np.sort(ups, axis=0)[rank - 1])
+    far = fe.Bagging(n_estimators=8, random_state=0).fit(X, 1e8 + Y).predict_interval(new, 0.9)
+    np.testing.assert_allclose(np.subtract(far, 1e8), found, atol=1e-5)
+    # of few rows the mixture has to do
+    few = fe.Bagging(n_estimators=8, random_state=0).fit(X[:6], Y[:6])
+    np.testing.assert_array_equal(few.predict_interval(new, 0.99), few.predict_density(new).interval(0.99))
+
+
 def test_bagged_trees_predict_as_well_as_those_of_scikit_learn():
     new = np.random.default_rng(1).uniform(-2, 2, (500, 2))
     truth = np.sin(2 * new[:, 0]) + 0.5 * new[:, 1]

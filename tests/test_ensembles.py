@@ -5,6 +5,7 @@ import pytest
 from scipy import optimize, stats
 from scipy.special import logsumexp
 from sklearn.base import clone
+from sklearn.dummy import DummyRegressor
 from sklearn.ensemble import BaggingRegressor, GradientBoostingRegressor
 from sklearn.kernel_approximation import RBFSampler
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
@@ -54,25 +55,31 @@ def test_bagging_is_the_mixture_of_its_members():
 
 
 def test_intervals_of_bagging_are_judged_by_rows_out_of_bag():
-    model = fe.Bagging(n_estimators=8, random_state=0).fit(X, Y)
-    # rows stand in another order inside
-    unseen, new = model.oob_members_, X[:3] + 0.1
-    members = model.member_predictions(new)
-    downs, ups = [], []
-    for own, score in zip(unseen, model.oob_scores_, strict=True):
-        mean = members[own].mean(axis=0)
-        reach = score * np.sqrt(model.noise_**2 + members[own].var(axis=0))
-        downs.append(mean - reach)
-        ups.append(mean + reach)
-    rank = int(np.ceil((len(unseen) + 1) * 0.9))
-    found = model.predict_interval(new, 0.9)
-    np.testing.assert_allclose(found[0], np.sort(downs, axis=0)[len(unseen) - rank])
-    np.testing.assert_allclose(found[1], np.sort(ups, axis=0)[rank - 1])
-    far = fe.Bagging(n_estimators=8, random_state=0).fit(X, 1e8 + Y).predict_interval(new, 0.9)
+    x, y = X[np.lexsort(X.T[::-1])], Y[np.lexsort(X.T[::-1])]
+    model = fe.Bagging(fe.LinearRegression(), 8, random_state=0).fit(x, y)
+    assert len(model.oob_scores_) == np.sum(len(model.oob_evidence_))
+    new = X[:3] + 0.1
+    reach = np.sort(model.oob_scores_)[int(np.ceil((len(model.oob_scores_) + 1) * 0.9)) - 1]
+    law, found = model.predict_density(new), model.predict_interval(new, 0.9)
+    np.testing.assert_allclose(found, [law.mean() - reach * law.std(), law.mean() + reach * law.std()])
+    # a shift of all answers shifts them, and loses nothing
+    far = fe.Bagging(fe.LinearRegression(), 8, random_state=0).fit(x, 1e8 + y).predict_interval(new, 0.9)
     np.testing.assert_allclose(np.subtract(far, 1e8), found, atol=1e-5)
     # of few rows the mixture has to do
     few = fe.Bagging(n_estimators=8, random_state=0).fit(X[:6], Y[:6])
     np.testing.assert_array_equal(few.predict_interval(new, 0.99), few.predict_density(new).interval(0.99))
+
+
+def test_scores_out_of_bag_are_those_of_a_mean_of_all_copies():
+    # copies that know nothing but their own rows: their means differ by σ²/n, and answers by σ²
+    rng, held = np.random.default_rng(0), []
+    for _ in range(40):
+        y = rng.normal(size=30)
+        bags = fe.Bagging(DummyRegressor(), 4, random_state=0).fit(np.arange(30.0)[:, None], y)
+        low, high = bags.predict_interval(np.zeros((1, 1)), 0.8)
+        held.append(stats.norm.cdf(high[0]) - stats.norm.cdf(low[0]))
+    # the 25th of at most 30 scores
+    assert abs(np.mean(held) - 0.8) < 4 * np.std(held) / np.sqrt(40) + 1 / 31
 
 
 def test_bagged_trees_predict_as_well_as_those_of_scikit_learn():

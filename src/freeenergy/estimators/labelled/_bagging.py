@@ -25,7 +25,7 @@ from ...shell import (
     check_int,
     check_real,
 )
-from ._conformal import AT_ONCE, column_quantiles
+from ._conformal import conformal_quantile
 from ._trees import LabelTree, on_grid
 from ._wrapped import AbstractWrappedClassifier, AbstractWrappedRegressor, Committee, fitted_copy
 
@@ -87,8 +87,8 @@ class Bagging(Bags, AbstractWrappedRegressor):
         member_columns_: which columns each has.
         noise_: the standard deviation about predictions, for copies without a law.
         oob_evidence_: log p of each distinct row by the copies that have not seen it; None without.
-        oob_members_, oob_scores_, oob_weight_: of up to 2,000 such rows the copies that have not seen it,
-            how far the answer is from their mean, in standard deviations of their mixture, and the weight.
+        oob_scores_, oob_weight_: of up to 2,000 such rows how far the answer is from the mean of these
+            copies, in standard deviations of their mixture, and the weight.
 
     References:
         Breiman (1996), Bagging predictors.
@@ -189,11 +189,23 @@ class Bagging(Bags, AbstractWrappedRegressor):
         judges = np.flatnonzero(unseen.any(axis=0))
         if len(judges) > _JUDGES:
             judges = np.sort(rng.choice(judges, _JUDGES, replace=False))
-        self.oob_members_, self.oob_weight_ = unseen[:, judges].T, rows.weight[judges]
-        centre, means, squares = self._moments(rows.x[judges])
-        share = (self.oob_members_ / self.oob_members_.sum(axis=1, keepdims=True)).T
-        mean, square = (np.einsum("mi,mi...->i...", share, part) for part in (means, squares))
-        self.oob_scores_ = np.abs(answers[judges] - centre - mean) / _spread(mean, square)
+        self.oob_scores_, self.oob_weight_ = np.empty((0, *self.answer_shape_)), rows.weight[judges]
+        if not len(judges):
+            return
+        out, (centre, means, squares) = unseen[:, judges], self._moments(rows.x[judges])
+        many = out.sum(axis=0)
+        share = out / many
+        mean, square, inner = (
+            np.einsum("mi,mi...->i...", share, part) for part in (means, squares, means**2)
+        )
+        gap, spread = answers[judges] - centre - mean, _spread(mean, square)
+        # of the squares of gaps what the mean of more copies does not have
+        several = many > 1
+        others = (inner - mean**2)[several] / (1 - 1 / many[several]).reshape(-1, *[1] * (gap.ndim - 1))
+        more = np.mean(1 / many - 1 / len(out)) * others.mean(axis=0) if several.any() else 0.0
+        whole = np.mean(gap**2, axis=0)
+        left = np.divide(whole - more, whole, out=np.ones_like(whole), where=whole > 0)
+        self.oob_scores_ = np.abs(gap) / spread * np.sqrt(np.maximum(left, 0.0))
 
     def _moments(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The mean of each answer by all copies; by each, the mean and the mean square about it."""
@@ -210,34 +222,21 @@ class Bagging(Bags, AbstractWrappedRegressor):
         """Both ends of the interval that holds each answer with probability `level`, by itself.
 
         The mean of the copies is nearer to answers than a copy is, so that quantiles of their mixture hold
-        too many.  Each row of the fit tells how far its answer was from the mean of the copies that have
-        not seen it, in standard deviations of their mixture, and where an answer would be that is as far
-        from what these copies say of the new row; the interval holds all but the outer of these places
-        (jackknife+ after the bootstrap).  It holds 2 · level − 1 at worst, and nearly `level`.  Without
-        rows out of bag, with too few of them for the level, and for copies whose answers are whole numbers
-        it has quantiles of the mixture.
-
-        References:
-            Kim, Xu, Barber (2020), Predictive inference is free with the jackknife+-after-bootstrap.
+        too many.  The interval is the mean ± as many standard deviations of the mixture as held `level` of
+        the answers of the fit, each by the copies that have not seen it (out of bag); these are fewer, and
+        what their mean varies more than that of all is taken off.  Without rows out of bag, with too few
+        of them for the level, and for copies whose answers are whole numbers it has quantiles of the
+        mixture.
         """
         level, x = fraction("Bagging.predict_interval", "level", level), self._read(X).x
         laws = self._laws_of(x)
-        if laws.discrete or not len(self.oob_weight_):
+        scores = self.oob_scores_.reshape(len(self.oob_scores_), -1)
+        if laws.discrete or not len(scores):
             return laws.interval(level)
-        centre, *moments = self._moments(x)
-        means, squares = (part.reshape(*part.shape[:2], -1) for part in moments)
-        share = self.oob_members_ / self.oob_members_.sum(axis=1, keepdims=True)
-        scores = self.oob_scores_.reshape(len(share), -1)
-        ends, size = np.empty((2, *means.shape[1:])), max(1, AT_ONCE // len(share))
-        for start in range(0, len(x), size):
-            part = slice(start, start + size)
-            for output, score in enumerate(scores.T):
-                mean = share @ means[:, part, output]
-                reach = score[:, None] * _spread(mean, share @ squares[:, part, output])
-                ends[0, part, output] = -column_quantiles(reach - mean, self.oob_weight_, level)
-                ends[1, part, output] = column_quantiles(mean + reach, self.oob_weight_, level)
-        ends = ends.reshape(2, len(x), *self.answer_shape_) + centre
-        # of few rows no high level can be had
+        reach = np.array([conformal_quantile(own, self.oob_weight_, level) for own in scores.T])
+        centre, means, squares = self._moments(x)
+        far = reach.reshape(self.answer_shape_) * _spread(means.mean(axis=0), squares.mean(axis=0))
+        ends = np.stack([centre - far, centre + far])
         low, high = np.where(np.isfinite(ends), ends, laws.interval(level))
         return low, high
 

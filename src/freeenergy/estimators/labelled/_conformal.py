@@ -26,7 +26,7 @@ from ._softmax import SoftmaxRegression
 from ._wrapped import AbstractWrappedClassifier, AbstractWrappedRegressor, Committee, fitted_copy
 
 # answers to as many rows and scores are compared at once
-AT_ONCE = 4_000_000
+_AT_ONCE = 4_000_000
 # quantiles of this level are as far from the median as a standard deviation of a normal law
 _ONE_SIGMA = float(ndtr(1.0))
 # levels are this far from nothing and from all
@@ -281,11 +281,11 @@ class Conformal(AbstractWrappedRegressor, Calibrates):
         middle, below, above = (np.stack(part) for part in zip(*reaches, strict=True))
         rows = middle.shape[1]
         low, high = np.empty((2, rows))
-        for start in range(0, rows, max(1, AT_ONCE // len(scores))):
-            part = slice(start, start + max(1, AT_ONCE // len(scores)))
+        for start in range(0, rows, max(1, _AT_ONCE // len(scores))):
+            part = slice(start, start + max(1, _AT_ONCE // len(scores)))
             ups = middle[fold, part] + scores[:, None] * above[fold, part]
             downs = -(middle[fold, part] - scores[:, None] * below[fold, part])
-            high[part], low[part] = (column_quantiles(ends, weight, level) for ends in (ups, downs))
+            high[part], low[part] = (_column_quantiles(ends, weight, level) for ends in (ups, downs))
         return -low, high
 
 
@@ -299,7 +299,7 @@ def _law_of(member: Any, x: np.ndarray) -> AbstractLaws | None:
         return None
 
 
-def column_quantiles(values: np.ndarray, weight: np.ndarray, level: float) -> np.ndarray:
+def _column_quantiles(values: np.ndarray, weight: np.ndarray, level: float) -> np.ndarray:
     """`conformal_quantile` of each column."""
     order = np.argsort(values, axis=0, kind="stable")
     reached = np.cumsum(weight[order], axis=0)

@@ -5,6 +5,7 @@ import pytest
 from scipy import optimize, stats
 from scipy.special import logsumexp
 from sklearn.base import clone
+from sklearn.dummy import DummyRegressor
 from sklearn.ensemble import BaggingRegressor, GradientBoostingRegressor
 from sklearn.kernel_approximation import RBFSampler
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
@@ -51,6 +52,34 @@ def test_bagging_is_the_mixture_of_its_members():
     truth = np.sin(2 * new[:, 0]) + 0.5 * new[:, 1]
     own = (members.mean(axis=0) - truth) ** 2
     np.testing.assert_allclose(own, ((members - truth) ** 2).mean(axis=0) - members.var(axis=0))
+
+
+def test_intervals_of_bagging_are_judged_by_rows_out_of_bag():
+    x, y = X[np.lexsort(X.T[::-1])], Y[np.lexsort(X.T[::-1])]
+    model = fe.Bagging(fe.LinearRegression(), 8, random_state=0).fit(x, y)
+    assert len(model.oob_scores_) == np.sum(len(model.oob_evidence_))
+    new = X[:3] + 0.1
+    reach = np.sort(model.oob_scores_)[int(np.ceil((len(model.oob_scores_) + 1) * 0.9)) - 1]
+    law, found = model.predict_density(new), model.predict_interval(new, 0.9)
+    np.testing.assert_allclose(found, [law.mean() - reach * law.std(), law.mean() + reach * law.std()])
+    # a shift of all answers shifts them, and loses nothing
+    far = fe.Bagging(fe.LinearRegression(), 8, random_state=0).fit(x, 1e8 + y).predict_interval(new, 0.9)
+    np.testing.assert_allclose(np.subtract(far, 1e8), found, atol=1e-5)
+    # of few rows the mixture has to do
+    few = fe.Bagging(n_estimators=8, random_state=0).fit(X[:6], Y[:6])
+    np.testing.assert_array_equal(few.predict_interval(new, 0.99), few.predict_density(new).interval(0.99))
+
+
+def test_scores_out_of_bag_are_those_of_a_mean_of_all_copies():
+    # copies that know nothing but their own rows: their means differ by σ²/n, and answers by σ²
+    rng, held = np.random.default_rng(0), []
+    for _ in range(40):
+        y = rng.normal(size=30)
+        bags = fe.Bagging(DummyRegressor(), 4, random_state=0).fit(np.arange(30.0)[:, None], y)
+        low, high = bags.predict_interval(np.zeros((1, 1)), 0.8)
+        held.append(stats.norm.cdf(high[0]) - stats.norm.cdf(low[0]))
+    # the 25th of at most 30 scores
+    assert abs(np.mean(held) - 0.8) < 4 * np.std(held) / np.sqrt(40) + 1 / 31
 
 
 def test_bagged_trees_predict_as_well_as_those_of_scikit_learn():

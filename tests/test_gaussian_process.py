@@ -1,5 +1,6 @@
 """Gaussian processes beside dense algebra, scikit-learn, linear regression and finite differences."""
 
+import signal
 import warnings
 
 import jax
@@ -13,9 +14,11 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process import kernels as peer
 
 import freeenergy as fe
+from freeenergy import Kind
 from freeenergy import kernels as k
+from freeenergy.estimators.labelled import _gaussian_process
 from freeenergy.estimators.labelled._exact_process import Evidences
-from freeenergy.estimators.labelled._kernelled import LogParameters
+from freeenergy.estimators.labelled._kernelled import LogParameters, Search
 from freeenergy.estimators.labelled._sparse_process import Bounds
 from freeenergy.models import GaussianProcess as Model
 from freeenergy.models import InducedProcess
@@ -380,6 +383,56 @@ def test_learned_points_are_nearly_as_good_as_all_rows(learned, tmp_path):
     ):
         model.loo_  # noqa: B018
     assert not hasattr(learned, "inducing_")
+
+
+def test_many_rows_have_points_by_themselves_and_begin_with_some(monkeypatch, capsys):
+    few = {"_ALL_ROWS": len(X) - 1, "_POINTS": 20, "_FIRST_ROWS": 30}
+    for name, value in few.items():
+        monkeypatch.setattr(_gaussian_process, name, value)
+    model = fe.GaussianProcess(max_iter=5, random_state=0, verbose=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(X, Y)
+    # a bar for some of the rows, and one for all
+    assert capsys.readouterr().err.count("GaussianProcess") >= 2
+    assert model.inducing_.shape == (20, 2)
+    assert model.history_["objective"].shape == (model.n_iter_,)
+    assert model.evidence(X, Y).kind is Kind.EXACT
+    assert "(lower bound)" in str(model.summary())
+    np.testing.assert_allclose(
+        model.history_["objective"][-1],
+        -model.log_evidence_ / len(X),
+        atol=0.2,  # the prior is in the objective
+    )
+    kept = {"kernel": 1.5 * k.RBF([0.7, 2.0]), "noise": 0.2, **PLAIN}
+    whole = fe.GaussianProcess(inducing=len(X), **kept).fit(X, Y)
+    law = stats.multivariate_normal(np.zeros(len(X)), kept["kernel"].gram(X) + 0.2 * np.eye(len(X)))
+    assert abs(whole.log_evidence_ - law.logpdf(Y)) < 1e-8
+    assert not hasattr(whole, "inducing_")
+
+
+def test_a_search_keeps_the_best_and_what_it_has_when_interrupted():
+    limits = np.array([[-9.0, 9.0]])
+
+    def misled(x):
+        # a slope that leads down: the search ends where it finds nothing
+        return -float(x @ x), 2 * x
+
+    found = Search(50, 1e-9).climb(misled, np.ones(1), limits, 2.0)
+    assert found.path[-1] == found.place @ found.place <= 1.0
+    asked = []
+
+    def pressed(x):
+        asked.append(x)
+        if len(asked) == 2:
+            signal.raise_signal(signal.SIGINT)
+        return -float((x**4).sum()), -4 * x**3
+
+    search = Search(50, 1e-12)
+    stopped = search.best([np.ones(1)] * 3, lambda x: search.climb(pressed, x, limits, 1.0))
+    assert stopped.interrupted
+    assert 2 <= len(asked) < 8
+    assert abs(stopped.place[0]) < 1
 
 
 @pytest.mark.parametrize(

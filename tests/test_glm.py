@@ -70,6 +70,10 @@ def longley():
     return (*table("longley"), {})
 
 
+def committee():
+    return (*table("committee"), {})
+
+
 def cancer():
     data = sm.datasets.cancer.load_pandas().data
     return np.log(data[["population"]].to_numpy(float)), data["cancer"].to_numpy(float), {}
@@ -91,6 +95,7 @@ PEERS = {
     "fair-logit": (fair, d.Bernoulli, None, sm.families.Binomial()),
     "spector-probit": (spector, d.Bernoulli, d.Mean(d.normal_cdf), sm.families.Binomial(links.Probit())),
     "cpunish-poisson": (cpunish, d.Poisson, None, sm.families.Poisson()),
+    "committee-poisson": (committee, d.Poisson, None, sm.families.Poisson()),
     "cancer-poisson": (cancer, d.Poisson, d.Natural(), sm.families.Poisson()),
     "randhie-poisson": (randhie, d.Poisson, None, sm.families.Poisson()),
     "randhie-root": (randhie, d.Poisson, d.Mean(jnp.square), sm.families.Poisson(links.Sqrt())),

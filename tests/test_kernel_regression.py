@@ -81,6 +81,36 @@ def test_the_penalty_is_that_of_the_least_error_without_each_row():
     np.testing.assert_allclose(((ours.loo_.mean() - Y[:40]) ** 2).sum(), error(ours.alpha_), rtol=1e-8)
 
 
+def test_intervals_of_kernel_ridge_average_over_the_scale():
+    kernel, penalty = k.RBF(0.8), 0.2
+    model = fe.KernelRidge(kernel, alpha=penalty, standardise=False).fit(X, Y)
+    inverse = np.linalg.inv(kernel.gram(X) + penalty * np.eye(len(X)))
+    cross = kernel.gram(NEW[:1], X)[0]
+    mean, square = cross @ inverse @ Y, Y @ inverse @ Y
+    part = 1 + penalty - cross @ inverse @ cross
+    low, high = model.predict_interval(NEW[:1], 0.8)
+
+    def density(log):
+        # of log τ², up to a constant
+        return np.exp(
+            -0.5 * len(X) * (log - np.log(square / len(X))) - 0.5 * square / np.exp(log) + 0.5 * len(X)
+        )
+
+    ends = np.log(square / len(X)) - 3, np.log(square / len(X)) + 3
+    total = integrate.quad(density, *ends)[0]
+    for end, level in ((low[0], 0.1), (high[0], 0.9)):
+        below = integrate.quad(
+            lambda log, end=end: density(log) * stats.norm.cdf((end - mean) / np.sqrt(part * np.exp(log))),
+            *ends,
+        )[0]
+        assert abs(below / total - level) < 1e-8
+    # the mean of answers is one thing more that was taken from them
+    scaled = fe.KernelRidge(kernel, alpha=penalty).fit(X, Y)
+    wide, narrow = scaled.predict_interval(NEW, 0.8), scaled.predict_density(NEW).interval(0.8)
+    ratio = stats.t(len(X) - 1).ppf(0.9) / stats.norm.ppf(0.9) * np.sqrt(len(X) / (len(X) - 1))
+    np.testing.assert_allclose((wide[1] - wide[0]) / (narrow[1] - narrow[0]), ratio)
+
+
 # ---------------------------------------------------------------------------------------------
 # kernel smoothing
 # ---------------------------------------------------------------------------------------------
@@ -95,6 +125,21 @@ def test_smoothing_is_a_weighted_mean_of_answers():
     assert (model.predict(NEW) <= Y.max()).all()
     constant = fe.NadarayaWatson(bandwidth=0.5).fit(X, np.full(len(X), 3.0))
     np.testing.assert_allclose(constant.predict(NEW), 3.0)
+
+
+def test_intervals_of_a_smoother_held_answers_that_were_left_out():
+    model = fe.NadarayaWatson(k.RBF(0.9), bandwidth=0.5, standardise=False).fit(X, Y)
+    near = np.exp(-0.5 * ((X[:, None] - X[None]) ** 2).sum(axis=2) / 0.45**2)
+    np.fill_diagonal(near, 0.0)
+    ranks = ((near / near.sum(axis=1)[:, None]) * stats.norm.cdf((Y[:, None] - Y) / model.width_)).sum(
+        axis=1
+    )
+    level = np.sort(np.abs(2 * ranks - 1))[int(np.ceil((len(X) + 1) * 0.9)) - 1]
+    law, found = model.predict_density(NEW), model.predict_interval(NEW, 0.9)
+    np.testing.assert_allclose(found, law.interval(level), rtol=1e-6)
+    # too few rows for the level: no less than the law has
+    low, high = fe.NadarayaWatson().fit(X[:9], Y[:9]).predict_interval(NEW, 0.99)
+    assert np.isfinite(high - low).all()
 
 
 def test_wide_is_the_mean_and_narrow_the_nearest_row():

@@ -72,6 +72,16 @@ WAMPLER_NOISE = [759, -2048, 2048, -2048, 2523, -2048, 2048, -2048, 1838, -2048,
 WAMPLER_NOISE += [-2048, 1838, -2048, 2048, -2048, 2523, -2048, 2048, -2048, 759]
 
 
+# NIST StRD, Pontius.dat: the deflection of a load cell under 150,000, 300,000, … pounds, twice
+PONTIUS_Y = """
+.11019 .21956 .32949 .43899 .54803 .65694 .76562 .87487 .98292 1.09146 1.20001 1.30822 1.41599 1.52399
+1.63194 1.73947 1.84646 1.95392 2.06128 2.16844 .11052 .22018 .32939 .43886 .54798 .65739 .76596 .87474
+.98300 1.09150 1.20004 1.30818 1.41613 1.52408 1.63159 1.73965 1.84696 1.95445 2.06177 2.16829
+"""
+PONTIUS = [0.673565789473684e-3, 0.732059160401003e-6, -0.316081871345029e-14]
+PONTIUS_ERRORS = [0.107938612033077e-3, 0.157817399981659e-9, 0.486652849992036e-16]
+
+
 def exact_polynomial(x, y, degree):
     """The least squares of a polynomial in rational numbers."""
     k = degree + 1
@@ -122,6 +132,33 @@ def test_filippelli():
     assert digits([model.r_squared_], [0.996727416185620]) > 8
 
 
+def test_pontius():
+    x, y = [Fraction(150_000 * i) for i in range(1, 21)] * 2, [Fraction(v) for v in PONTIUS_Y.split()]
+    exact = exact_polynomial(x, y, 2)
+    assert digits([float(v) for v in exact], PONTIUS) > 13
+    powers = np.array(x, float)[:, None] ** np.arange(1, 3)
+    model = fe.LinearRegression().fit(powers, np.array(y, float))
+    assert digits(coefficients(model), PONTIUS) > 11
+    assert digits(errors(model), PONTIUS_ERRORS) > 11
+    assert digits([model.noise_], [0.205177424076185e-3]) > 12
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "slope", "error"),
+    [
+        (range(60, 71), range(130, 141), 2.07438016528926, 0.165289256198347e-1),
+        (range(4, 7), (3, 4, 4), 0.727272727272727, 0.420827318078432e-1),
+    ],
+)
+def test_lines_through_the_origin(x, y, slope, error):
+    # NIST StRD, NoInt1.dat and NoInt2.dat
+    exact = Fraction(sum(a * b for a, b in zip(x, y, strict=True)), sum(a * a for a in x))
+    assert digits([float(exact)], [slope]) > 13
+    model = fe.LinearRegression(fit_intercept=False).fit(np.array(x, float)[:, None], np.array(y, float))
+    assert digits(model.coef_, [slope]) > 13
+    assert digits(errors(model), [error]) > 12
+
+
 def test_longley():
     data = sm.datasets.longley.load_pandas()
     model = fe.LinearRegression().fit(data.exog, data.endog)
@@ -155,6 +192,17 @@ def test_wampler(factor, least):
     y = sum(Fraction(1, 10**k) * x.astype(object) ** k for k in range(6))
     model = fe.LinearRegression().fit(x[:, None] ** np.arange(1.0, 6), y.astype(float))
     assert digits(coefficients(model), 10.0 ** -np.arange(6)) > 12
+
+
+@pytest.mark.parametrize("name", ["ccard", "copper", "engel", "stackloss", "statecrime"])
+def test_other_data_sets_of_statsmodels(name):
+    data = getattr(sm.datasets, name).load_pandas()
+    rows, answers = np.array(data.exog, float), np.array(data.endog, float)
+    rows = rows[:, np.ptp(rows, axis=0) > 0]
+    model, peer = fe.LinearRegression().fit(rows, answers), sm.OLS(answers, sm.add_constant(rows)).fit()
+    assert digits(coefficients(model), peer.params) > 9
+    assert digits(errors(model), peer.bse) > 9
+    np.testing.assert_allclose(model.summary().p_values, peer.pvalues, rtol=1e-6)
 
 
 def test_far_columns_lose_nothing():

@@ -18,7 +18,7 @@ from ._cells import CellError, cells_of
 from ._checkpoints import Checkpoint
 from ._compilation import Program, count_compilations, programs
 from ._files import LARGEST_HEADER, DamagedError, read_sealed, sealed, write_whole
-from ._loop import AbstractAlgorithm, Info, iterate
+from ._loop import AbstractAlgorithm, Info, iterate, waiting_for_ctrl_c
 from ._markup import in_notebook, notes_in_notebook, table_in_notebook
 from ._numerics import (
     LOG_2PI,
@@ -240,5 +240,6 @@ __all__ = [
     "unit_interval",
     "unpack_triangle",
     "visible",
+    "waiting_for_ctrl_c",
     "write_whole",
 ]

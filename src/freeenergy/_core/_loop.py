@@ -157,7 +157,7 @@ def _advance(
 
 
 @contextlib.contextmanager
-def _waiting_for_ctrl_c() -> Iterator[threading.Event]:
+def waiting_for_ctrl_c() -> Iterator[threading.Event]:
     """An event that the first Ctrl-C sets; the second raises `KeyboardInterrupt` as usual.
 
     Raised at once, the exception could fall into a place that drops it, such as the callbacks of the
@@ -211,7 +211,7 @@ def iterate(
             checkpoint.save(Saved(state, n_iter, done, *_joined(parts)))
 
     length = 1
-    with progress(max_iter) as bar, _waiting_for_ctrl_c() as pressed:
+    with progress(max_iter) as bar, waiting_for_ctrl_c() as pressed:
         try:
             bar.update(n_iter, _last(parts))
             while n_iter < max_iter and not done and finite:

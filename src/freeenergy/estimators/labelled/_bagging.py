@@ -13,6 +13,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 from ..._core import Evidence, Fit, Kind, Status, generator
 from ...evaluation import AbstractLaws, MixedLaws
+from ...evaluation._checks import fraction
 from ...evaluation._laws import averaged
 from ...shell import (
     AbstractDensity,
@@ -24,10 +25,13 @@ from ...shell import (
     check_int,
     check_real,
 )
+from ._conformal import conformal_quantile
 from ._trees import LabelTree, on_grid
 from ._wrapped import AbstractWrappedClassifier, AbstractWrappedRegressor, Committee, fitted_copy
 
 _SEEDS = 2**31
+# rows out of bag by which intervals are judged, at most
+_JUDGES = 2000
 
 
 class Bags(AbstractRowEstimator):
@@ -83,6 +87,8 @@ class Bagging(Bags, AbstractWrappedRegressor):
         member_columns_: which columns each has.
         noise_: the standard deviation about predictions, for copies without a law.
         oob_evidence_: log p of each distinct row by the copies that have not seen it; None without.
+        oob_scores_, oob_weight_: of up to 2,000 such rows how far the answer is from the mean of these
+            copies, in standard deviations of their mixture, and the weight.
 
     References:
         Breiman (1996), Bagging predictors.
@@ -139,6 +145,7 @@ class Bagging(Bags, AbstractWrappedRegressor):
         else:
             self.noise_ = self._noise(whole, in_units[place], unseen[:, place])
         self.oob_evidence_ = self._out_of_bag(rows, in_units, unseen)
+        self._judge(rows, in_units, unseen, rng)
         return Fit(Committee(self.n_estimators), {}, self.n_estimators, Status.CONVERGED)
 
     def _noise(self, whole: Rows, y: np.ndarray, unseen: np.ndarray) -> np.ndarray:
@@ -177,6 +184,62 @@ class Bagging(Bags, AbstractWrappedRegressor):
         kind = Kind.ESTIMATE if np.isnan(rows.x[there]).any() else Kind.EXACT
         return Evidence(np.asarray(nats), np.zeros(there.sum()), kind)
 
+    def _judge(self, rows: Rows, answers: np.ndarray, unseen: np.ndarray, rng: np.random.Generator) -> None:
+        """How far answers are from what the copies say that have not seen them, in units of its spread."""
+        judges = np.flatnonzero(unseen.any(axis=0))
+        if len(judges) > _JUDGES:
+            judges = np.sort(rng.choice(judges, _JUDGES, replace=False))
+        self.oob_scores_, self.oob_weight_ = np.empty((0, *self.answer_shape_)), rows.weight[judges]
+        if not len(judges):
+            return
+        out, (centre, means, squares) = unseen[:, judges], self._moments(rows.x[judges])
+        many = out.sum(axis=0)
+        share = out / many
+        mean, square, inner = (
+            np.einsum("mi,mi...->i...", share, part) for part in (means, squares, means**2)
+        )
+        gap, spread = answers[judges] - centre - mean, _spread(mean, square)
+        # of the squares of gaps what the mean of more copies does not have
+        several = many > 1
+        others = (inner - mean**2)[several] / (1 - 1 / many[several]).reshape(-1, *[1] * (gap.ndim - 1))
+        more = np.mean(1 / many - 1 / len(out)) * others.mean(axis=0) if several.any() else 0.0
+        whole = np.mean(gap**2, axis=0)
+        left = np.divide(whole - more, whole, out=np.ones_like(whole), where=whole > 0)
+        self.oob_scores_ = np.abs(gap) / spread * np.sqrt(np.maximum(left, 0.0))
+
+    def _moments(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The mean of each answer by all copies; by each, the mean and the mean square about it."""
+        laws = [self._member_laws(number, x) for number in range(len(self.members_))]
+        means = np.stack([law.mean() for law in laws])
+        centre = means.mean(axis=0)
+        means -= centre
+        return centre, means, np.stack([law.variance() for law in laws]) + means**2
+
+    # they hold what they say of answers out of bag
+    intervals_of_law = False
+
+    def predict_interval(self, X: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
+        """Both ends of the interval that holds each answer with probability `level`, by itself.
+
+        The mean of the copies is nearer to answers than a copy is, so that quantiles of their mixture hold
+        too many.  The interval is the mean ± as many standard deviations of the mixture as held `level` of
+        the answers of the fit, each by the copies that have not seen it (out of bag); these are fewer, and
+        what their mean varies more than that of all is taken off.  Without rows out of bag, with too few
+        of them for the level, and for copies whose answers are whole numbers it has quantiles of the
+        mixture.
+        """
+        level, x = fraction("Bagging.predict_interval", "level", level), self._read(X).x
+        laws = self._laws_of(x)
+        scores = self.oob_scores_.reshape(len(self.oob_scores_), -1)
+        if laws.discrete or not len(scores):
+            return laws.interval(level)
+        reach = np.array([conformal_quantile(own, self.oob_weight_, level) for own in scores.T])
+        centre, means, squares = self._moments(x)
+        far = reach.reshape(self.answer_shape_) * _spread(means.mean(axis=0), squares.mean(axis=0))
+        ends = np.stack([centre - far, centre + far])
+        low, high = np.where(np.isfinite(ends), ends, laws.interval(level))
+        return low, high
+
     def _member_laws(self, number: int, x: np.ndarray) -> AbstractLaws:
         """What one copy says of rows, which may have holes."""
         member, columns = self.members_[number], self.member_columns_[number]
@@ -201,6 +264,12 @@ class Bagging(Bags, AbstractWrappedRegressor):
         """What each copy predicts, (members, rows): for `evaluation.ambiguity` and the like."""
         x = self._read(X).x
         return np.stack([self._member_laws(number, x).mean() for number in range(len(self.members_))])
+
+
+def _spread(mean: np.ndarray, square: np.ndarray) -> np.ndarray:
+    """Standard deviations, of means and means of squares; one where there is none."""
+    variance = square - mean**2
+    return np.sqrt(np.where(np.isfinite(variance) & (variance > 0), variance, 1.0))
 
 
 def _best_scale(gap: np.ndarray, judge: np.ndarray, weight: np.ndarray) -> float:

@@ -29,6 +29,8 @@ from ._wrapped import AbstractWrappedClassifier, AbstractWrappedRegressor, Commi
 _AT_ONCE = 4_000_000
 # quantiles of this level are as far from the median as a standard deviation of a normal law
 _ONE_SIGMA = float(ndtr(1.0))
+# levels are this far from nothing and from all
+_LEAST_LEVEL = 1e-9
 
 
 def conformal_quantile(scores: np.ndarray, weight: np.ndarray, level: float) -> float:
@@ -47,6 +49,38 @@ def conformal_quantile(scores: np.ndarray, weight: np.ndarray, level: float) -> 
     wanted = np.ceil((reached[-1] + 1) * level - 1e-9)
     place = int(np.searchsorted(reached, wanted - 1e-9))
     return float(scores[order[place]]) if place < len(scores) else np.inf
+
+
+def least_levels(below: np.ndarray, above: np.ndarray) -> np.ndarray:
+    """The least level whose central interval holds an answer y, of P(Y ≤ y) and P(Y ≥ y).
+
+    >>> least_levels(np.array([0.05, 0.5, 0.9]), np.array([0.95, 0.5, 0.1])).round(6).tolist()
+    [0.9, 0.0, 0.8]
+    """
+    return 1 - 2 * np.minimum(below, above)
+
+
+def calibrated_interval(
+    laws: AbstractLaws, level: float, levels: np.ndarray, weight: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Central intervals of laws at the level which held `level` of answers that laws had not seen.
+
+    For each output it is the ⌈(n + 1) level⌉-th smallest of the `least_levels` of n such answers, (n,
+    outputs); the level itself where n is too small for it, if none of them needs more.  Also known as
+    distributional conformal prediction.
+
+    References:
+        Chernozhukov, Wüthrich, Zhu (2021), Distributional conformal prediction.
+    """
+    level = fraction("predict_interval", "level", level)
+    if not len(levels):
+        return laws.interval(level)
+    flat = levels.reshape(len(levels), -1)
+    found = np.array([conformal_quantile(own, weight, level) for own in flat.T])
+    found = np.where(np.isfinite(found), found, np.maximum(flat.max(axis=0), level))
+    # laws have no quantiles of nothing and of all
+    own = np.clip(found, _LEAST_LEVEL, 1 - _LEAST_LEVEL).reshape(levels.shape[1:])
+    return laws.quantile(0.5 - own / 2), laws.quantile(0.5 + own / 2)
 
 
 class Calibrates(AbstractRowEstimator):

@@ -33,6 +33,10 @@ class Evidences(AbstractEvidences):
         size = len(self.kernel.vector)
         return self.kernel.kernel(theta[:size]), np.exp(theta[size:])
 
+    def some(self, rows: np.ndarray) -> Evidences:
+        """The same of some of the rows."""
+        return Evidences(self.kernel, self.x[rows], self.answers[rows], self.weights[rows], self.prior)
+
     def told(self, gram: np.ndarray, noise: np.ndarray) -> list[Conditioned]:
         """The process of each output."""
         parts = zip(self.answers.T, noise, self.weights.T, strict=True)

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 from jax import Array
 from scipy import stats
-from scipy.special import ndtri
+from scipy.special import ndtri, softmax
 from sklearn.utils import check_random_state
 
 from ..._core import Data, Evidence, Fit, Kind, Status, generator, learnable, on_device, split_key
@@ -31,6 +31,7 @@ from ._kernelled import (
     AbstractKernelRegressor,
     LogParameters,
     LogPrior,
+    Search,
     in_parts,
     limits_of,
     starts_about,
@@ -45,6 +46,10 @@ _FIRST_NOISE = 0.1
 _NUDGE, _LEAST_BEND = 1e-4, 0.25
 # passes over all rows for the law of values at inducing points, after the batches
 _PASSES = 50
+# different rows up to which all of them are taken where nothing is said, and points for more
+_ALL_ROWS, _POINTS = 5000, 200
+# rows that the search with inducing points begins with, and the part of the bound a rise of which is none
+_FIRST_ROWS, _NO_RISE = 10_000, 1e-6
 
 
 PROCESSES: dict[type, Any] = {
@@ -194,7 +199,7 @@ class AbstractProcess(AbstractKernelRegressor):
             return self._process
         raise ValueError(
             f"{type(self).__name__} has {what} where noise is Gaussian, outputs are apart and no inducing "
-            "points stand for the rows: fit it with family=None, rank=None and inducing=None."
+            "points stand for the rows: fit it with family=None, rank=None and inducing=len(X)."
         )
 
     @property
@@ -240,7 +245,8 @@ class GaussianProcess(AbstractProcess):
         rank: of W in the covariance of outputs, cov(f_o(x), f_p(x′)) = (W Wᵀ + diag(κ))_op k(x, x′), which
             is learned with the kernel; None for outputs that have nothing to do with each other.
         inducing: how many points stand for the rows, or the first of them, in the units of the data; None
-            for all rows.
+            for all rows up to 5,000 of them, and 200 points for more.  With as many points as there are
+            different rows, or more, all rows stand for themselves.
         batch_size: with inducing points, rows of a batch, each of which raises the bound by a step; None
             for all rows at once by L-BFGS, or with a `family` for 1,024.
         standardise: whether the kernel sees columns and answers in units of their standard deviations, from
@@ -255,6 +261,7 @@ class GaussianProcess(AbstractProcess):
         inputs: the density of rows and answers from which missing entries of rows are drawn; None for one
             Gaussian.  In fit they are drawn once.
         random_state: for starts and first points.
+        verbose: 1 shows progress.
 
     Attributes:
         kernel_: the kernel after the fit, in the units that it sees.
@@ -316,6 +323,7 @@ class GaussianProcess(AbstractProcess):
         learning_rate: float = 0.01,
         inputs: AbstractDensity | None = None,
         random_state: Any = None,
+        verbose: int = 0,
     ) -> None:
         self.kernel = kernel
         self.noise = noise
@@ -333,6 +341,7 @@ class GaussianProcess(AbstractProcess):
         self.learning_rate = learning_rate
         self.inputs = inputs
         self.random_state = random_state
+        self.verbose = verbose
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -414,17 +423,18 @@ class GaussianProcess(AbstractProcess):
         """
         x = self._read(X).x
         holes = np.isnan(x).any(axis=1)
-        if not self._others or holes.all():
+        others, shares = self._others
+        if not others or holes.all():
             return self._laws_of(x).interval(level)
         z, outputs = self.scaling_.apply(x[~holes]), len(self.noise_)
         moments = []
-        for process in self._others:
+        for process in others:
             found = [process.at(part) for part in in_parts(z, process.size)]
             mean, variance = (np.concatenate(part) for part in zip(*found, strict=True))
             moments.append((mean, np.sqrt(variance + np.asarray(process.model.noise))))
         means, spreads = (np.stack(part) for part in zip(*moments, strict=True))
-        even = np.full((len(means), means[0].size), -np.log(len(means)))
-        inside = StackedLaws(even, Laws(stats.norm(means.ravel(), spreads.ravel())))
+        logs = np.repeat(np.log(shares)[:, None], means[0].size, axis=1)
+        inside = StackedLaws(logs, Laws(stats.norm(means.ravel(), spreads.ravel())))
         ends = np.empty((2, len(x), *self.answer_shape_))
         for end, own in zip(ends, inside.interval(level), strict=True):
             end[~holes] = self._shaped(self.answer_scaling_.invert(own.reshape(-1, outputs)))
@@ -433,13 +443,15 @@ class GaussianProcess(AbstractProcess):
         return ends[0], ends[1]
 
     @functools.cached_property
-    def _others(self) -> list[ExactProcess]:
-        """Processes with other parameters: two along each axis of the normal law at the largest evidence.
+    def _others(self) -> tuple[list[ExactProcess], np.ndarray]:
+        """Processes with other parameters, two along each axis of the normal law at the top, and shares.
 
-        With k parameters they are √k standard errors away, so that their average is right to second order.
+        With k parameters they are √k standard errors away, so that their even average is right to second
+        order for a normal law.  Each counts as much more as what the evidence and the prior say of it is
+        above what that law says (importance weights): the evidence falls slowly towards long lengths.
         """
         if type(self._process) is not ExactProcess or self.family is not None or self.rank is not None:
-            return []
+            return [], np.zeros(0)
         seen = self._process.seen
         kernel, outputs = len(seen.kernel.vector), seen.answers.shape[1]
         free = np.flatnonzero(np.repeat([self.learn, self.noise is None], [kernel, outputs]))
@@ -449,26 +461,34 @@ class GaussianProcess(AbstractProcess):
             return (seen.evidence(theta)[1] + prior.log_density(theta)[1])[free]
 
         if not len(free):
-            return []
+            return [], np.zeros(0)
         moves = _NUDGE * np.eye(len(self.theta_))[free]
         bend = np.stack([slope(self.theta_ + move) - slope(self.theta_ - move) for move in moves])
         values, axes = np.linalg.eigh(-(bend + bend.T) / (4 * _NUDGE))
-        steps = axes * np.sqrt(len(free) / np.maximum(values, _LEAST_BEND))
+        bends = np.maximum(values, _LEAST_BEND)
+        steps = axes * np.sqrt(len(free) / bends)
         limits = limits_of(self.theta_, kernel)
-        found = []
+        found, logs = list[ExactProcess](), list[float]()
         for step in np.concatenate([steps.T, -steps.T]):
             theta = self.theta_.copy()
             theta[free] += step
-            own, noise = seen.parts(np.clip(theta, *limits.T))
-            found.append(ExactProcess(dataclasses.replace(self._process.model, kernel=own, noise=noise)))
-        return found
+            theta = np.clip(theta, *limits.T)
+            own, noise = seen.parts(theta)
+            made = ExactProcess(dataclasses.replace(self._process.model, kernel=own, noise=noise))
+            found.append(made)
+            gone = axes.T @ (theta - self.theta_)[free]
+            top = sum(told.log_evidence for told in made.told) + prior.log_density(theta)[0]
+            logs.append(top + 0.5 * float(bends @ gone**2))
+        return found, softmax(logs)
 
     def _learn(self, rows: Rows, key: Array) -> Fit:
         vars(self).pop("_others", None)
-        if self.batch_size is not None or (self.family is not None and self.inducing is not None):
-            return self._learn_batches(rows, key)
+        if self.batch_size is not None:
+            return self._learn_batches(*self._merged_with_kernel(rows), key)
         if self.family is not None:
-            return self._learn_latent(rows, key)
+            merged = self._merged_with_kernel(rows)
+            few = self._points_for(len(merged[0].x)) is None
+            return self._learn_latent(*merged, key) if few else self._learn_batches(*merged, key)
         seen = self._seen(rows)
         if self.rank is not None:
             return self._learn_outputs(seen, key)
@@ -477,15 +497,28 @@ class GaussianProcess(AbstractProcess):
         start = np.concatenate([seen.kernel.vector, np.log(first)])
         free = np.repeat([self.learn, self.noise is None], [len(seen.kernel.vector), outputs])
         rng = generator(key)
-        if self.inducing is not None:
+        if self._points_for(len(seen.x)) is not None:
             return self._learn_sparse(seen, start, free, rng)
-        best = seen.best(starts_about(start, free, self.n_init, rng), free, self.max_iter, self.tol)
+        best = seen.best(starts_about(start, free, self.n_init, rng), free, self._search(seen))
         self.theta_ = best.place
         return self._keep(seen, *best)
 
-    def _learn_latent(self, rows: Rows, key: Array) -> Fit:
+    def _search(self, seen: Any, no_rise: float = 1e-9) -> Search:
+        """How parameters are found; progress is shown in the units of the data."""
+        weight = seen.weights.sum(axis=0)
+        units = float(np.log(self.answer_scaling_.scale) @ weight / weight.sum())
+        return Search(self.max_iter, self.tol, self._progress(offset=-units), no_rise)
+
+    def _points_for(self, rows: int) -> Any:
+        """How many points stand for so many different rows, or the first of them; None for all rows."""
+        if self.inducing is None:
+            return None if rows <= _ALL_ROWS or self.rank is not None else _POINTS
+        if isinstance(self.inducing, np.ndarray | list):
+            return self.inducing
+        return self.inducing if self.inducing < rows or self.batch_size is not None else None
+
+    def _learn_latent(self, merged: Rows, kernel: LogParameters, key: Array) -> Fit:
         """A Gaussian for f, given answers of any law."""
-        merged, kernel = self._merged_with_kernel(rows)
         assert merged.known is not None
         x, y = merged.x, merged.known[:, 0]
         weight = merged.weight * ~np.isnan(y)
@@ -504,7 +537,7 @@ class GaussianProcess(AbstractProcess):
         )
         free = np.repeat([self.learn, True], [len(kernel.vector), len(family.vector)])
         starts = starts_about(seen.start, free, self.n_init, generator(key))
-        best = seen.best(starts, free, self.max_iter, self.tol)
+        best = seen.best(starts, free, self._search(seen))
         self.theta_ = best.place
         process, value = seen.process(best.place)
         vars(self)["_process"] = process
@@ -519,9 +552,8 @@ class GaussianProcess(AbstractProcess):
         """What f is about."""
         return constant_of(AnswerLikelihood(answer, y, weight, 0.0)) if self.standardise else 0.0
 
-    def _learn_batches(self, rows: Rows, key: Array) -> Fit:
+    def _learn_batches(self, merged: Rows, kernel: LogParameters, key: Array) -> Fit:
         """The law of values at inducing points, from batches of rows."""
-        merged, kernel = self._merged_with_kernel(rows)
         assert merged.known is not None
         if merged.known.shape[1] > 1:
             raise ValueError(
@@ -614,9 +646,7 @@ class GaussianProcess(AbstractProcess):
         start = found.start(int(self.rank or 0), self._first_noise(seen.answers, seen.weights))
         parts = [self.learn, True, self.noise is None]
         free = np.repeat(parts, [len(kernel.vector), between, outputs])
-        best = found.best(
-            starts_about(start, free, self.n_init, generator(key)), free, self.max_iter, self.tol
-        )
+        best = found.best(starts_about(start, free, self.n_init, generator(key)), free, self._search(seen))
         self.theta_ = best.place
         process = found.process(best.place)
         vars(self)["_process"] = process
@@ -653,14 +683,23 @@ class GaussianProcess(AbstractProcess):
     def _learn_sparse(
         self, seen: Evidences, start: np.ndarray, free: np.ndarray, rng: np.random.Generator
     ) -> Fit:
-        bounds = Bounds(seen, self._first_points(seen.x, seen.weights.max(axis=1), rng))
-        found = [
-            bounds.maximise(one, np.append(free, self.learn), self.max_iter, self.tol)
-            for one in starts_about(start, free, self.n_init, rng)
-        ]
-        best = min(found, key=lambda one: one.path[-1])
-        self.theta_, points = np.split(best.place, [len(start)])
-        points = points.reshape(bounds.points.shape)
+        free, search = np.append(free, self.learn), self._search(seen, _NO_RISE)
+        points = self._first_points(seen.x, seen.weights.max(axis=1), rng)
+        starts = starts_about(start, free[:-1], self.n_init, rng)
+        begun = None
+        if free.any() and len(seen.x) > _FIRST_ROWS:
+            # most of the way is gone with some of the rows, in a part of the time
+            some = np.sort(rng.choice(len(seen.x), _FIRST_ROWS, replace=False))
+            first = Bounds(seen.some(some), points)
+            begun = search.best(starts, lambda one: first.maximise(one, free, search))
+            begin, points = first.parts(begun.place)
+            starts = [begin]
+        bounds = Bounds(seen, points)
+        if begun is not None and begun.interrupted:
+            best = bounds.maximise(starts[0], free & False, search)._replace(status=begun.status)
+        else:
+            best = search.best(starts, lambda one: bounds.maximise(one, free, search))
+        self.theta_, points = bounds.parts(best.place)
         units = float(np.log(self.answer_scaling_.scale) @ seen.weights.sum(axis=0))
         model, self.log_evidence_ = bounds.model(self.theta_, points)
         self.log_evidence_ -= units
@@ -671,15 +710,21 @@ class GaussianProcess(AbstractProcess):
 
     def _first_points(self, x: np.ndarray, weight: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Those that were given, or rows that are far from each other."""
-        if not isinstance(self.inducing, np.ndarray | list):
-            return spread_rows(x, weight, min(int(self.inducing), len(x)), rng)
-        points = np.asarray(self.inducing, float)
+        wanted = self._points_for(len(x))
+        if not isinstance(wanted, np.ndarray | list):
+            return spread_rows(x, weight, min(int(wanted), len(x)), rng)
+        points = np.asarray(wanted, float)
         if points.ndim != 2 or points.shape[1] != x.shape[1] or not np.isfinite(points).all():
             raise ValueError(
                 f"The 'inducing' parameter of {type(self).__name__} must be an int or finite rows of "
                 f"{x.shape[1]} columns. Got the shape {points.shape} instead."
             )
         return self.scaling_.apply(points)
+
+    @property
+    def _induced(self) -> bool:
+        """Whether points stand for the rows."""
+        return isinstance(self._process, SparseProcess)
 
     @property
     def inducing_(self) -> np.ndarray:
@@ -707,20 +752,20 @@ class GaussianProcess(AbstractProcess):
         return (value, slope) if eval_gradient else value
 
     def _likelihood(self, X: Any, given: dict[str, Any]) -> Any:
-        kind = Kind.EXACT if self.inducing is None else Kind.LOWER
-        if self.family is not None and self.inducing is None:
+        kind = Kind.LOWER if self._induced else Kind.EXACT
+        if self.family is not None and not self._induced:
             kind = Kind.ESTIMATE if self.method is None else self.method.kind
         return Evidence(np.array([self.log_evidence_]), np.zeros(1), kind), self.fitted_size_
 
     def _count_parameters(self) -> int:
         if self.family is not None:
             logs = len(LogParameters.of(self.kernel_).vector)
-            points = self.inducing_.size if self.inducing is not None else 0
+            points = self.inducing_.size if self._induced else 0
             return len(self.theta_) + points if self.learn else len(self.theta_) - logs
         if self.rank is not None:
             logs = len(LogParameters.of(self.kernel_).vector)
             fixed = (0 if self.learn else logs) + (0 if self.noise is None else len(self.noise_))
             return len(self.theta_) - fixed
         kernel = len(LogParameters.of(self.kernel_).vector) if self.learn else 0
-        points = self.inducing_.size if self.learn and self.inducing is not None else 0
+        points = self.inducing_.size if self.learn and self._induced else 0
         return kernel + points + (len(self.noise_) if self.noise is None else 0)

@@ -15,7 +15,7 @@ from ...inference._latent_processes import LabelLikelihood
 from ...kernels import RBF, AbstractKernel
 from ...shell import AbstractDensity, Rows, check_instance, check_numbers
 from ._kernel_classifier import AbstractKernelClassifier, check_classes
-from ._kernelled import LogParameters, in_parts, starts_about
+from ._kernelled import LogParameters, Search, in_parts, starts_about
 from ._latent import LatentEvidences, ValuesProcess
 
 _NODES, _SHARES = np.polynomial.hermite_e.hermegauss(40)
@@ -65,6 +65,7 @@ class GaussianProcessClassifier(AbstractKernelClassifier):
         inputs: the density of rows and labels from which missing entries of rows are drawn; None for one
             Gaussian.  In fit they are drawn once.
         random_state: for starts.
+        verbose: 1 shows progress.
 
     Attributes:
         classes_: the labels.
@@ -95,6 +96,7 @@ class GaussianProcessClassifier(AbstractKernelClassifier):
         tol: float = 1e-5,
         inputs: AbstractDensity | None = None,
         random_state: Any = None,
+        verbose: int = 0,
     ) -> None:
         self.kernel = kernel
         self.standardise = standardise
@@ -105,6 +107,7 @@ class GaussianProcessClassifier(AbstractKernelClassifier):
         self.tol = tol
         self.inputs = inputs
         self.random_state = random_state
+        self.verbose = verbose
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -128,7 +131,7 @@ class GaussianProcessClassifier(AbstractKernelClassifier):
         )
         free = np.full(len(logs.vector), self.learn)
         starts = starts_about(logs.vector, free, self.n_init, generator(key))
-        best = seen.best(starts, free, self.max_iter, self.tol)
+        best = seen.best(starts, free, Search(self.max_iter, self.tol, self._progress()))
         self.theta_ = best.place
         process, self.log_evidence_ = seen.process(self.theta_)
         vars(self)["_process"] = process

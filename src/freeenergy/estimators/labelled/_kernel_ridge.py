@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from jax import Array
+from scipy import stats
 
 from ..._core import Fit, Status
+from ...evaluation import AbstractLaws, Laws
 from ...kernels import RBF, AbstractKernel
 from ...shell import AbstractDensity, Rows, Scaling, check_real
 from ._exact_process import Evidences
@@ -84,6 +88,34 @@ class KernelRidge(AbstractProcess):
         seen.answers = seen.answers / scale
         theta = np.concatenate([seen.kernel.vector, np.log(noise)])
         return self._keep(seen, theta, [-seen.evidence(theta, slope=False)[0]], Status.CONVERGED)
+
+    # they know that the scale is an estimate, as the law does not
+    intervals_of_law = False
+
+    def predict_interval(self, X: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
+        """Both ends of the interval that holds each answer with probability `level`, by itself.
+
+        τ² is unknown, with the density 1/τ²: given the answers an answer then has Student's law, with as
+        many degrees of freedom as there are rows, less one where the mean of the answers was taken off.
+        """
+        x = self._read(X).x
+        holes = np.isnan(x).any(axis=1)
+        ends = np.empty((2, len(x), *self.answer_shape_))
+        if holes.any():
+            ends[:, holes] = self._laws_of(x[holes]).interval(level)
+        if not holes.all():
+            ends[:, ~holes] = self._student(x[~holes]).interval(level)
+        return ends[0], ends[1]
+
+    def _student(self, x: np.ndarray) -> AbstractLaws:
+        rows = np.asarray(self.model_.weight).sum(axis=0)
+        freedom = rows - self.standardise
+        if (freedom <= 0).any():
+            return self._laws(x)
+        mean, variance = self._function(x)
+        spread = np.sqrt((variance + self.noise_) * rows / freedom)
+        freedom = np.broadcast_to(freedom, mean.shape)
+        return Laws(stats.t(*map(self._shaped, (freedom, mean, spread))))
 
     @property
     def dual_coef_(self) -> np.ndarray:

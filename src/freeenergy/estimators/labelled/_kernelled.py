@@ -10,7 +10,7 @@ import jax
 import numpy as np
 from scipy import optimize
 
-from ..._core import Status, learnable, on_device
+from ..._core import AbstractProgress, Status, learnable, on_device, silent, waiting_for_ctrl_c
 from ...kernels import RBF, AbstractKernel
 from ...shell import Rows, Scaling, check_instance
 from ._inputs import CompletesInputs
@@ -24,8 +24,6 @@ _RANGE, _NOISE_RANGE = (1e-5, 1e5), (1e-8, 1e5)
 _LENGTHS, _NOISE = (np.sqrt(2), np.sqrt(3)), (-2.0, 1.0)
 # how far other starts are from the first, in logarithms
 _SPREAD = 1.5
-# a rise of this part of the value is none
-_NO_RISE = 1e-9
 
 
 class LogParameters(NamedTuple):
@@ -132,39 +130,81 @@ class Climbed(NamedTuple):
     path: list[float]
     status: Status
 
+    @property
+    def interrupted(self) -> bool:
+        """Whether Ctrl-C ended it."""
+        return self.status is Status.INTERRUPTED
 
-def climb(
-    value_and_slope: Callable[[np.ndarray], tuple[float, np.ndarray]],
-    start: np.ndarray,
-    limits: np.ndarray,
-    rows: float,
-    max_iter: int,
-    tol: float,
-) -> Climbed:
-    """The top that L-BFGS reaches; it works on the value for each of so many `rows`.
+
+class Search(NamedTuple):
+    """How the top of a function is climbed to, by L-BFGS; Ctrl-C ends it with what it has.
+
+    Attributes:
+        max_iter: the most iterations.
+        tol: the slope for each row below which it stops.
+        progress: makes the display.
+        no_rise: a rise of this part of the value for each row is none.
 
     >>> limits = np.array([[-9.0, 9.0]] * 2)
-    >>> found = climb(lambda x: (-float(x @ x), -2 * x), np.ones(2), limits, 1.0, 50, 1e-9)
+    >>> found = Search(50, 1e-9).climb(lambda x: (-float(x @ x), -2 * x), np.ones(2), limits, 1.0)
     >>> bool(np.abs(found.place).max() < 1e-6), found.status.value
     (True, 'converged')
     """
-    path = list[float]()
 
-    def loss(place: np.ndarray) -> tuple[float, np.ndarray]:
-        value, slope = value_and_slope(place)
-        return -value / rows, -slope / rows
+    max_iter: int
+    tol: float
+    progress: Callable[[int], AbstractProgress] = silent
+    no_rise: float = 1e-9
 
-    result = optimize.minimize(
-        loss,
-        start,
-        jac=True,
-        method="L-BFGS-B",
-        bounds=limits,
-        options={"maxiter": max_iter, "ftol": _NO_RISE, "gtol": tol},
-        callback=lambda intermediate_result: path.append(float(intermediate_result.fun) * rows),
-    )
-    path.append(float(result.fun) * rows)
-    return Climbed(result.x, path, Status.LIMIT if result.status == 1 else Status.CONVERGED)
+    def climb(
+        self,
+        value_and_slope: Callable[[np.ndarray], tuple[float, np.ndarray]],
+        start: np.ndarray,
+        limits: np.ndarray,
+        rows: float,
+    ) -> Climbed:
+        """Where it ends; it works on the value for each of so many `rows`."""
+        path = list[float]()
+        best, place = np.inf, start
+
+        def loss(moved: np.ndarray) -> tuple[float, np.ndarray]:
+            nonlocal best, place
+            value, slope = value_and_slope(moved)
+            if -value / rows < best:
+                best, place = -value / rows, moved.copy()
+            return -value / rows, -slope / rows
+
+        with self.progress(self.max_iter) as bar, waiting_for_ctrl_c() as pressed:
+
+            def told(intermediate_result: Any) -> None:
+                path.append(float(intermediate_result.fun) * rows)
+                bar.update(len(path), {"objective": float(intermediate_result.fun)})
+                if pressed.is_set():
+                    raise StopIteration
+
+            result = optimize.minimize(
+                loss,
+                start,
+                jac=True,
+                method="L-BFGS-B",
+                bounds=limits,
+                options={"maxiter": self.max_iter, "ftol": self.no_rise, "gtol": self.tol},
+                callback=told,
+            )
+        # a line search that finds nothing ends anywhere
+        path.append(best * rows)
+        status = Status.LIMIT if result.status == 1 else Status.CONVERGED
+        return Climbed(place, path, Status.INTERRUPTED if pressed.is_set() else status)
+
+    def best(self, starts: list[np.ndarray], climb: Callable[[np.ndarray], Climbed]) -> Climbed:
+        """The best of climbs from several starts."""
+        found = list[Climbed]()
+        for start in starts:
+            found.append(climb(start))
+            if found[-1].interrupted:
+                break
+        best = min(found, key=lambda one: one.path[-1])
+        return best._replace(status=found[-1].status) if found[-1].interrupted else best
 
 
 def limits_of(start: np.ndarray, kernel: int) -> np.ndarray:
@@ -192,7 +232,7 @@ class AbstractEvidences(abc.ABC):
     def evidence(self, theta: np.ndarray, *, slope: bool = True) -> tuple[float, np.ndarray]:
         """log p(y | X), and its slope."""
 
-    def maximise(self, start: np.ndarray, free: np.ndarray, max_iter: int, tol: float) -> Climbed:
+    def maximise(self, start: np.ndarray, free: np.ndarray, search: Search) -> Climbed:
         """Where the search ends that may change what is `free`."""
         if not free.any():
             return Climbed(start, [-self.evidence(start, slope=False)[0]], Status.CONVERGED)
@@ -209,13 +249,12 @@ class AbstractEvidences(abc.ABC):
             return value + own, (slope + own_slope)[free]
 
         limits = limits_of(start, len(self.kernel.vector))
-        found = climb(asked, start[free], limits[free], self.weights.sum(), max_iter, tol)
+        found = search.climb(asked, start[free], limits[free], self.weights.sum())
         return found._replace(place=whole(found.place))
 
-    def best(self, starts: list[np.ndarray], free: np.ndarray, max_iter: int, tol: float) -> Climbed:
+    def best(self, starts: list[np.ndarray], free: np.ndarray, search: Search) -> Climbed:
         """The best of searches from several starts."""
-        found = [self.maximise(one, free, max_iter, tol) for one in starts]
-        return min(found, key=lambda one: one.path[-1])
+        return search.best(starts, lambda one: self.maximise(one, free, search))
 
 
 def starts_about(start: np.ndarray, free: np.ndarray, n: int, rng: np.random.Generator) -> list[np.ndarray]:

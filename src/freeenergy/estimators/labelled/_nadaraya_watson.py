@@ -17,6 +17,7 @@ from ...evaluation._laws import quantile_between
 from ...kernels import RBF, AbstractKernel
 from ...models import KernelSmoother
 from ...shell import AbstractDensity, Rows, check_real
+from ._conformal import calibrated_interval, least_levels
 from ._kernelled import AbstractKernelRegressor
 
 # rows whose answers judge a bandwidth
@@ -125,6 +126,8 @@ class NadarayaWatson(AbstractKernelRegressor):
         bandwidth_: h, in the units that the kernel sees.
         width_: s of each output, in the units of the data.
         log_likelihood_: of the answers, each given all other rows, in the units of the data.
+        loo_levels_, loo_weight_: the least level whose interval holds an answer, by its law given all other
+            rows, and the weight of its row; of the rows that judge.
         columns_, inputs_, answer_shape_, answer_names_, answer_scaling_: as of every regressor.
         model_: a `freeenergy.models.KernelSmoother` of rescaled rows and answers.
         history_, n_iter_, converged_, scaling_, …: as everywhere.
@@ -199,11 +202,30 @@ class NadarayaWatson(AbstractKernelRegressor):
         self.bandwidth_ = float(np.exp(found[1])) if self.bandwidth is None else float(self.bandwidth)
         width = np.exp(found[0]) * spread
         self.width_ = width * self.answer_scaling_.scale
+        self.loo_levels_ = np.empty((0, *self.answer_shape_))
+        self.loo_weight_ = rows.weight[judges][:0]
+        if not alone:
+            left = _shares(self, kernel, self.bandwidth_, rows.x[judges], rows.x, rows.weight, leave=judges)
+            others = SmoothedLaws(left, y, width, y.shape[1:])
+            below, above = np.exp(others.log_cdf(y[judges])), np.exp(others.log_sf(y[judges]))
+            self.loo_levels_ = self._shaped(least_levels(below, above))
+            self.loo_weight_ = rows.weight[judges]
         units = float(np.log(self.width_ / np.exp(found[0])).sum())
         self.log_likelihood_ = -rows.weight.sum() * (path[-1] + units) if path else np.nan
         arrays = self.bandwidth_, width, rows.x, y, rows.weight
         model = KernelSmoother(jax.tree.map(on_device, kernel), *map(on_device, arrays))
         return Fit(model, {"objective": np.array(path) + units}, max(len(path), 1), status)
+
+    # they hold what they say of answers that were left out
+    intervals_of_law = False
+
+    def predict_interval(self, X: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
+        """Both ends of the interval that holds each answer with probability `level`, by itself.
+
+        The law is wider than that of the answers, by the width of the kernel.  The intervals are those
+        quantiles of it that held `level` of the answers of the fit, each left out of its own law.
+        """
+        return calibrated_interval(self.predict_density(X), level, self.loo_levels_, self.loo_weight_)
 
     def _laws(self, x: np.ndarray) -> AbstractLaws:
         model = self.model_

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -11,14 +12,14 @@ from jax import Array
 from scipy import linalg
 from sklearn.cluster import kmeans_plusplus
 
-from ..._core import Status, on_device
-from ...inference._induced import JITTER, Induced, RowSums, collapsed_bound
+from ..._core import Data, Program, Status, on_all, on_device, sum_over_blocks
+from ...inference._induced import JITTER, Induced, RowSums, collapsed_bound, root_of_points
 from ...kernels import AbstractKernel
 from ...models import InducedProcess, InducedValues
-from ._kernelled import Climbed, LogParameters, climb, limits_of
+from ._kernelled import Climbed, LogParameters, Search, limits_of
 
-# rows of a block
-_BLOCK = 2048
+# rows of a block, which stay in the cache
+_BLOCK = 512
 # rows that first points are chosen from
 _CANDIDATES = 10_000
 
@@ -34,40 +35,87 @@ def spread_rows(x: np.ndarray, weight: np.ndarray, n: int, rng: np.random.Genera
     return kmeans_plusplus(x, min(n, len(x)), sample_weight=weight, random_state=seed)[0]
 
 
-@jax.jit
-def _bound_slopes(gram: Array, sums: RowSums, noise: Array) -> Any:
-    """The bound of all outputs, its slopes in K_uu, the sums and σ², and the law of the values."""
+def _row_sums(
+    x: Any, weight: Array, kernel: AbstractKernel, points: Array, inverse: Array, *, same: bool
+) -> RowSums:
+    """What a block of rows adds to what the bound asks of them, with an axis for outputs first.
 
-    def bound(gram: Array, sums: RowSums, noise: Array) -> tuple[Array, Induced]:
-        values, laws = jax.vmap(lambda *output: collapsed_bound(gram, *output))(sums, noise)
-        return values.sum(), laws
+    With the `same` weights for all outputs, squares are there once.
+    """
+    rows, answers, weights = x
+    weights = weights * weight[:, None]
+    white = inverse @ kernel.gram(points, rows)
 
-    return jax.value_and_grad(bound, argnums=(0, 1, 2), has_aux=True)(gram, sums, noise)
+    def squares(weight: Array) -> Array:
+        return (white * weight[None, :]) @ white.T
+
+    return RowSums(
+        squares(weights[:, 0])[None] if same else jax.vmap(squares, in_axes=1)(weights),
+        (white @ (answers * weights)).T,
+        kernel.diagonal(rows) @ weights,
+        jnp.sum(weights * answers**2, axis=0),
+        jnp.sum(weights, axis=0),
+    )
 
 
-@jax.jit
-def _block_slopes(
-    kernel: AbstractKernel, points: Array, x: Array, y: Array, weight: Array, slopes: RowSums
+def _row_slopes(
+    x: Any,
+    weight: Array,
+    kernel: AbstractKernel,
+    points: Array,
+    inverse: Array,
+    slopes: RowSums,
+    *,
+    same: bool,
 ) -> tuple[AbstractKernel, Array]:
-    """What a block of rows adds to the slope of the bound in the kernel and the points."""
+    """What a block of rows adds to the slope of the bound in the kernel and the points, by K_uf alone."""
+    rows, answers, weights = x
+    weights = weights * weight[:, None]
 
     def linear(kernel: AbstractKernel, points: Array) -> Array:
-        across = kernel.gram(points, x)
-        fixed = jax.lax.stop_gradient(across)
+        across = kernel.gram(points, rows)
+        white = inverse @ jax.lax.stop_gradient(across)
 
-        def output(square: Array, answer: Array, y: Array, weight: Array) -> Array:
-            return ((square + square.T) @ fixed + answer[:, None] * y[None, :]) * weight[None, :]
+        def change(square: Array, weight: Array) -> Array:
+            return (inverse.T @ (square + square.T)) @ (white * weight[None, :])
 
-        change = jax.vmap(output, in_axes=(0, 0, 1, 1))(slopes.squares, slopes.answers, y, weight)
-        return jnp.vdot(change.sum(axis=0), across) + kernel.diagonal(x) @ (weight @ slopes.prior)
+        if same:
+            told = change(slopes.squares[0], weights[:, 0])
+        else:
+            told = jax.vmap(change, in_axes=(0, 1))(slopes.squares, weights).sum(axis=0)
+        told = told + (inverse.T @ slopes.answers.T) @ (answers * weights).T
+        return jnp.vdot(told, across) + kernel.diagonal(rows) @ (weights @ slopes.prior)
 
     return jax.grad(linear, argnums=(0, 1))(kernel, points)
 
 
-@jax.jit
-def _points_slopes(kernel: AbstractKernel, points: Array, slope: Array) -> tuple[AbstractKernel, Array]:
-    """The slope through K_uu."""
-    return jax.grad(lambda k, z: jnp.vdot(slope, k.gram(z)), argnums=(0, 1))(kernel, points)
+@Program
+def _bound(data: Data, kernel: AbstractKernel, points: Array, noise: Array, *, same: bool) -> Any:
+    """The bound of all outputs, its slopes in the kernel, the points and σ², and the law of the values.
+
+    The slope is that of the sums over rows times that of each row's part of them, so that nothing is kept
+    of a block; the rows are passed twice.
+    """
+    gram, back = jax.vjp(lambda k, z: k.gram(z), kernel, points)
+    root = root_of_points(gram)
+    inverse = jax.scipy.linalg.solve_triangular(root, jnp.eye(len(root)), lower=True)
+    sums = sum_over_blocks(partial(_row_sums, same=same), data, kernel, points, inverse, block=_BLOCK)
+
+    def bound(gram: Array, sums: RowSums, noise: Array) -> tuple[Array, Induced]:
+        # one, which says how the sums change with L_uu
+        turn = jax.scipy.linalg.solve_triangular(root_of_points(gram), root, lower=True)
+        moved = sums._replace(squares=turn @ sums.squares @ turn.T, answers=sums.answers @ turn.T)
+        axes = RowSums(None if same else 0, *[0] * 4)  # pyright: ignore[reportArgumentType]
+        found = moved._replace(squares=moved.squares[0] if same else moved.squares)
+        values, laws = jax.vmap(collapsed_bound, in_axes=(axes, 0))(found, noise)
+        return values.sum(), laws
+
+    (value, laws), slopes = jax.value_and_grad(bound, argnums=(0, 1, 2), has_aux=True)(gram, sums, noise)
+    rows = sum_over_blocks(
+        partial(_row_slopes, same=same), data, kernel, points, inverse, slopes[1], block=_BLOCK
+    )
+    kernels, places = jax.tree.map(jnp.add, back(slopes[0]), rows)
+    return value, laws, (kernels, places, slopes[2])
 
 
 class Bounds:
@@ -76,77 +124,53 @@ class Bounds:
     def __init__(self, seen: Any, points: np.ndarray) -> None:
         self.seen, self.points = seen, points
         self.same = bool((seen.weights == seen.weights[:, :1]).all())
-        size = min(_BLOCK, 1 << max(len(seen.x) - 1, 127).bit_length())
-        self.blocks = []
-        for start in range(0, len(seen.x), size):
-            part = [a[start : start + size] for a in (seen.x, seen.answers, seen.weights)]
-            # rows without weight fill the last block
-            room = size - len(part[0])
-            self.blocks.append([np.pad(a, ((0, room), (0, 0))) if room else a for a in part])
+        self.data = Data.of((seen.x, seen.answers, seen.weights), spread=True)
 
-    def sums(self, kernel: AbstractKernel, points: np.ndarray) -> RowSums:
-        """What the bound asks of the rows, with an axis for outputs first."""
-        seen, size = self.seen, len(points)
-        outputs = seen.answers.shape[1]
-        squares = np.zeros((outputs, size, size))
-        answers, prior = np.zeros((outputs, size)), np.zeros(outputs)
-        for x, y, weight in self.blocks:
-            across = kernel.gram(x, points)
-            answers += (y * weight).T @ across
-            prior += kernel.diagonal(x) @ weight
-            for output in range(1 if self.same else outputs):
-                rooted = across * np.sqrt(weight[:, [output]])
-                squares[output] += rooted.T @ rooted
-        if self.same:
-            squares[:] = squares[0]
-        total = (seen.weights * seen.answers**2).sum(axis=0)
-        return RowSums(squares, answers, prior, total, seen.weights.sum(axis=0))  # pyright: ignore[reportArgumentType]
+    def _asked(self, theta: np.ndarray, points: np.ndarray) -> Any:
+        given = on_all(self.data.mesh, jax.tree.map(on_device, (*self.seen.parts(theta), points)))
+        kernel, noise, places = given
+        return jax.device_get(_bound(self.data, kernel, places, noise, same=self.same))
 
     def bound(self, theta: np.ndarray, points: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
         """The bound with its slopes in `theta` and the points."""
-        kernel, noise = self.seen.parts(theta)
-        (value, _), (gram, sums, noises) = _bound_slopes(
-            kernel.gram(points), self.sums(kernel, points), noise
-        )
-        parts = [_points_slopes(kernel, points, gram)]  # pyright: ignore[reportArgumentType]
-        parts += [_block_slopes(kernel, points, *block, sums) for block in self.blocks]  # pyright: ignore[reportArgumentType]
+        value, _, (kernel, places, noise) = self._asked(theta, points)
         logs: LogParameters = self.seen.kernel
         size = len(logs.vector)
-        slope = np.sum([logs.slope(theta[:size], jax.tree.leaves(own)) for own, _ in parts], axis=0)
-        moved = np.sum([np.asarray(own) for _, own in parts], axis=0)
-        return float(value), np.concatenate([slope, np.asarray(noises) * noise]), moved
+        slope = logs.slope(theta[:size], jax.tree.leaves(kernel))
+        return float(value), np.concatenate([slope, noise * np.exp(theta[size:])]), places
 
-    def maximise(self, start: np.ndarray, free: np.ndarray, max_iter: int, tol: float) -> Climbed:
+    def maximise(self, start: np.ndarray, free: np.ndarray, search: Search) -> Climbed:
         """Where the search ends: parameters, of which some are `free`, and points, if the last of it is."""
         place = np.concatenate([start, self.points.ravel()])
         moving = np.repeat(free, [1] * len(start) + [self.points.size])
 
         def asked(moved: np.ndarray) -> tuple[float, np.ndarray]:
             place[moving] = moved
-            value, *slopes = self.bound(*self._parts(place, len(start)))
+            value, *slopes = self.bound(*self.parts(place))
             own, own_slope = self.seen.prior.log_density(place[: len(start)])
             slope = np.concatenate([part.ravel() for part in slopes])
             slope[: len(start)] += own_slope
             return value + own, slope[moving]
 
         if not moving.any():
-            return Climbed(place, [-self.bound(*self._parts(place, len(start)))[0]], Status.CONVERGED)
+            return Climbed(place, [-self.bound(*self.parts(place))[0]], Status.CONVERGED)
         anywhere = np.tile([-np.inf, np.inf], (self.points.size, 1))
         limits = np.concatenate([limits_of(start, len(self.seen.kernel.vector)), anywhere])
-        found = climb(asked, place[moving], limits[moving], self.seen.weights.sum(), max_iter, tol)
+        found = search.climb(asked, place[moving], limits[moving], self.seen.weights.sum())
         place[moving] = found.place
         return found._replace(place=place)
 
-    def _parts(self, place: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
-        return place[:size], place[size:].reshape(self.points.shape)
+    def parts(self, place: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Parameters and points."""
+        theta, points = np.split(place, [len(place) - self.points.size])
+        return theta, points.reshape(self.points.shape)
 
     def model(self, theta: np.ndarray, points: np.ndarray) -> tuple[InducedProcess, float]:
         """The law of the values at the points, and the bound."""
         kernel, noise = self.seen.parts(theta)
-        (value, laws), _ = _bound_slopes(kernel.gram(points), self.sums(kernel, points), noise)
+        value, laws, _ = self._asked(theta, points)
         made = jax.tree.map(on_device, kernel)
-        mean = on_device(np.asarray(laws.mean).T)
-        values = InducedValues(made, on_device(points), mean, laws.root)
+        values = InducedValues(made, *map(on_device, (points, laws.mean.T, laws.root)))
         return InducedProcess(values, on_device(noise)), float(value)
 
 

@@ -89,6 +89,14 @@ def test_each_warning_is_one_sentence():
         "40% of the trajectories were cut at their longest; raise 'doublings'",
     ]
     assert all(sentence.endswith(".") and sentence.count(". ") == 0 for sentence in said)
+    # digits show what is missed
+    near = bad | {
+        "rank_scale_reduction": 1.01004,
+        "bulk_effective_size": 399.96,
+        "tail_effective_size": 500,
+    }
+    assert "R̂ is 1.01004 where at most 1.01 is wanted" in diagnostic_warnings(near)[0]
+    assert "are worth 399.96 independent" in diagnostic_warnings(near)[1]
 
 
 def draws_posterior(draws, space, **options):

@@ -56,7 +56,8 @@ from ..models import (
     AbstractNetwork,
     AbstractSequenceModel,
     BayesianNetwork,
-    Conditional,
+    OrderedModel,
+    SoftmaxModel,
     one_series,
 )
 from ._base import Shell
@@ -394,31 +395,20 @@ def _events(what: Any, model: Any, observed: Any) -> Any:
         )
     x, y = observed
     if isinstance(what, ScoresLabels):
-        y = _places(what, y)
+        y = what._model_place_of(y)
     if isinstance(what, Shell):
         owner: Any = what
         x = owner._read(x).x[:, : owner._width]
     x = np.asarray(x, float)
     y = np.asarray(y) if np.asarray(y).dtype.kind == "i" else np.asarray(y, float)
-    y = y[:, None] if y.ndim == 1 and isinstance(model, Conditional) else y
+    labels = isinstance(model, SoftmaxModel | OrderedModel)
+    y = y if y.ndim > 1 or labels else y[:, None]
     if len(x) != len(y) or np.isnan(x).any():
         raise ValueError(
             "The parameters of a model of answers are inferred from as many answers as rows, all of them "
             f"observed. Got {len(x)} rows, {int(np.isnan(x).sum())} missing entries and {len(y)} answers."
         )
     return on_device(x), on_device(y)
-
-
-def _places(owner: Any, labels: Any) -> np.ndarray:
-    """The place of each label among those that were fitted."""
-    labels, classes = np.asarray(labels), owner.classes_
-    strange = labels[~np.isin(labels, classes)]
-    if len(strange):
-        raise ValueError(
-            f"The labels of y must be among those that were fitted: {', '.join(map(str, classes))}. "
-            f"Got {strange[0]!s} instead."
-        )
-    return np.searchsorted(classes, labels)
 
 
 def _of_estimator(owner: Any, observed: Any, how: _How) -> AbstractPosterior:

@@ -243,7 +243,7 @@ def _variables(network: AbstractNetwork, observed: Any, how: _How) -> AbstractPo
             f"missing. Got the shape {x.shape} with {int(holes.sum())} missing instead."
         )
     places = [int(v) for v in np.flatnonzero(holes)]
-    spaces = {network.names[v]: network.spaces[v] for v in places}
+    spaces = {network.names[v]: _named(network.spaces[v], network.states[v]) for v in places}
     ahead = isinstance(network, BayesianNetwork) and network.is_ahead(x)
     if how.method is None and (ahead or network.exact):
         nats, drawn = _drawn_rest(network, on_device(x), how.key, ahead)
@@ -261,6 +261,11 @@ def _variables(network: AbstractNetwork, observed: Any, how: _How) -> AbstractPo
         whole, on_device(np.where(holes, 0.0, x)), tuple((v,) for v in places), tuple(spaces)
     )
     return how.infer(Energy(energy, spaces))
+
+
+def _named(space: AbstractSpace, states: tuple[str, ...]) -> AbstractSpace:
+    """The space of a variable, with the names of its labels."""
+    return dataclasses.replace(space, labels=states) if isinstance(space, Categories) else space
 
 
 @eqx.filter_jit
@@ -438,7 +443,7 @@ def _label(owner: Any, observed: Any) -> AbstractPosterior:
     return FinitePosterior(
         jnp.arange(n),
         on_device(chances[0]),
-        spaces=(Categories(n),),
+        spaces=(Categories(n, (), tuple(map(str, owner.classes_))),),
         note=f"the probabilities that {type(owner).__name__} gives to labels; their numbers are those of "
         "'classes_'",
     )
@@ -540,7 +545,7 @@ def _entry_spaces(owner: Any, holes: np.ndarray) -> list[AbstractSpace]:
         known = () if schema is None else schema.modelled[column].categories
         values = len(known) or (None if levels is None else levels[column])
         if roles.labels[column] or known:
-            return Categories(values, ())
+            return Categories(values, (), tuple(map(str, known)))
         if not roles.whole[column]:
             return Reals(())
         return Binary(()) if values == 2 else Counts(())

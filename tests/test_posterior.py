@@ -184,9 +184,7 @@ def test_a_label_beside_a_number():
     # ranks of equal values are spread out: the chains together fill each bar alike
     heights = sum(step.get_data().values for step in axes[0, 2].patches[1:])
     np.testing.assert_array_equal(heights, np.full(20, 10))
-    with pytest.raises(
-        ValueError, match=r"^Labels have no order, and so no mean: ask for their 'marginals"
-    ):
+    with pytest.raises(ValueError, match=r"^Labels have no order, and so no mean: ask for 'marginals"):
         found.mean()
     with pytest.raises(
         ValueError, match=r"^Only labels and whole numbers have a probability for each value"

@@ -410,7 +410,7 @@ def refuse_labels(spaces: tuple[AbstractSpace, ...], question: str) -> None:
     """Refuses a question that has no answer for labels."""
     if any(map(_is_unordered, spaces)):
         raise ValueError(
-            f"Labels have no order, and so no {question}: ask for their 'marginals', or 'expect' a function."
+            f"Labels have no order, and so no {question}: ask for 'marginals', or 'expect' a function."
         )
 
 

@@ -89,6 +89,14 @@ def test_each_warning_is_one_sentence():
         "40% of the trajectories were cut at their longest; raise 'doublings'",
     ]
     assert all(sentence.endswith(".") and sentence.count(". ") == 0 for sentence in said)
+    # digits show what is missed
+    near = bad | {
+        "rank_scale_reduction": 1.01004,
+        "bulk_effective_size": 399.96,
+        "tail_effective_size": 500,
+    }
+    assert "R̂ is 1.01004 where at most 1.01 is wanted" in diagnostic_warnings(near)[0]
+    assert "are worth 399.96 independent" in diagnostic_warnings(near)[1]
 
 
 def draws_posterior(draws, space, **options):
@@ -145,9 +153,43 @@ def test_regions_of_weighted_whole_and_constant_numbers():
     ):
         finite.highest_density(1)
     labels = FinitePosterior(np.arange(2), np.full(2, 0.5), spaces=(Categories(2),))
-    for ask in (labels.highest_density, labels.summary):
+    for ask in (labels.highest_density, labels.mean):
         with pytest.raises(ValueError, match=r"Labels have no order"):
             ask()
+
+
+def test_a_label_beside_a_number():
+    rng = np.random.default_rng(0)
+    draws = {"kind": rng.choice(3, (4, 50), p=[0.2, 0.8, 0]), "size": rng.normal(size=(4, 50))}
+    space = Categories(3, (), ("red", "green", "blue"))
+    found = DrawsPosterior(draws, None, spaces=(space, Reals(())))
+    share = [float(np.mean(draws["kind"] == k)) for k in range(3)]
+    chances = found.marginals()
+    assert list(chances) == ["kind"]
+    np.testing.assert_allclose([chances["kind"][name] for name in space.labels], share)
+    assert list(found.highest_density(0.9)) == ["size"]
+    table = found.summary()
+    assert table.names == ["kind = red", "kind = green", "kind = blue", "size"]
+    np.testing.assert_allclose(table.columns["mean"], [*share, draws["size"].mean()], rtol=1e-12)
+    assert (
+        np.isnan(table.columns["sd"]).tolist()
+        == np.isnan(table.columns["5%"]).tolist()
+        == [True] * 3 + [False]
+    )
+    # what never occurs has no chains to disagree
+    assert np.isnan(table.columns["R̂"]).tolist() == [False, False, True, False]
+    axes = found.plot()
+    assert [text.get_text() for text in axes[0, 0].get_xticklabels()] == list(space.labels)
+    np.testing.assert_allclose([bar.get_height() for bar in axes[0, 0].patches], share)
+    # ranks of equal values are spread out: the chains together fill each bar alike
+    heights = sum(step.get_data().values for step in axes[0, 2].patches[1:])
+    np.testing.assert_array_equal(heights, np.full(20, 10))
+    with pytest.raises(ValueError, match=r"^Labels have no order, and so no mean: ask for 'marginals"):
+        found.mean()
+    with pytest.raises(
+        ValueError, match=r"^Only labels and whole numbers have a probability for each value"
+    ):
+        draws_posterior(draws["size"], Reals(())).marginals()
 
 
 def test_summaries_and_how_posteriors_print():

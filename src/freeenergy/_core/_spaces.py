@@ -684,6 +684,7 @@ class Categories(AbstractFinite):
     Attributes:
         size: how many labels there are, where that is known.
         shape: of an unknown; one label unless it says otherwise.
+        labels: what they are called, where that is known.
 
     >>> Categories().contains(np.array([[0.0, 3.0, 0.5]])).tolist()
     [[True, True, False]]
@@ -695,6 +696,7 @@ class Categories(AbstractFinite):
     phrase = "labels 0, 1, 2, …"
     size: int | None = None
     shape: Shape | None = ()
+    labels: tuple[str, ...] = ()
 
     @property
     def n_values(self) -> int:

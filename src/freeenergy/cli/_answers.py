@@ -485,7 +485,7 @@ def infer(
         figure.savefig(picture)
     if report is not None:
         fe.report.posterior_to_html(posterior, report)
-    _give(_entries(estimator, posterior, 0.9 if level is None else level), output, json)
+    _give(_entries(posterior, 0.9 if level is None else level), output, json)
 
 
 def _row_to_infer(estimator: Any, X: Any) -> int:
@@ -503,18 +503,16 @@ def _row_to_infer(estimator: Any, X: Any) -> int:
     raise ValueError("infer asks for what is missing in a row. The data have no row with a missing entry.")
 
 
-def _entries(estimator: Any, posterior: Any, level: float) -> dict[str, Any]:
+def _entries(posterior: Any, level: float) -> dict[str, Any]:
     """A line for each number and for each label of an unknown."""
     import numpy as np
 
-    from freeenergy.shell._schema import schema_of
+    from freeenergy.inference._posterior import label_names
 
     if not 0 < level < 1:
         raise ValueError(f"--level must be between 0 and 1. Got {level:g} instead.")
     titles = ("entry", "label", "probability", "mean", "sd", "from", "to", "region")
     lines: list[tuple[Any, ...]] = []
-    schema = schema_of(estimator)
-    known = {} if schema is None else {str(field.name): field.categories for field in schema.modelled}
     values, weights = posterior.weighted_values()
     parts = values if isinstance(values, dict) else {"answer": values}
     spaces = dict(zip(sorted(parts), posterior.spaces, strict=True))
@@ -522,12 +520,9 @@ def _entries(estimator: Any, posterior: Any, level: float) -> dict[str, Any]:
     for name, part in parts.items():
         own = np.asarray(part, float)
         if getattr(spaces[name], "unordered", False):
-            names = getattr(estimator, "classes_", None) if name == "answer" else known.get(name)
-            codes = np.unique(own) if names is None or not len(names) else np.arange(len(names))
-            labels = [f"{code:g}" for code in codes] if names is None or not len(names) else names
-            for code, label in zip(codes, labels, strict=True):
+            for code, label in label_names(spaces[name], own).items():
                 chance = float(share[own == code].sum())
-                lines.append((name, str(label), chance, None, None, None, None, ""))
+                lines.append((name, label, chance, None, None, None, None, ""))
             continue
         own = own.reshape(len(own), -1)
         for place in range(own.shape[1]):

@@ -199,12 +199,23 @@ def chain_diagnostics(chains: np.ndarray) -> dict[str, np.ndarray]:
     }
 
 
+def _beside(value: float, limit: float, decimals: int) -> str:
+    """A number with as many decimals as tell it from the limit that it misses.
+
+    >>> _beside(1.0103, 1.01, 2), _beside(1.3, 1.01, 2), _beside(399.7, 400.0, 0)
+    ('1.0103', '1.30', '399.7')
+    """
+    tried = (f"{value:.{more}f}" for more in range(decimals, 17))
+    return next((shown for shown in tried if float(shown) != limit), repr(value))
+
+
 def _slow(told: Mapping[str, float]) -> str | None:
     worst = told.get("rank_scale_reduction", 1.0)
     if not worst > _WORST_REDUCTION:
         return None
+    shown = _beside(worst, _WORST_REDUCTION, 3)
     return (
-        f"The chains disagree: R̂ is {worst:.4g} where at most {_WORST_REDUCTION} is wanted; "
+        f"The chains disagree: R̂ is {shown} where at most {_WORST_REDUCTION} is wanted; "
         "take more steps, or look for several modes."
     )
 
@@ -215,8 +226,9 @@ def _few(told: Mapping[str, float]) -> str | None:
     least = min((told[name] for name in names if name in told), default=wanted)
     if least >= wanted:
         return None
+    shown = _beside(least, wanted, 0)
     return (
-        f"The draws are worth {least:.0f} independent ones at the worst entry, where {wanted:.0f} are "
+        f"The draws are worth {shown} independent ones at the worst entry, where {wanted:.0f} are "
         "wanted for quantiles; take more steps."
     )
 
@@ -235,8 +247,9 @@ def _sticky(told: Mapping[str, float]) -> str | None:
     least = told.get("energy_fraction", 1.0)
     if not least < _LEAST_ENERGY_FRACTION:
         return None
+    shown = _beside(least, _LEAST_ENERGY_FRACTION, 1)
     return (
-        f"Momenta reach little of the energy (E-BFMI {least:.2g}, where {_LEAST_ENERGY_FRACTION} is "
+        f"Momenta reach little of the energy (E-BFMI {shown}, where {_LEAST_ENERGY_FRACTION} is "
         "wanted): the tails may be missing; write the energy in other coordinates."
     )
 
@@ -261,9 +274,10 @@ def far_from_posterior(told: Mapping[str, float]) -> str | None:
     # a tail that weighs next to nothing spoils nothing
     if not (k > _MOST_TAIL and share < _HARMLESS):
         return None
+    shown = _beside(k, _MOST_TAIL, 2)
     return (
         f"The law that was drawn from is not to be believed: the weights of its draws have the tail k̂ = "
-        f"{k:.2f}, where at most {_MOST_TAIL} is wanted; take a wider one, or a sampler."
+        f"{shown}, where at most {_MOST_TAIL} is wanted; take a wider one, or a sampler."
     )
 
 

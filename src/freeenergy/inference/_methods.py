@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, Float, Int, PyTree
 
 from .._core import (
     AbstractAlgorithm,
@@ -287,7 +287,29 @@ def _refuse_what_is_no_law(posterior: AbstractPosterior, method: str) -> None:
 
 @eqx.filter_jit
 def _run(method: AbstractMethod, energy: EnergyFunction, space: Any, key: Array) -> AbstractPosterior:
-    return method(energy, space, key=key)
+    found = method(energy, space, key=key)
+    # a mode needs no integral, and what is exact has one
+    if found.nature in (Nature.EXACT, Nature.POINT) or "improper" in found.diagnostics:
+        return found
+    told = found.diagnostics | {"improper": _improper_near(found, energy, space, key)}
+    return eqx.tree_at(lambda p: p.diagnostics, found, told)
+
+
+def _improper_near(
+    found: AbstractPosterior, energy: EnergyFunction, space: PyTree, key: Array
+) -> Int[Array, ""]:
+    """`first_improper` at a start of the space, or at the draw that weighs most where that is impossible.
+
+    What is finite stays as it is in that draw.
+    """
+    values, weights = found.weighted_values()
+    heaviest = jax.tree.map(lambda a: a[jnp.argmax(weights)], values)
+    mask = jax.tree.map(lambda leaf: isinstance(leaf, AbstractContinuous), space)
+    smooth = eqx.filter(space, mask)
+    moving, fixed = eqx.partition(heaviest, mask)
+    target = FreeTarget(lambda z: energy(eqx.combine(z, fixed)), smooth)
+    begin = to_free(smooth, start(smooth, key=key))
+    return first_improper(target, jnp.where(jnp.isfinite(target(begin)), begin, to_free(smooth, moving)))
 
 
 def leaves_of(space: PyTree) -> tuple[AbstractSpace, ...]:
@@ -538,11 +560,8 @@ class MarkovChain(AbstractMethod):
 
         draws, told, begun = jax.vmap(chain)(jax.random.split(key, self.chains))
         averages = {name: jnp.mean(numbers) for name, numbers in told.items()}
-        diagnostics = worth_of(draws, begun) | averages
-        if all(isinstance(leaf, AbstractContinuous) for leaf in leaves_of(space)):
-            somewhere = to_free(space, start(space, key=key) if self.start is None else self.start)
-            diagnostics["improper"] = first_improper(FreeTarget(energy, space), somewhere)
-        return DrawsPosterior(draws, None, spaces=leaves_of(space), diagnostics=diagnostics)
+        told = worth_of(draws, begun) | averages
+        return DrawsPosterior(draws, None, spaces=leaves_of(space), diagnostics=told)
 
 
 def worth_of(draws: PyTree, begun: Float[Array, " *chains"]) -> dict[str, Array]:
@@ -604,7 +623,6 @@ class RandomWalk(AbstractMethod):
         free, share, begun, scale = jax.vmap(chain)(jax.random.split(key, self.chains))
         draws = jax.vmap(jax.vmap(target.value))(free)
         told = worth_of(free, begun) | {"acceptance": jnp.mean(share), "scale": jnp.mean(scale)}
-        told["improper"] = first_improper(target, free[0, 0])
         return DrawsPosterior(draws, None, spaces=leaves_of(space), diagnostics=told)
 
     def _adapt(self, target: FreeTarget, first: WalkState, key: Array) -> tuple[WalkState, Array]:

@@ -16,7 +16,7 @@ from ._methods import AbstractMethod, from_distribution
 from ._minimise import AbstractSearch, EnergyFunction, minimise
 from ._posterior import DistributionPosterior
 from ._recognition import weighted_draws
-from ._walks import FreeTarget, Pushforward, first_improper
+from ._walks import FreeTarget, Pushforward
 
 
 class PathState(NamedTuple):
@@ -163,5 +163,5 @@ class Pathfinder(AbstractMethod):
         free, log_weights = weighted_draws(target, q, samples=self.draws, key=draw)
         drawn = jax.vmap(target.value)(free), log_weights
         found = from_distribution(Pushforward(q, space), space, Kind.LOWER, drawn)
-        told = {"start_energy": target(begin), "improper": first_improper(target, begin)}
-        return eqx.tree_at(lambda p: p.diagnostics, found, found.diagnostics | told)
+        told = found.diagnostics | {"start_energy": target(begin)}
+        return eqx.tree_at(lambda p: p.diagnostics, found, told)

@@ -20,6 +20,7 @@ from jaxtyping import Array, Float, PyTree
 from .._core import (
     AbstractHomogeneous,
     AbstractSpace,
+    Categories,
     Kind,
     aligned,
     in_notebook,
@@ -82,7 +83,13 @@ class PosteriorSummary:
     def _lines(self) -> tuple[list[str], list[list[str]]]:
         most = 60
         lines = [
-            [name, *(f"{float(column[i]):.4g}" for column in self.columns.values())]
+            [
+                name,
+                *(
+                    "" if np.isnan(column[i]) else f"{float(column[i]):.4g}"
+                    for column in self.columns.values()
+                ),
+            ]
             for i, name in enumerate(self.names[:most])
         ]
         if len(self.names) > most:
@@ -161,26 +168,55 @@ class AbstractPosterior(eqx.Module):
         >>> states, chances = jnp.array([[0.0, 1.0], [1.0, 1.0]]), jnp.array([0.25, 0.75])
         >>> FinitePosterior(states, chances, spaces=(Binary((2,)),)).highest_density(0.7)
         {'[0]': [(1.0, 1.0)], '[1]': [(1.0, 1.0)]}
+
+        Labels among the entries have none.
         """
-        refuse_labels(self.spaces, "highest-density region")
+        if all(map(_is_unordered, self.spaces)):
+            refuse_labels(self.spaces, "highest-density region")
         if not 0 < level < 1:
             raise ValueError(
                 f"The 'level' of highest_density must be between 0 and 1. Got {level!r} instead."
             )
         values, weights = self.weighted_values()
         rows, names = entries_of(values)
-        share, whole = np.asarray(weights), self._whole_entries()
+        share, spaces = np.asarray(weights), self.entry_spaces()
         return {
-            name: highest_density_of(own, share, self._worth(own), level, discrete=discrete)
-            for name, own, discrete in zip(names, rows.T, whole, strict=True)
+            name: highest_density_of(own, share, self._worth(own), level, discrete=_is_discrete(space))
+            for name, own, space in zip(names, rows.T, spaces, strict=True)
+            if not _is_unordered(space)
         }
 
-    def _whole_entries(self) -> list[bool]:
-        """Which entries of z have a probability for each value, and not a density."""
+    def marginals(self) -> dict[str, dict[str, float]]:
+        """For each entry that is a label or a whole number, by its name, the probability of each value.
+
+        Labels have their own names where these are known.
+
+        >>> states, chances = {"on": jnp.array([0.0, 1.0])}, jnp.array([0.25, 0.75])
+        >>> FinitePosterior(states, chances, spaces=(Categories(2, (), ("off", "on")),)).marginals()
+        {'on': {'off': 0.25, 'on': 0.75}}
+        """
+        spaces = self.entry_spaces()
+        if not any(map(_is_discrete, spaces)):
+            raise ValueError(
+                "Only labels and whole numbers have a probability for each value: ask numbers for their "
+                "'interval' or 'highest_density'."
+            )
+        values, weights = self.weighted_values()
+        rows, names = entries_of(values)
+        share = np.asarray(weights)
+        return {
+            name: {
+                label: float(share[own == value].sum()) for value, label in label_names(space, own).items()
+            }
+            for name, own, space in zip(names, rows.T, spaces, strict=True)
+            if _is_discrete(space)
+        }
+
+    def entry_spaces(self) -> list[AbstractSpace]:
+        """What each entry of z can be, in the order of their names."""
         leaves = jax.tree.leaves(self.weighted_values()[0])
-        kinds = [isinstance(space, AbstractHomogeneous) and space.discrete for space in self.spaces]
         sizes = [int(np.prod(leaf.shape[1:])) for leaf in leaves]
-        return [kind for kind, size in zip(kinds, sizes, strict=True) for _ in range(size)]
+        return [space for space, size in zip(self.spaces, sizes, strict=True) for _ in range(size)]
 
     def _worth(self, values: np.ndarray) -> float:
         """How many independent draws the values of one entry are worth."""
@@ -212,6 +248,8 @@ class AbstractPosterior(eqx.Module):
     def summary(self, level: float = 0.9) -> PosteriorSummary:
         """Mean, spread and central interval of every entry, with what the draws of chains are worth.
 
+        A label has a line for each of its values instead, with its probability for the mean.
+
         >>> from freeenergy.distributions import Binary
         >>> kinds = dict(spaces=(Binary((2,)),))
         >>> FinitePosterior(jnp.array([[0.0, 1.0], [1.0, 1.0]]), jnp.array([0.25, 0.75]), **kinds).summary()
@@ -219,12 +257,13 @@ class AbstractPosterior(eqx.Module):
         [0]    0.75  0.433   0    1
         [1]       1      0   1    1
         """
-        refuse_labels(self.spaces, "mean")
         values, weights = self.weighted_values()
-        rows, names = entries_of(values)
         share = np.asarray(weights)
-        # (means in closed form where there is one)
-        mean = np.concatenate([np.asarray(a, float).ravel() for a in jax.tree.leaves(self.mean())])
+        rows, names, numbers = self._by_line(*entries_of(values))
+        mean = share @ rows
+        if numbers.all():
+            # in closed form where there is one
+            mean = np.concatenate([np.asarray(a, float).ravel() for a in jax.tree.leaves(self.mean())])
         columns = {"mean": mean, "sd": np.sqrt(share @ (rows - share @ rows) ** 2)}
         order = np.argsort(rows, axis=0)
         below = np.cumsum(share[order], axis=0)
@@ -233,15 +272,35 @@ class AbstractPosterior(eqx.Module):
             columns[f"{100 * p:.4g}%"] = np.take_along_axis(
                 rows, np.take_along_axis(order, place[None], 0), 0
             )[0]
-        draws = self.chains()[1]
-        if self.nature is Nature.SAMPLES and draws.shape[1] >= 8:
+        if self.nature is Nature.SAMPLES and self.chains()[1].shape[1] >= 8:
+            chains, steps = self.chains()[1].shape[:2]
+            draws = rows.reshape(chains, steps, -1)
             columns |= {
                 "error": np.asarray(chain_mean(draws)[1]),
                 "R̂": rank_scale_reduction(draws),
                 "bulk ESS": bulk_effective_size(draws),
                 "tail ESS": tail_effective_size(draws),
             }
+        # a probability has neither a spread nor an interval of its own, and what never occurs no chains
+        told = {"mean": numbers | True, "error": numbers | True}
+        told |= dict.fromkeys(("R̂", "bulk ESS"), numbers | (np.ptp(rows, axis=0) > 0))
+        columns = {
+            title: np.where(told.get(title, numbers), column, np.nan) for title, column in columns.items()
+        }
         return PosteriorSummary(self.nature, names, columns, self.warnings)
+
+    def _by_line(self, rows: np.ndarray, names: list[str]) -> tuple[np.ndarray, list[str], np.ndarray]:
+        """A column for each number and for each value of a label, their names, and which are numbers."""
+        columns, titles, numbers = [], [], []
+        for name, own, space in zip(names, rows.T, self.entry_spaces(), strict=True):
+            if not _is_unordered(space):
+                columns, titles, numbers = [*columns, own], [*titles, name], [*numbers, True]
+                continue
+            for value, label in label_names(space, own).items():
+                columns.append((own == value).astype(float))
+                titles.append(f"{name} = {label}")
+                numbers.append(False)
+        return np.stack(columns, axis=1), titles, np.array(numbers)
 
     def plot(self, figure: Any = None) -> Any:
         """Histogram, trace and ranks of every entry: `freeenergy.plots.posterior`.
@@ -330,11 +389,28 @@ def entries_of(values: PyTree) -> tuple[np.ndarray, list[str]]:
     return np.concatenate(columns, axis=1), names
 
 
+def _is_unordered(space: AbstractSpace) -> bool:
+    return isinstance(space, AbstractHomogeneous) and space.unordered
+
+
+def _is_discrete(space: AbstractSpace) -> bool:
+    """Whether each value has a probability, and not a density."""
+    return isinstance(space, AbstractHomogeneous) and space.discrete
+
+
+def label_names(space: AbstractSpace, values: np.ndarray) -> dict[float, str]:
+    """The values of an entry that are known or occur, and what they are called."""
+    if isinstance(space, Categories) and space.labels:
+        return {float(value): label for value, label in enumerate(space.labels)}
+    known = range(space.size) if isinstance(space, Categories) and space.size else np.unique(values)
+    return {float(value): f"{value:g}" for value in known}
+
+
 def refuse_labels(spaces: tuple[AbstractSpace, ...], question: str) -> None:
     """Refuses a question that has no answer for labels."""
-    if any(isinstance(space, AbstractHomogeneous) and space.unordered for space in spaces):
+    if any(map(_is_unordered, spaces)):
         raise ValueError(
-            f"Labels have no order, and so no {question}: read their probabilities with 'expect'."
+            f"Labels have no order, and so no {question}: ask for 'marginals', or 'expect' a function."
         )
 
 

@@ -21,7 +21,7 @@ from ._importance import effective_sample_size, importance_estimate
 from ._methods import AbstractChecked, KernelMaker, standard_base
 from ._minimise import EnergyFunction
 from ._posterior import AbstractPosterior, DrawsPosterior, LogEvidence
-from ._walks import FreeTarget, first_improper
+from ._walks import FreeTarget
 
 
 class _Swarm(NamedTuple):
@@ -117,11 +117,10 @@ class SequentialMonteCarlo(AbstractChecked):
             free = jax.vmap(lambda z: to_free(space, z))(draws)
             last = self._run(start, target, Reals((target.size,)), free, None, run)
             draws = jax.vmap(target.value)(last.z)
-            improper = {"improper": first_improper(target, free[0])}
         else:
             kernel = gibbs_sweep if self.kernel is None else self.kernel
             last = self._run(lambda z: -base.log_prob(z), energy, space, draws, kernel, run)
-            draws, improper = last.z, {}
+            draws = last.z
         estimate = importance_estimate(last.log_partition)
         kind = Kind.ESTIMATE if self.schedule is None else Kind.LOWER
         return DrawsPosterior(
@@ -137,8 +136,7 @@ class SequentialMonteCarlo(AbstractChecked):
                 "reached": last.beta,
                 # of the particles that are left, and of those at the beginning where none is possible
                 "start_energy": jnp.min(last.target),
-            }
-            | improper,
+            },
         )
 
     def check(self, posterior: AbstractPosterior) -> None:

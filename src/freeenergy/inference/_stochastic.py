@@ -15,6 +15,7 @@ from ._gibbs import run_chain
 from ._methods import AbstractMethod, worth_of
 from ._minimise import EnergyFunction
 from ._posterior import DrawsPosterior
+from ._walks import LOOKS_A_COORDINATE
 
 
 class RowsEnergy(eqx.Module):
@@ -122,7 +123,13 @@ class StochasticLangevin(AbstractMethod):
         free, begun = jax.vmap(chain)(jax.random.split(key, self.chains))
         draws = jax.vmap(jax.vmap(lambda v: from_free(space, v)[0]))(free)
         leaves = tuple(jax.tree.leaves(space))
-        return DrawsPosterior(draws, None, spaces=leaves, diagnostics=worth_of(free, begun))
+        told = worth_of(free, begun)
+        no_law = isinstance(self.temperature, float) and self.temperature == 0
+        cost = self.chains * (self.burn_in + self.steps * self.thin) * self.batch_size
+        if LOOKS_A_COORDINATE * free.shape[-1] * energy.size > cost or no_law:
+            # to look at all rows so often would take longer than to sample
+            told["improper"] = jnp.full((), -1)
+        return DrawsPosterior(draws, None, spaces=leaves, diagnostics=told)
 
     def _step(
         self, energy: RowsEnergy, space: PyTree, state: tuple[Array, Array], key: Array

@@ -26,7 +26,7 @@ from ._minimise import Descent, EnergyFunction, NoisyDescent, minimise
 from ._pathfinder import best_on_path
 from ._posterior import DistributionPosterior, LogEvidence
 from ._recognition import AbstractRecognition, balanced_noise, weighted_draws
-from ._walks import FreeTarget, Pushforward, first_improper
+from ._walks import FreeTarget, Pushforward
 
 # with more free coordinates the matrices of the search for a start cost more than it gains
 _MOST_ON_PATH = 200
@@ -202,11 +202,7 @@ def _posterior(
     drawn = jax.vmap(target.value)(free), log_weights
     found = from_distribution(Pushforward(q, space), space, Kind.LOWER, drawn)
     whole = importance_estimate(log_weights)
-    told = {
-        "start_energy": target(begin),
-        "improper": first_improper(target, begin),
-        "tightened": whole.log_mean,
-    }
+    told = {"start_energy": target(begin), "tightened": whole.log_mean}
     evidence = LogEvidence(*divergence.bound(log_weights), Kind.LOWER)
     return eqx.tree_at(
         lambda p: (p.log_evidence, p.diagnostics), found, (evidence, found.diagnostics | told)

@@ -54,6 +54,8 @@ class FreeTarget(eqx.Module):
 _FAR, _FARTHER = 1e30, 1e60
 _NEAR, _NOT_SO_NEAR = 300.0, 700.0
 _MOST_COORDINATES = 512
+# four distances both ways
+LOOKS_A_COORDINATE = 8
 
 
 def first_improper(target: FreeTarget, free: Float[Array, " size"]) -> Int[Array, ""]:
@@ -80,7 +82,8 @@ def first_improper(target: FreeTarget, free: Float[Array, " size"]) -> Int[Array
         known = jnp.isfinite(far) & ~jnp.isnan(rise)
         # where it is no number there either, nothing is known
         level = jnp.isfinite(short) & (short <= 1e-12 * jnp.abs(near))
-        return jnp.where(known, rise < 0.999 * np.log(_FARTHER / _FAR), level)
+        # (one over the distance has no integral, and rounding is no more than a little)
+        return jnp.where(known, rise < (1 + 1e-9) * np.log(_FARTHER / _FAR), level)
 
     found = jax.lax.map(flat, jnp.arange(2 * len(free)))
     return jnp.where(jnp.any(found), jnp.argmax(found) // 2, -1)

@@ -112,7 +112,7 @@ from ._transitions import (
     TiedTransition,
     Transition,
 )
-from ._units import InUnits, SeriesInUnits, in_units, series_in_units
+from ._units import ConditionalInUnits, InUnits, SeriesInUnits, in_units, series_in_units
 from ._vae import VAE, GaussianEncoder, StandardNormal, mlp_vae
 
 __all__ = [
@@ -164,6 +164,7 @@ __all__ = [
     "Conditional",
     "ConditionalEnergy",
     "ConditionalFlow",
+    "ConditionalInUnits",
     "ConditionalVAE",
     "Constant",
     "CoregionalisedProcess",

@@ -15,7 +15,7 @@ from .._core import LOG_2PI, Reals, log_mean_exp, parameter, positive
 from ..bijections import AbstractBijection, AbstractTransformer
 from ..distributions import Diagonal, Gaussian, Transformed
 from ..nn import mlp
-from ._base import AbstractExactPosterior
+from ._base import AbstractConditional
 
 # how much of what the row says is there at the start
 _FIRST = 0.1
@@ -51,7 +51,7 @@ class _OfRow(AbstractBijection):
         return x, jnp.sum(log_slope)
 
 
-class ConditionalFlow(AbstractExactPosterior):
+class ConditionalFlow(AbstractConditional):
     """e(x, y) = −log p(y | x), where y is noise seen through increasing maps that x and networks choose:
 
         y_i = f(s_i ε_i; network_i(x, y_1 … y_{i−1})),   ε ~ N(0, I).

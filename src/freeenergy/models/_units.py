@@ -12,9 +12,10 @@ from jax import Array
 from jax.core import Tracer
 
 from .._core import buffer, on_device
-from ..distributions import rescaled
+from ..bijections import Affine
+from ..distributions import Transformed, rescaled
 from ..inference import ImportanceEstimate
-from ._base import AbstractRescalable
+from ._base import AbstractConditional, AbstractRescalable
 from ._series import AbstractSequenceModel, Series
 
 
@@ -132,6 +133,50 @@ class SeriesInUnits(AbstractSequenceModel):
     def complete_sample(self, series: Series, *, key: Array) -> Array:
         found = self._outside(self.model.complete_sample(self._inside(series), key=key))
         return jnp.where(jnp.isnan(series.values), found, series.values)
+
+
+class ConditionalInUnits(AbstractConditional):
+    """p(y | x) of y = shift + scale · z for z from a model of rescaled rows and answers.
+
+    Attributes:
+        model: the model of z given rescaled rows.
+        row_shift, row_scale: the units of the rows.
+        shift, scale: the units of the answers.
+
+    >>> from freeenergy.distributions import Diagonal, Gaussian, Given, Mean
+    >>> from freeenergy.models import Affine, Conditional
+    >>> normal = Given(Gaussian(jnp.zeros(1), Diagonal(jnp.ones(1))), Mean())
+    >>> line, one = Conditional(Affine(jnp.ones((1, 1)), jnp.zeros(1)), normal), jnp.ones(1)
+    >>> units = ConditionalInUnits(line, 0 * one, 2 * one, 3 * one, 4 * one)
+    >>> units.log_prob_of(jnp.array([5.0]), one).round(6).item()  # N(5; 3 + 4/2, 4²)
+    -2.305233
+    """
+
+    model: Any
+    row_shift: Array = buffer()
+    row_scale: Array = buffer()
+    shift: Array = buffer()
+    scale: Array = buffer()
+
+    def _inside(self, x: Array) -> Array:
+        return (x - self.row_shift) / self.row_scale
+
+    def log_prob_of(self, y: Array, x: Array) -> Array:
+        """log p(y | x)."""
+        z = (y - self.shift) / self.scale
+        return self.model.log_prob_of(z, self._inside(x)) - jnp.sum(_log_scales(y, self.scale))
+
+    def energy(self, x: Array, y: Array) -> Array:
+        """−log p(y | x)."""
+        return -self.log_prob_of(y, x)
+
+    def latent(self, x: Array) -> Any:
+        """What y can be."""
+        return self.model.latent(self._inside(x))
+
+    def posterior(self, x: Array) -> Transformed:
+        """p(y | x), a distribution."""
+        return Transformed(self.model.posterior(self._inside(x)), Affine(self.shift, self.scale))
 
 
 def member_in_units(member: Any, shift: Array, scale: Array, rescale: Callable[..., Any] = rescaled) -> Any:

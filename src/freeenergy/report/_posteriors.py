@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from .. import plots
+from ..plots._posteriors import labels_of, regions_of
 from ._html import card, escape, table_of, value_cell, word_cell
 
 # entries that have pictures, and those that are shown against each other
@@ -29,57 +30,53 @@ def about(posterior: Any) -> str:
     return " · ".join(words)
 
 
-def _labelled(posterior: Any) -> bool:
-    return any(getattr(space, "unordered", False) for space in posterior.spaces)
-
-
 def _table(posterior: Any) -> str:
-    """The summary; of labels, how often each occurs."""
-    if _labelled(posterior):
-        names, chains = posterior.chains()
-        flat = chains.reshape(-1, len(names))
-        rows = [
-            [word_cell(name), word_cell(f"{label:g}"), value_cell(float(np.mean(column == label)))]
-            for name, column in zip(names, flat.T, strict=True)
-            for label in np.unique(column)
-        ]
-        return table_of("Values", [("entry", ""), ("value", ""), ("probability", "")], rows)
+    """The summary, with a line for each number and for each value of a label."""
     summary = posterior.summary()
     heads = [("entry", ""), *((title, "") for title in summary.columns)]
     rows = [
-        [word_cell(name), *(value_cell(float(column[i])) for column in summary.columns.values())]
+        [word_cell(name), *(_cell(float(column[i])) for column in summary.columns.values())]
         for i, name in enumerate(summary.names)
     ]
     return table_of("Entries", heads, rows)
+
+
+def _cell(value: float) -> Any:
+    return word_cell("") if np.isnan(value) else value_cell(value)
 
 
 def sections(posterior: Any) -> list[tuple[str, str, str]]:
     """Name, title and HTML of each section."""
     names, chains = posterior.chains()
     shown = names[:_MOST]
-    regions = {} if _labelled(posterior) else posterior.highest_density(0.9)
+    regions, labels = regions_of(posterior), labels_of(posterior)
     flat = chains.reshape(-1, len(names))
     written = [("table", "Table", _table(posterior))]
     cards = [
         card(
-            plots.marginal(flat[:, i], name=name, pieces=regions.get(name, ())),
+            plots.marginal(flat[:, i], name=name, pieces=regions.get(name, ()), labels=labels.get(name)),
             escape(name),
-            f"Histogram of {name} with its region of 90 %",
+            f"Probabilities of {name}"
+            if name in labels
+            else f"Histogram of {name}, with its region of 90 %",
         )
         for i, name in enumerate(shown)
     ]
     written.append(("marginals", "Each entry", f'<div class="cards">{"".join(cards)}</div>'))
     if len(chains) > 1:
-        for title, name, draw in (
-            ("Traces", "traces", plots.trace),
-            ("Ranks of the chains", "ranks", plots.ranks),
+        traces = [plots.trace(chains[:, :, i], name=e, labels=labels.get(e)) for i, e in enumerate(shown)]
+        ranks = [plots.ranks(chains[:, :, i], name="draws") for i in range(len(shown))]
+        for title, name, drawn in (
+            ("Traces", "traces", traces),
+            ("Ranks of the chains", "ranks", ranks),
         ):
             cards = [
-                card(draw(chains[:, :, i], name=entry), escape(entry), f"{title} of {entry}")
-                for i, entry in enumerate(shown)
+                card(axes, escape(entry), f"{title} of {entry}")
+                for axes, entry in zip(drawn, shown, strict=True)
             ]
             written.append((name, title, f'<div class="cards">{"".join(cards)}</div>'))
-    varying = [i for i in range(min(len(names), _MOST_PAIRS)) if np.ptp(flat[:, i]) > 0]
+    varying = [i for i, name in enumerate(names) if name not in labels and np.ptp(flat[:, i]) > 0]
+    varying = varying[:_MOST_PAIRS]
     if len(varying) > 1:
         axes = plots.pairs(flat[:, varying], names=[names[i] for i in varying], labels=None, points=300)
         drawn = card(axes[0, 0], "Draws", "Every two entries against each other")

@@ -119,6 +119,10 @@ class ScoresLabels(abc.ABC):
             )
         return place
 
+    def _model_place_of(self, y: Any) -> np.ndarray:
+        """The number that the fitted model has for each label."""
+        return self._place_of(y)
+
 
 class Samples(abc.ABC):
     """Draws from the fitted model."""

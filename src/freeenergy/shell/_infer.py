@@ -56,7 +56,8 @@ from ..models import (
     AbstractNetwork,
     AbstractSequenceModel,
     BayesianNetwork,
-    Conditional,
+    OrderedModel,
+    SoftmaxModel,
     one_series,
 )
 from ._base import Shell
@@ -242,7 +243,7 @@ def _variables(network: AbstractNetwork, observed: Any, how: _How) -> AbstractPo
             f"missing. Got the shape {x.shape} with {int(holes.sum())} missing instead."
         )
     places = [int(v) for v in np.flatnonzero(holes)]
-    spaces = {network.names[v]: network.spaces[v] for v in places}
+    spaces = {network.names[v]: _named(network.spaces[v], network.states[v]) for v in places}
     ahead = isinstance(network, BayesianNetwork) and network.is_ahead(x)
     if how.method is None and (ahead or network.exact):
         nats, drawn = _drawn_rest(network, on_device(x), how.key, ahead)
@@ -260,6 +261,11 @@ def _variables(network: AbstractNetwork, observed: Any, how: _How) -> AbstractPo
         whole, on_device(np.where(holes, 0.0, x)), tuple((v,) for v in places), tuple(spaces)
     )
     return how.infer(Energy(energy, spaces))
+
+
+def _named(space: AbstractSpace, states: tuple[str, ...]) -> AbstractSpace:
+    """The space of a variable, with the names of its labels."""
+    return dataclasses.replace(space, labels=states) if isinstance(space, Categories) else space
 
 
 @eqx.filter_jit
@@ -394,31 +400,20 @@ def _events(what: Any, model: Any, observed: Any) -> Any:
         )
     x, y = observed
     if isinstance(what, ScoresLabels):
-        y = _places(what, y)
+        y = what._model_place_of(y)
     if isinstance(what, Shell):
         owner: Any = what
         x = owner._read(x).x[:, : owner._width]
     x = np.asarray(x, float)
     y = np.asarray(y) if np.asarray(y).dtype.kind == "i" else np.asarray(y, float)
-    y = y[:, None] if y.ndim == 1 and isinstance(model, Conditional) else y
+    labels = isinstance(model, SoftmaxModel | OrderedModel)
+    y = y if y.ndim > 1 or labels else y[:, None]
     if len(x) != len(y) or np.isnan(x).any():
         raise ValueError(
             "The parameters of a model of answers are inferred from as many answers as rows, all of them "
             f"observed. Got {len(x)} rows, {int(np.isnan(x).sum())} missing entries and {len(y)} answers."
         )
     return on_device(x), on_device(y)
-
-
-def _places(owner: Any, labels: Any) -> np.ndarray:
-    """The place of each label among those that were fitted."""
-    labels, classes = np.asarray(labels), owner.classes_
-    strange = labels[~np.isin(labels, classes)]
-    if len(strange):
-        raise ValueError(
-            f"The labels of y must be among those that were fitted: {', '.join(map(str, classes))}. "
-            f"Got {strange[0]!s} instead."
-        )
-    return np.searchsorted(classes, labels)
 
 
 def _of_estimator(owner: Any, observed: Any, how: _How) -> AbstractPosterior:
@@ -448,7 +443,7 @@ def _label(owner: Any, observed: Any) -> AbstractPosterior:
     return FinitePosterior(
         jnp.arange(n),
         on_device(chances[0]),
-        spaces=(Categories(n),),
+        spaces=(Categories(n, (), tuple(map(str, owner.classes_))),),
         note=f"the probabilities that {type(owner).__name__} gives to labels; their numbers are those of "
         "'classes_'",
     )
@@ -550,7 +545,7 @@ def _entry_spaces(owner: Any, holes: np.ndarray) -> list[AbstractSpace]:
         known = () if schema is None else schema.modelled[column].categories
         values = len(known) or (None if levels is None else levels[column])
         if roles.labels[column] or known:
-            return Categories(values, ())
+            return Categories(values, (), tuple(map(str, known)))
         if not roles.whole[column]:
             return Reals(())
         return Binary(()) if values == 2 else Counts(())

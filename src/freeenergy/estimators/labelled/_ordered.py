@@ -11,6 +11,7 @@ import numpy as np
 from jax import Array
 from scipy import special
 from sklearn.base import ClassifierMixin
+from sklearn.utils.validation import check_is_fitted
 
 from ..._core import Fit, Status, on_device
 from ...distributions import AbstractDistribution, Gaussian, Logistic
@@ -337,6 +338,15 @@ class OrderedRegression(ClassifierMixin, Predicts, HasLabelLikelihood, TakesAnyC
     def _in_classes(self) -> np.ndarray:
         """The place in the order of each of `classes_`."""
         return np.array([self.order_.tolist().index(label) for label in self.classes_.tolist()])
+
+    def _model_place_of(self, y: Any) -> np.ndarray:
+        return self._in_classes()[self._place_of(y)]
+
+    @property
+    def model_in_units(self) -> OrderedModel:
+        """p(y | x) in the units of the data, where `model_` has rescaled rows."""
+        check_is_fitted(self, "model_")
+        return OrderedModel(on_device(self.coef_), on_device(self.thresholds_), self._noise)
 
     def predict_log_proba(self, X: Any) -> np.ndarray:
         """log p(y | x) of each answer, in the order of `classes_`."""

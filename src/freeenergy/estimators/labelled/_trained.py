@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 from jax import Array
+from sklearn.utils.validation import check_is_fitted
 
 from ..._core import AbstractAlgorithm, Fit, on_device, split_key
 from ...distributions import AbstractPartial, AbstractShaped, Diagonal, Free, Gaussian, Given, Reals
 from ...learning import Gradient
+from ...models import AbstractConditional, ConditionalInUnits
 from ...shell import Rows, Scaling, adam, cast, split_rows
 from ._members import check_answers, knows_law, member_of
 from ._regressor import AbstractRegressor
@@ -61,6 +63,18 @@ class AbstractNetworkRegressor(AbstractRegressor):
 
     def _check_answers(self, y: np.ndarray) -> None:
         """Refuses answers that cannot occur."""
+
+    @property
+    def model_in_units(self) -> ConditionalInUnits:
+        """p(y | x) in the units of the data, where `model_` has rescaled rows and answers."""
+        check_is_fitted(self, "model_")
+        if not isinstance(self.model_, AbstractConditional):
+            raise TypeError(
+                f"{type(self).__name__} knows log p(y | x) only from below: its model has no other units, "
+                "and its parameters no posterior."
+            )
+        units = (*self.scaling_, *self.answer_scaling_)
+        return ConditionalInUnits(self.model_, *map(on_device, units))
 
 
 class AbstractFamilyNetwork(AbstractNetworkRegressor):

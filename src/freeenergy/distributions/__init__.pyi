@@ -72,7 +72,7 @@ from ._covariance import (
     Tied,
 )
 from ._discrete import Bernoulli, Binomial, Categorical, Multinomial, NegativeBinomial, Poisson
-from ._divergence import entropy, kl_divergence, monte_carlo_entropy, monte_carlo_kl
+from ._divergence import entropy, has_entropy, kl_divergence, monte_carlo_entropy, monte_carlo_kl
 from ._gaussian import Gaussian, GaussianLocation
 from ._given import AbstractLink, Free, Given, Mean, Natural, Parts, usual_link
 from ._inverse_links import gumbel_cdf, normal_cdf, reciprocal, reciprocal_root
@@ -161,6 +161,7 @@ __all__ = [
     "entropy",
     "fisher_information",
     "gumbel_cdf",
+    "has_entropy",
     "information",
     "joint",
     "kl_divergence",

@@ -20,6 +20,31 @@ from ._base import (
 from ._bayesian_mixture import BayesianMixture
 from ._bayesian_regression import BayesianRegression, HierarchicalNormal
 from ._clusters import Clusters
+from ._codes import (
+    AbstractCodePrior,
+    AbstractCodeRecognition,
+    Bits,
+    BitsEncoder,
+    BitsPrior,
+    BitsRecognition,
+    DiagonalRecognition,
+    EveryBit,
+    FlowEncoder,
+    FlowPrior,
+    FlowRecognition,
+    FullGaussianEncoder,
+    FullRecognition,
+    GaussianEncoder,
+    Levels,
+    LevelsEncoder,
+    LevelsFrom,
+    LevelsPrior,
+    LevelsRecognition,
+    MixturePrior,
+    NormalPrior,
+    StandardNormal,
+    mean_of_code,
+)
 from ._conditional import Affine, Components, Conditional, Constant
 from ._conditional_energy import ConditionalEnergy
 from ._conditional_flow import ConditionalFlow, conditional_flow
@@ -103,6 +128,7 @@ from ._structural import (
 )
 from ._switching import SwitchingLinearSystem
 from ._table_priors import EvenTables, TablePriors
+from ._told import Told, told_entry
 from ._transitions import (
     AbstractCountedTransition,
     AbstractTransition,
@@ -112,7 +138,7 @@ from ._transitions import (
     Transition,
 )
 from ._units import InUnits, SeriesInUnits, in_units, series_in_units
-from ._vae import VAE, GaussianEncoder, StandardNormal, mlp_vae
+from ._vae import VAE, FirstEntries, mlp_vae
 
 __all__ = [
     "DATA",
@@ -120,6 +146,8 @@ __all__ = [
     "VAE",
     "AbstractBlock",
     "AbstractBoundedModel",
+    "AbstractCodePrior",
+    "AbstractCodeRecognition",
     "AbstractCoded",
     "AbstractConditional",
     "AbstractCountedTransition",
@@ -154,6 +182,10 @@ __all__ = [
     "BayesianMixture",
     "BayesianNetwork",
     "BayesianRegression",
+    "Bits",
+    "BitsEncoder",
+    "BitsPrior",
+    "BitsRecognition",
     "CauchySource",
     "Clusters",
     "Columns",
@@ -169,12 +201,20 @@ __all__ = [
     "CountMarginals",
     "Cycle",
     "Density",
+    "DiagonalRecognition",
     "Diffusion",
     "EvenTables",
+    "EveryBit",
     "FamilyEmissions",
+    "FirstEntries",
+    "FlowEncoder",
+    "FlowPrior",
+    "FlowRecognition",
     "FlowSteps",
     "FlowWithMissing",
     "FourierFeatures",
+    "FullGaussianEncoder",
+    "FullRecognition",
     "GaussianCopula",
     "GaussianEncoder",
     "GaussianNode",
@@ -200,6 +240,11 @@ __all__ = [
     "LearnedSchedule",
     "Level",
     "LevelMarginals",
+    "Levels",
+    "LevelsEncoder",
+    "LevelsFrom",
+    "LevelsPrior",
+    "LevelsRecognition",
     "LinearGaussian",
     "LinearGaussianSSM",
     "LinearSchedule",
@@ -213,7 +258,9 @@ __all__ = [
     "MixedKernels",
     "Mixture",
     "MixtureEmissions",
+    "MixturePrior",
     "NetworkBeliefs",
+    "NormalPrior",
     "NumberBelief",
     "OrderedModel",
     "PredictsDatum",
@@ -240,6 +287,7 @@ __all__ = [
     "TableNode",
     "TablePriors",
     "TiedTransition",
+    "Told",
     "Transition",
     "Trend",
     "TrigonometricSeasonal",
@@ -255,6 +303,7 @@ __all__ = [
     "in_units",
     "independent_components",
     "likelihood_weight",
+    "mean_of_code",
     "mlp_conditional_vae",
     "mlp_vae",
     "noising_posterior",
@@ -266,4 +315,5 @@ __all__ = [
     "simple_weight",
     "spread_sources",
     "stationary_covariance",
+    "told_entry",
 ]

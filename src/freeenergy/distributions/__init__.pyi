@@ -76,6 +76,7 @@ from ._divergence import entropy, has_entropy, kl_divergence, monte_carlo_entrop
 from ._gaussian import Gaussian, GaussianLocation
 from ._given import AbstractLink, Free, Given, Mean, Natural, Parts, usual_link
 from ._inverse_links import gumbel_cdf, normal_cdf, reciprocal, reciprocal_root
+from ._pixels import DiscretisedLogistics
 from ._shared import Shared
 from ._soft import SoftBernoulli, SoftCategorical, soften
 from ._stack import component_axes, rescaled_stack, stack_size
@@ -116,6 +117,7 @@ __all__ = [
     "Diagonal",
     "Dirichlet",
     "DirichletPrior",
+    "DiscretisedLogistics",
     "Exponential",
     "Free",
     "Full",

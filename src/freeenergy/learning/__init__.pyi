@@ -39,6 +39,15 @@ from ._objectives import (
 )
 from ._optimiser import Optimiser, decay_weights
 from ._players import Game, Player
+from ._reconstruction import (
+    AbstractCodePenalty,
+    AbstractCorruption,
+    ContractiveCode,
+    GaussianCorruption,
+    MaskingCorruption,
+    Reconstruction,
+    SparseCode,
+)
 from ._relative import RelativeNewton
 from ._scores import BIC, AbstractNumberScore, AbstractScore, BDeu
 from ._simulator import Simulator
@@ -59,6 +68,8 @@ __all__ = [
     "MAP",
     "AbstractAnswerPhase",
     "AbstractBatches",
+    "AbstractCodePenalty",
+    "AbstractCorruption",
     "AbstractNegativePhase",
     "AbstractNumberScore",
     "AbstractObjective",
@@ -76,6 +87,7 @@ __all__ = [
     "ClosedForm",
     "CollapsedGibbs",
     "ConditionalContrastive",
+    "ContractiveCode",
     "Contrastive",
     "Denoising",
     "DoublyReparametrised",
@@ -84,6 +96,7 @@ __all__ = [
     "FreeEnergy",
     "FreshNoise",
     "Game",
+    "GaussianCorruption",
     "GibbsFromData",
     "Gradient",
     "Hardening",
@@ -94,12 +107,15 @@ __all__ = [
     "InducedValuesAlone",
     "LongChain",
     "Margin",
+    "MaskingCorruption",
     "Optimiser",
     "PersistentChains",
     "Player",
+    "Reconstruction",
     "RelativeNewton",
     "Reweighted",
     "Simulator",
+    "SparseCode",
     "Stepwise",
     "StructuralEM",
     "WarmUp",

@@ -1,5 +1,6 @@
 """Models: energies composed of distributions, bijections and networks, written for one event."""
 
+from ._autoencoder import Autoencoder, layer_autoencoder, mlp_autoencoder, stacked
 from ._autoregression import AutoRegression
 from ._autoregressive import AutoregressiveModel, Head
 from ._base import (
@@ -177,6 +178,7 @@ __all__ = [
     "Ancestral",
     "AnsweredProcess",
     "AutoRegression",
+    "Autoencoder",
     "Autoregressive",
     "AutoregressiveModel",
     "BayesianMixture",
@@ -302,8 +304,10 @@ __all__ = [
     "flow_matching_weight",
     "in_units",
     "independent_components",
+    "layer_autoencoder",
     "likelihood_weight",
     "mean_of_code",
+    "mlp_autoencoder",
     "mlp_conditional_vae",
     "mlp_vae",
     "noising_posterior",
@@ -314,6 +318,7 @@ __all__ = [
     "series_in_units",
     "simple_weight",
     "spread_sources",
+    "stacked",
     "stationary_covariance",
     "told_entry",
 ]

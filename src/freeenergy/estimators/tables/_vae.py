@@ -110,8 +110,8 @@ class VAE(TransformsRows, AbstractDensity):
         latent_dim: entries of z.
         emission: the family of x given z: a class of `freeenergy.distributions` such as `Gaussian` (learned
             noise variance per column; the default), `Bernoulli`, `Poisson`, `Categorical` or
-            `LogisticPixels`; "by column" for tables with columns of any kind, each with the family of its
-            kind; a member, such as a `Product`; or a member with a link, such as `Given(StudentT(…),
+            `DiscretisedLogistics`; "by column" for tables with columns of any kind, each with the family of
+            its kind; a member, such as a `Product`; or a member with a link, such as `Given(StudentT(…),
             Free())`.  Its parameters are those of standardised columns, where the family has other units.
         link: what the decoder sets of columns of real numbers: `Free()` for all parameters, such as a scale
             that depends on z; None for the mean, with a scale that is learned.
@@ -161,7 +161,7 @@ class VAE(TransformsRows, AbstractDensity):
         width: int = 128,
         depth: int = 1,
         learning_rate: float = 3e-3,
-        weight_decay: float = 0.0,
+        weight_decay: float = 1e-2,
         batch_size: int | None = None,
         max_iter: int = 500,
         validation_fraction: float = 0.1,
@@ -363,9 +363,9 @@ class VAE(TransformsRows, AbstractDensity):
         clusters = isinstance(self._prior, MixturePrior)
         start = _start(
             train,
-            cast(emission, np.float32),
-            cast(marginals, np.float32),
-            cast(self._told(rows), np.float32),
+            emission,
+            marginals,
+            self._told(rows),
             # components are found among codes that have been learned without them
             NormalPrior() if clusters else self._prior,
             self._recognition,
@@ -504,8 +504,9 @@ def _start(
     latent_dim, width, depth = sizes
     outputs = None
     if marginals is not None:
-        features = jax.vmap(emission.member.features)(data.x)
-        member = marginals.from_features(data.weight @ jnp.where(data.weight[:, None] > 0, features, 0))
+        x, weight = data.x.astype(float), data.weight.astype(float)
+        features = jnp.where(weight[:, None] > 0, jax.vmap(emission.member.features)(x), 0)
+        member = marginals.from_features(weight @ features)
         outputs = _first_output(emission.link, member)
         emission = Given(_quieter(member), emission.link)
     model = mlp_vae(

@@ -88,7 +88,7 @@ class DiscretisedLogistics(AbstractDistribution, AbstractPartial, AbstractShaped
 
     def mean(self) -> Array:
         """E[x] = Σ_{x < n − 1} P(X > x), one number per coordinate."""
-        steps = jnp.arange(self.number - 1, dtype=self.loc.dtype) + 0.5
+        steps = jnp.arange(self.number - 1, dtype=self.loc.dtype)[None, None] + 0.5
         tails = jax.nn.sigmoid((self.loc[..., None] - steps) / self.scale[..., None]).sum(-1)
         return jnp.sum(jax.nn.softmax(self.scores, axis=-1) * tails, axis=-1)
 

@@ -56,7 +56,8 @@ class DiscretisedLogistics(AbstractDistribution, AbstractPartial, AbstractShaped
         shape = (x.shape[1], _COMPONENTS)
         places = np.broadcast_to(np.linspace(0, number - 1, _COMPONENTS), shape)
         width = np.full(shape, number / _COMPONENTS)
-        return cls(*map(on_device, (np.zeros(shape), places.copy(), width)), number)
+        scores, loc, scale = map(on_device, (np.zeros(shape), places.copy(), width))
+        return cls(scores, loc, scale, number)
 
     @property
     def dim(self) -> int:

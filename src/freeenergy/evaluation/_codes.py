@@ -108,4 +108,5 @@ def code_report(
     terms = np.stack([-log_likelihood, own - log_prior, own - together, together - log_prior])
     variances, active = entries_in_use(means)
     errors = terms.std(axis=1, ddof=1) / np.sqrt(n)
-    return CodeReport(*terms.mean(axis=1).tolist(), errors, variances, active, n)
+    reconstruction, rate, information, gap = terms.mean(axis=1).tolist()
+    return CodeReport(reconstruction, rate, information, gap, errors, variances, active, n)

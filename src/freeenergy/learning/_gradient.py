@@ -111,7 +111,7 @@ class Gradient(AbstractAlgorithm):
         (carried,), objective = play.objective, as_objective(self.objective)
         if self.criterion is not None:
             objective = as_objective(self.criterion)
-            first = Batch(*take_block(held.x, held.weight, 0, min(held.size, _ROWS_AT_ONCE)))
+            first = Batch(*take_block(held.x, held.weight, jnp.asarray(0), min(held.size, _ROWS_AT_ONCE)))
             carried = objective.init(model, first, key=key)
         if held.size <= _ROWS_AT_ONCE:
             batch = Batch(held.x, held.weight / jnp.sum(held.weight))

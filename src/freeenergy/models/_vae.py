@@ -210,7 +210,7 @@ def mlp_vae(
     def typed(tree: Any) -> Any:
         return jax.tree.map(lambda a: a.astype(dtype) if eqx.is_inexact_array(a) else a, tree)
 
-    sizes = {"width": width, "depth": depth}
+    sizes: dict[str, Any] = {"width": width, "depth": depth}
     encoder = recipe.build(
         dim, latent_dim, **sizes, mask_input=mask_input, told=typed(told), dtype=dtype, key=encode
     )

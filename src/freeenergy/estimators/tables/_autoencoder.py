@@ -216,7 +216,7 @@ class Autoencoder(TransformsRows, AbstractRowEstimator):
     def inverse_transform(self, T: Any) -> np.ndarray:
         """The rows of codes `T`, in the units of the data."""
         check_is_fitted(self, "model_")
-        T = check_array(T, dtype=np.float64)
+        T = check_array(T)
         if T.shape[1] != self.latent_dim:
             raise ValueError(
                 f"The 'T' of Autoencoder.inverse_transform must have {self.latent_dim} columns. "

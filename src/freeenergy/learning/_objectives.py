@@ -150,6 +150,9 @@ class WarmUp(AbstractObjective):
 
     References:
         Bowman et al. (2016), Generating sentences from a continuous space.
+
+    >>> WarmUp(500, beta=4.0).steps
+    500
     """
 
     steps: int = eqx.field(static=True, default=1000)
@@ -176,6 +179,9 @@ class Hardening(AbstractObjective):
 
     References:
         Jang, Gu and Poole (2017), Categorical reparameterization with Gumbel-softmax.
+
+    >>> Hardening(first=1.0, last=0.1, steps=500).last
+    0.1
     """
 
     objective: Callable[[Any, Batch, Array], Array] = FreeEnergy()

@@ -25,6 +25,9 @@ class GaussianCorruption(AbstractCorruption):
     """x + scale · ε, ε ~ N(0, I), for standardised columns.
 
     As the scale goes to zero it becomes the penalty ½ scale² ‖∂r/∂x‖² of the reconstruction.
+
+    >>> GaussianCorruption(0.0)(jnp.array([1.0, jnp.nan]), key=jax.random.key(0)).tolist()
+    [1.0, nan]
     """
 
     scale: float = eqx.field(static=True, default=0.3)
@@ -34,7 +37,11 @@ class GaussianCorruption(AbstractCorruption):
 
 
 class MaskingCorruption(AbstractCorruption):
-    """A share of the entries is put to zero, the mean of standardised columns."""
+    """A share of the entries is put to zero, the mean of standardised columns.
+
+    >>> MaskingCorruption(1.0)(jnp.array([1.0, jnp.nan]), key=jax.random.key(0)).tolist()
+    [0.0, nan]
+    """
 
     share: float = eqx.field(static=True, default=0.3)
 
@@ -52,7 +59,12 @@ class AbstractCodePenalty(eqx.Module):
 
 
 class SparseCode(AbstractCodePenalty):
-    """weight · Σ_k |h_k|: few entries of a code are in use (a sparse autoencoder)."""
+    """weight · Σ_k |h_k|: few entries of a code are in use (a sparse autoencoder).
+
+    >>> from freeenergy.models import Autoencoder
+    >>> SparseCode(0.5)(Autoencoder(lambda x: x, lambda h: h), jnp.array([1.0, -3.0])).item()
+    2.0
+    """
 
     weight: float = eqx.field(static=True, default=0.1)
 
@@ -65,6 +77,10 @@ class ContractiveCode(AbstractCodePenalty):
 
     References:
         Rifai, Vincent, Muller, Glorot and Bengio (2011), Contractive auto-encoders.
+
+    >>> from freeenergy.models import Autoencoder
+    >>> ContractiveCode(0.5)(Autoencoder(lambda x: 2 * x, lambda h: h), jnp.array([1.0, -3.0])).item()
+    4.0
     """
 
     weight: float = eqx.field(static=True, default=0.1)

@@ -24,6 +24,7 @@ from ..._core import (
     key_of,
     on_device,
     split_key,
+    split_key_data,
 )
 from ...distributions import (
     AbstractConjugatePrior,
@@ -73,7 +74,7 @@ from ...shell import (
     rows_at_once,
     split_rows,
 )
-from ...shell._answers import answers, evidence_of_rows, seeded_answers
+from ...shell._answers import answers, evidence_of_rows, keyed_answers, seeded_answers
 from ...shell._networks import batch_for, check_networks, decaying_adam
 from ...shell._schema import kinds_of
 from ...shell._validation import binary_rows, random_key
@@ -388,7 +389,8 @@ class VAE(TransformsRows, AbstractDensity):
 
     def _clustered(self, model: models.VAE, rows: Rows, key: Array, size: int) -> models.VAE:
         """The model with components where its codes are."""
-        codes = answers(cast_model(model), models.VAE.encode, rows.x, block=self._codes_at_once)
+        keys = split_key_data(key, len(rows.x))
+        codes = keyed_answers(cast_model(model), _drawn, rows.x, keys, block=self._codes_at_once)
         own = Rows(codes, rows.weight)
         centres = PlusPlus()(own, size, key=key)
         dim = self.latent_dim
@@ -409,12 +411,9 @@ class VAE(TransformsRows, AbstractDensity):
         return evidence_of_rows(self.model_, z, seeds, self._samples, self.seed_)
 
     def _likeliest(self, rows: np.ndarray, column: int) -> np.ndarray:
-        schema = kinds_of(self) if self.needs_kinds else None
-        known = levels(self.model_.emission.member)
-        if schema is not None:
-            labels = max(len(schema.modelled[column].categories), 2)
-        else:
-            labels = known[column] if known is not None else int(np.nanmax(rows[:, column]) + 1)
+        labels = _labels(self.model_.emission.member, column)
+        if labels is None:
+            return super()._likeliest(rows, column)
         chances = seeded_answers(
             self.model_,
             models.VAE.complete_chances,
@@ -524,6 +523,21 @@ def _start(
     if outputs is None:
         return model
     return eqx.tree_at(lambda m: _last(m.decoder).bias, model, outputs.astype(jnp.float32))
+
+
+def _labels(member: Any, column: int) -> int | None:
+    """How many labels a column has."""
+    if not isinstance(member, Product):
+        known = levels(member)
+        return None if known is None else known[column]
+    place = int(np.flatnonzero(member.order == column)[0])
+    part = int(np.searchsorted(np.cumsum(member.sizes), place, side="right"))
+    return _labels(member.parts[part], place - sum(member.sizes[:part]))
+
+
+def _drawn(model: models.VAE, x: Array, *, key: Array) -> Array:
+    """A code of a row."""
+    return model.recognise(x).sample(key=key)
 
 
 def _last(decoder: Any) -> Any:

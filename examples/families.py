@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.patches import Ellipse
+from sklearn.datasets import load_digits
 
 import freeenergy as fe
 from freeenergy import plots
@@ -89,6 +91,20 @@ def gan() -> Any:
     ax.plot(*X[:1000].T, ".", color="0.75", markersize=3, label="data")
     ax.scatter(*made.T, c=model.predict(made), cmap="tab10", vmin=0, vmax=9, s=5, label="made, by code")
     ax.legend(loc="center")
+    return ax
+
+
+def vae() -> Any:
+    digits = load_digits()
+    model = fe.VAE(2, prior=fe.models.MixturePrior(10), max_iter=100, random_state=0).fit(digits.data)
+    codes, prior = model.transform(digits.data), model.model_.prior.components
+    ax = axes_of(5.6, 4.2)
+    shown = ax.scatter(*codes.T, c=digits.target, cmap="tab10", vmin=-0.5, vmax=9.5, s=6, alpha=0.7)
+    ax.figure.colorbar(shown, ax=ax, ticks=range(10), label="digit")
+    for mean, variance in zip(prior.mean, prior.covariance.variances(), strict=True):
+        size = 4 * np.sqrt(np.asarray(variance))
+        ax.add_patch(Ellipse(np.asarray(mean), *size, fill=False, edgecolor="black", linewidth=1.2))
+    ax.set(xlabel="first entry of the code", ylabel="second entry of the code")
     return ax
 
 
@@ -331,6 +347,7 @@ PICTURES: tuple[Callable[[], Any], ...] = (
         autoregressive,
         diffusion,
         gan,
+        vae,
         bayesian_mixture,
         classifiers,
         softmax,

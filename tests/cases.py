@@ -12,7 +12,7 @@ from freeenergy import distributions as d
 from freeenergy.bijections import Shift, ShiftScale
 from freeenergy.inference import binary_states
 from freeenergy.learning import ChowLiu, HillClimbing
-from freeenergy.models import autoregressive_flow
+from freeenergy.models import BitsRecognition, FullRecognition, MixturePrior, autoregressive_flow
 from freeenergy.nn import CausalTransformer, Masked, ResidualDenoiser
 
 
@@ -138,6 +138,13 @@ CASES = {
         points=_BINARY,
         slow=True,
     ),
+    "VAE-by-column": Case(fe.VAE(**_VAE, emission="by column", importance_samples=300), slow=True),
+    "VAE-clusters": Case(fe.VAE(**_VAE, prior=MixturePrior(2), importance_samples=300), slow=True),
+    "VAE-full": Case(fe.VAE(**_VAE, recognition=FullRecognition(), importance_samples=300), slow=True),
+    "VAE-bits": Case(
+        fe.VAE(**_VAE, emission=d.Bernoulli, recognition=BitsRecognition()), points=_BINARY, slow=True
+    ),
+    "Autoencoder": Case(fe.Autoencoder(1, width=8, max_iter=20, batch_size=64), density=False),
     "NormalizingFlow": Case(fe.NormalizingFlow(**_FLOW)),
     "NormalizingFlow-affine": Case(fe.NormalizingFlow(ShiftScale(), **_FLOW), slow=True),
     "NormalizingFlow-additive": Case(fe.NormalizingFlow(Shift(), **_FLOW), slow=True),

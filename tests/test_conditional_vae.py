@@ -11,8 +11,7 @@ from scipy import integrate, stats
 
 import freeenergy as fe
 from freeenergy import distributions as d
-from freeenergy.models import ConditionalVAE, GaussianEncoder, mlp_conditional_vae
-from freeenergy.models._vae import StandardNormal
+from freeenergy.models import ConditionalVAE, GaussianEncoder, StandardNormal, mlp_conditional_vae
 from freeenergy.nn import MLP, Linear
 from freeenergy.testing import check_laws
 

@@ -188,6 +188,7 @@ PAGES = [
     pytest.param("docs/families/factor.md", marks=pytest.mark.slow),
     pytest.param("docs/families/rbm.md", marks=pytest.mark.slow),
     pytest.param("docs/families/vae.md", marks=pytest.mark.slow),
+    pytest.param("docs/families/autoencoder.md", marks=pytest.mark.slow),
     pytest.param("docs/families/flow.md", marks=pytest.mark.slow),
     "docs/families/autoregressive.md",
     pytest.param("docs/families/diffusion.md", marks=pytest.mark.slow),

@@ -342,7 +342,7 @@ def test_fresh_noise_stays_in_its_cell_and_changes_with_the_key():
     x = jnp.array([[0.3, 7.1], [1.2, jnp.nan], [jnp.nan, 2.0]])
     batch = Batch(x, jnp.full(3, 1 / 3))
     for seed in range(200):
-        noisy(None, batch, jax.random.key(seed))
+        noisy(None, batch, (), key=jax.random.key(seed))
     drawn = np.stack(seen)
     np.testing.assert_array_equal(drawn[:, :, 1], np.broadcast_to(x[:, 1], (200, 3)))
     assert np.isnan(drawn[:, 2, 0]).all()

@@ -123,6 +123,9 @@ from .estimators import (
     VAE as VAE,
 )
 from .estimators import (
+    Autoencoder as Autoencoder,
+)
+from .estimators import (
     AutoRegression as AutoRegression,
 )
 from .estimators import (

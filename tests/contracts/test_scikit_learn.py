@@ -17,7 +17,8 @@ from freeenergy._core import count_compilations
 
 # small models and few steps, so that some fifty fits of each are quick; otherwise the defaults
 SMALL = {
-    "VAE": {"width": 8, "max_iter": 5, "importance_samples": 20},
+    "VAE": {"width": 8, "max_iter": 5, "batch_size": 128, "importance_samples": 20},
+    "Autoencoder": {"latent_dim": 1, "width": 8, "max_iter": 5, "batch_size": 128},
     "NormalizingFlow": {
         "transformer": fe.bijections.ShiftScale(),
         "layers": 1,

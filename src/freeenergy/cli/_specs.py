@@ -405,7 +405,10 @@ def defaults(
     ]
     if columns > 1:
         found += [f"factor-analysis:n_components={latent}", f"ppca:n_components={latent}"]
-    found += [f"vae:{codes},max_iter=200", "normalizing-flow:layers=4,width=128,depth=1,max_iter=40"]
+    found += [
+        f"vae:{codes},batch_size=128,max_iter=300",
+        "normalizing-flow:layers=4,width=128,depth=1,max_iter=40",
+    ]
     if whole and top <= 100:
         prior = "component_prior=beta-prior(alpha=1.1,beta=1.1)"
         found.append(f"mixture:n_components={many},family=binomial(trials={top}),{prior}")
@@ -491,5 +494,8 @@ def _mixed_defaults(n: int, columns: int, labels: bool) -> list[str]:
         found += ["gaussian-density", f"gaussian-mixture:n_components={few},covariance=diagonal"]
     if several:
         codes = f"latent_dim={latent},width={128 if columns < 32 else 256}"
-        found += [f"vae:{codes},max_iter=200", "normalizing-flow:layers=4,width=128,depth=1,max_iter=40"]
+        found += [
+            f"vae:{codes},emission=by-column,max_iter=200",
+            "normalizing-flow:layers=4,width=128,depth=1,max_iter=40",
+        ]
     return found

@@ -72,10 +72,11 @@ from ._covariance import (
     Tied,
 )
 from ._discrete import Bernoulli, Binomial, Categorical, Multinomial, NegativeBinomial, Poisson
-from ._divergence import entropy, kl_divergence, monte_carlo_entropy, monte_carlo_kl
+from ._divergence import entropy, has_entropy, kl_divergence, monte_carlo_entropy, monte_carlo_kl
 from ._gaussian import Gaussian, GaussianLocation
 from ._given import AbstractLink, Free, Given, Mean, Natural, Parts, usual_link
 from ._inverse_links import gumbel_cdf, normal_cdf, reciprocal, reciprocal_root
+from ._pixels import DiscretisedLogistics
 from ._shared import Shared
 from ._soft import SoftBernoulli, SoftCategorical, soften
 from ._stack import component_axes, rescaled_stack, stack_size
@@ -116,6 +117,7 @@ __all__ = [
     "Diagonal",
     "Dirichlet",
     "DirichletPrior",
+    "DiscretisedLogistics",
     "Exponential",
     "Free",
     "Full",
@@ -162,6 +164,7 @@ __all__ = [
     "entropy",
     "fisher_information",
     "gumbel_cdf",
+    "has_entropy",
     "information",
     "joint",
     "kl_divergence",

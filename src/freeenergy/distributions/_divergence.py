@@ -179,6 +179,16 @@ def _(p: Product) -> Array:
     return jnp.sum(jnp.stack([entropy(part) for part in p.parts]))
 
 
+def has_entropy(p: Any) -> bool:
+    """Whether `entropy` knows a closed form for `p`.
+
+    >>> has_entropy(Bernoulli(jnp.array([0.5])))
+    True
+    """
+    parts = p.parts if isinstance(p, Product) else (p,)
+    return all(entropy.dispatch(type(part)) is not entropy.dispatch(object) for part in parts)
+
+
 def _mean_and_error(values: Array) -> tuple[Array, Array]:
     return jnp.mean(values), jnp.std(values, ddof=1) / jnp.sqrt(values.shape[0])
 

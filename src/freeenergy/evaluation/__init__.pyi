@@ -2,6 +2,7 @@
 
 from ._association import association
 from ._calibration import Reliability, TestResult, pit_ranks, reliability, two_sample_test, uniformity
+from ._codes import CodeReport, code_report, code_sentence, entries_in_use
 from ._fidelity import Fidelity, Memorisation, Modes, fidelity, memorisation_test, modes_found
 from ._forecasts import Measure, coverage, mase, naive_scale, rmse
 from ._generalisation import (
@@ -63,6 +64,7 @@ __all__ = [
     "AbstractLaws",
     "BayesBounds",
     "BiasVariance",
+    "CodeReport",
     "Curve",
     "Discrepancy",
     "EnsembleDecomposition",
@@ -101,12 +103,15 @@ __all__ = [
     "bootstrap_interval",
     "classifier_test_power",
     "classifier_two_sample_test",
+    "code_report",
+    "code_sentence",
     "coverage",
     "credible_interval",
     "credible_region",
     "crps",
     "double_descent",
     "ensemble_decomposition",
+    "entries_in_use",
     "fidelity",
     "frechet_distance",
     "label_bias_variance",

@@ -21,7 +21,7 @@ from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float, PyTree
 
 from .._core import Kind, categorical_entropy, log_mean_exp, log_probability
-from ..distributions import AbstractDistribution, Diagonal, Gaussian, entropy
+from ..distributions import AbstractDistribution, Diagonal, Gaussian, entropy, has_entropy
 from ._expectation import AbstractExpectation, Pathwise
 from ._minimise import AbstractSearch, Descent, EnergyFunction, minimise
 
@@ -190,8 +190,12 @@ def free_energy(
     >>> round(float(bound), 6)  # 1 − log 2, where −log (1 + e⁻²) is −0.126928
     0.306853
     """
-    q = recognition(partial(energy, x), x)
-    return recognition.expectation(partial(energy, x), q, key=key) - entropy(q)
+    given = partial(energy, x)
+    q = recognition(given, x)
+    if not has_entropy(q):
+        # −log q is averaged with the energy, by the same draws
+        return recognition.expectation(lambda z: given(z) + q.log_prob(z), q, key=key)
+    return recognition.expectation(given, q, key=key) - entropy(q)
 
 
 def importance_weighted_bound(

@@ -62,6 +62,8 @@ class Gradient(AbstractAlgorithm):
         patience: epochs without improvement (by more than `tol`) before stopping.  With validation
             data in `fit` the improvement is measured there and the best parameters are restored.
         tol: the least improvement that counts.
+        criterion: what the validation data are judged by, an objective too; `objective` itself by default.
+            One that changes from batch to batch, such as `WarmUp`, needs another to be judged by.
         learnable: a tree of booleans as made by `freeze`.
     """
 
@@ -74,6 +76,7 @@ class Gradient(AbstractAlgorithm):
     patience: int | None = eqx.field(static=True, default=None)
     tol: Array = eqx.field(converter=on_device, default=0.0)
     learnable: Any = None
+    criterion: Callable[..., Any] | None = None
 
     def _game(self) -> Game:
         player = Player("objective", self.optimiser, self.objective, self.learnable)
@@ -104,8 +107,12 @@ class Gradient(AbstractAlgorithm):
 
         The noise is the same in every epoch, so that only the parameters change the number.
         """
-        model, objective = joined(play.shown, play.fixed), as_objective(self.objective)
-        (carried,), key = play.objective, jax.random.key(0)
+        model, key = joined(play.shown, play.fixed), jax.random.key(0)
+        (carried,), objective = play.objective, as_objective(self.objective)
+        if self.criterion is not None:
+            objective = as_objective(self.criterion)
+            first = Batch(*take_block(held.x, held.weight, jnp.asarray(0), min(held.size, _ROWS_AT_ONCE)))
+            carried = objective.init(model, first, key=key)
         if held.size <= _ROWS_AT_ONCE:
             batch = Batch(held.x, held.weight / jnp.sum(held.weight))
             return objective(model, batch, carried, key=key)[0]

@@ -102,16 +102,101 @@ def score_matching(model: Any, batch: Batch, key: Array) -> Array:
 class FreeEnergy(eqx.Module):
     """E_q[e(x, z)] − H[q] with q from `recognition(model)`, or from `model.recognition` when None.
 
-    Also known as the negative evidence lower bound (ELBO).
+    Also known as the negative evidence lower bound (ELBO).  With another β than one it is that of a β-VAE,
+
+        F_β = E_q[−log p(x | z)] + β KL(q ‖ p(z)) = F + (β − 1) KL(q ‖ p(z)),
+
+    for a model with a `prior`: no bound below β = 1, and a looser one above.
+
+    Attributes:
+        recognition: gives q.
+        beta: β.
+
+    References:
+        Higgins et al. (2017), β-VAE: learning basic visual concepts with a constrained variational
+        framework.
     """
 
     recognition: Callable[[Any], AbstractRecognition] | None = None
+    beta: float = eqx.field(static=True, default=1.0)
 
     def __call__(self, model: Any, batch: Batch, key: Array) -> Array:
+        return self.at(self.beta, model, batch, key)
+
+    def at(self, beta: float | Array, model: Any, batch: Batch, key: Array) -> Array:
+        """The objective for another β."""
         recognition = model.recognition if self.recognition is None else self.recognition(model)
-        keys = jax.random.split(key, batch.weight.shape[0])
-        losses = jax.vmap(lambda x, k: _free_energy(model.energy, recognition, x, key=k))(batch.x, keys)
-        return batch.mean(losses)
+
+        def loss(x: Array, k: Array) -> Array:
+            whole = _free_energy(model.energy, recognition, x, key=k)
+            if isinstance(beta, float) and beta == 1:
+                return whole
+            # by the same draws, so that what is known in closed form stays free of noise
+            divergence = _free_energy(lambda x, z: -model.prior.log_prob(z), recognition, x, key=k)
+            return whole + (jnp.asarray(beta, whole.dtype) - 1) * divergence
+
+        return batch.mean(jax.vmap(loss)(batch.x, jax.random.split(key, batch.weight.shape[0])))
+
+
+class WarmUp(AbstractObjective):
+    """The free energy of a model with a `prior`, with a β that rises from zero to `beta` batch by batch.
+
+    Codes are of use before they have to be near the prior, so that fewer of them collapse.  Also known as
+    KL annealing.
+
+    Attributes:
+        steps: batches until β is `beta`.
+        beta: the last β.
+
+    References:
+        Bowman et al. (2016), Generating sentences from a continuous space.
+
+    >>> WarmUp(500, beta=4.0).steps
+    500
+    """
+
+    steps: int = eqx.field(static=True, default=1000)
+    beta: float = eqx.field(static=True, default=1.0)
+
+    def init(self, model: Any, batch: Batch, *, key: Array) -> Array:
+        return jnp.zeros((), jnp.int32)
+
+    def __call__(self, model: Any, batch: Batch, state: Array, *, key: Array) -> tuple[Array, Array]:
+        share = jnp.minimum(state.astype(batch.weight.dtype) / self.steps, 1)
+        return FreeEnergy().at(self.beta * share, model, batch, key), state + 1
+
+
+class Hardening(AbstractObjective):
+    """An objective of a model whose `expectation` has a softness, which falls batch by batch.
+
+    Gradients through soft bits have little noise where these are soft, and little bias where they are hard:
+    the softness falls from `first` to `last` by the same factor in each of `steps` batches.
+
+    Attributes:
+        objective: of the model, such as `FreeEnergy()`.
+        first, last: the softness at the beginning and at the end.
+        steps: batches from one to the other.
+
+    References:
+        Jang, Gu and Poole (2017), Categorical reparameterization with Gumbel-softmax.
+
+    >>> Hardening(first=1.0, last=0.1, steps=500).last
+    0.1
+    """
+
+    objective: Callable[[Any, Batch, Array], Array] = FreeEnergy()
+    first: float = eqx.field(static=True, default=1.0)
+    last: float = eqx.field(static=True, default=0.2)
+    steps: int = eqx.field(static=True, default=1000)
+
+    def init(self, model: Any, batch: Batch, *, key: Array) -> Array:
+        return jnp.zeros((), jnp.int32)
+
+    def __call__(self, model: Any, batch: Batch, state: Array, *, key: Array) -> tuple[Array, Array]:
+        share = jnp.minimum(state.astype(batch.weight.dtype) / self.steps, 1)
+        softness = self.first * jnp.asarray(self.last / self.first, share.dtype) ** share
+        softened = eqx.tree_at(lambda m: m.expectation.softness, model, softness)
+        return self.objective(softened, batch, key), state + 1
 
 
 class ImportanceWeighted(eqx.Module):
@@ -128,6 +213,48 @@ class ImportanceWeighted(eqx.Module):
             return -importance_weighted_bound(model.energy, recognition, x, samples=self.samples, key=k)
 
         return batch.mean(jax.vmap(loss)(batch.x, keys))
+
+
+class DoublyReparametrised(eqx.Module):
+    """Minus the importance-weighted bound, with a gradient for q that has less noise (DReG).
+
+        ∇_φ = −Σ_s w̃_s² ∂/∂z (log p(x, z_s) − log q(z_s)) ∂z_s/∂φ,     w̃_s = w_s / Σ_t w_t,
+
+    where φ acts through the draws z_s alone; that of the model is Σ_s w̃_s ∇ log p(x, z_s), as ever.  Both
+    are without bias.  The noise of the gradient of φ falls as draws are added, where that of
+    `ImportanceWeighted` rises in relation to it.  With one draw it is the free energy by its path
+    derivative ("sticking the landing").  Causes are numbers, with draws that are differentiable.
+
+    Attributes:
+        samples: how many draws a row has.
+
+    References:
+        Tucker, Lawson, Gu and Maddison (2019), Doubly reparameterized gradient estimators for Monte Carlo
+        objectives; Roeder, Wu and Duvenaud (2017), Sticking the landing.
+    """
+
+    samples: int = eqx.field(static=True, default=8)
+
+    def __call__(self, model: Any, batch: Batch, key: Array) -> Array:
+        still = _still(model)
+
+        def loss(x: Array, k: Array) -> Array:
+            q, at_rest = (m.recognition(lambda z: still.energy(x, z), x) for m in (model, still))
+            z = jax.vmap(lambda k: q.sample(key=k))(jax.random.split(k, self.samples))
+            log_weights = jax.vmap(lambda z: -still.energy(x, z) - at_rest.log_prob(z))(z)
+            shares = jax.lax.stop_gradient(jax.nn.softmax(log_weights))
+            energies = jax.vmap(lambda z: model.energy(x, z))(jax.lax.stop_gradient(z))
+            moved = shares @ energies - shares**2 @ log_weights
+            # the bound in value, the slopes of `moved` in derivative
+            return moved - jax.lax.stop_gradient(moved + log_mean_exp(log_weights))
+
+        keys = jax.random.split(key, batch.weight.shape[0])
+        return batch.mean(jax.vmap(loss)(batch.x, keys))
+
+
+def _still(model: Any) -> Any:
+    """`model`, of which nothing is differentiated."""
+    return jax.tree.map(lambda a: jax.lax.stop_gradient(a) if eqx.is_array(a) else a, model)
 
 
 class Reweighted(eqx.Module):
@@ -148,7 +275,7 @@ class Reweighted(eqx.Module):
     samples: int = eqx.field(static=True, default=8)
 
     def __call__(self, model: Any, batch: Batch, key: Array) -> Array:
-        still = jax.tree.map(lambda a: jax.lax.stop_gradient(a) if eqx.is_array(a) else a, model)
+        still = _still(model)
 
         def loss(x: Array, k: Array) -> Array:
             draws, log_weights = importance_draws(
@@ -212,7 +339,7 @@ class MAP(eqx.Module):
         return self.objective(model, batch, key) - self.log_prior(model) / self.rows
 
 
-class FreshNoise(eqx.Module):
+class FreshNoise(AbstractObjective):
     """An objective of rows whose place within a cell is drawn anew for every batch.
 
     Whole or rounded numbers are fitted with uniform noise (also known as dequantisation).  Noise that is
@@ -226,19 +353,23 @@ class FreshNoise(eqx.Module):
 
     >>> noisy = FreshNoise(lambda model, batch, key: batch.mean(batch.x[:, 0]), jnp.zeros(1), jnp.ones(1))
     >>> batch = Batch(jnp.array([[3.0], [3.5]]), jnp.full(2, 0.5))
-    >>> bool(3 <= noisy(None, batch, jax.random.key(0)) < 4)
+    >>> bool(3 <= noisy(None, batch, (), key=jax.random.key(0))[0] < 4)
     True
     """
 
-    objective: Callable[[Any, Batch, Array], Array]
+    objective: Callable[..., Any]
     origin: Array
     width: Array
 
-    def __call__(self, model: Any, batch: Batch, key: Array) -> Array:
+    def init(self, model: Any, batch: Batch, *, key: Array) -> Any:
+        return as_objective(self.objective).init(model, batch, key=key)
+
+    def __call__(self, model: Any, batch: Batch, state: Any, *, key: Array) -> tuple[Array, Any]:
         place, rest = jax.random.split(key)
         x, dtype = batch.x, batch.x.dtype
         origin, width = (jnp.asarray(v, dtype)[None] for v in (self.origin, self.width))
         cells = width > 0
         number = jnp.floor((x - origin) / jnp.where(cells, width, 1))
         noisy = origin + width * (number + jax.random.uniform(place, x.shape, dtype))
-        return self.objective(model, batch._replace(x=jnp.where(cells, noisy, x)), rest)
+        noisy = batch._replace(x=jnp.where(cells, noisy, x))
+        return as_objective(self.objective)(model, noisy, state, key=rest)

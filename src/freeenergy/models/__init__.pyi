@@ -1,6 +1,7 @@
 """Models: energies composed of distributions, bijections and networks, written for one event."""
 
 from ._adversaries import Adversaries, Codes, adversaries
+from ._autoencoder import Autoencoder, layer_autoencoder, mlp_autoencoder, stacked
 from ._autoregression import AutoRegression
 from ._autoregressive import AutoregressiveModel, Head
 from ._base import (
@@ -21,6 +22,31 @@ from ._base import (
 from ._bayesian_mixture import BayesianMixture
 from ._bayesian_regression import BayesianRegression, HierarchicalNormal
 from ._clusters import Clusters
+from ._codes import (
+    AbstractCodePrior,
+    AbstractCodeRecognition,
+    Bits,
+    BitsEncoder,
+    BitsPrior,
+    BitsRecognition,
+    DiagonalRecognition,
+    EveryBit,
+    FlowEncoder,
+    FlowPrior,
+    FlowRecognition,
+    FullGaussianEncoder,
+    FullRecognition,
+    GaussianEncoder,
+    Levels,
+    LevelsEncoder,
+    LevelsFrom,
+    LevelsPrior,
+    LevelsRecognition,
+    MixturePrior,
+    NormalPrior,
+    StandardNormal,
+    mean_of_code,
+)
 from ._conditional import Affine, Components, Conditional, Constant
 from ._conditional_energy import ConditionalEnergy
 from ._conditional_flow import ConditionalFlow, conditional_flow
@@ -104,6 +130,7 @@ from ._structural import (
 )
 from ._switching import SwitchingLinearSystem
 from ._table_priors import EvenTables, TablePriors
+from ._told import Told, told_entry
 from ._transitions import (
     AbstractCountedTransition,
     AbstractTransition,
@@ -113,7 +140,7 @@ from ._transitions import (
     Transition,
 )
 from ._units import ConditionalInUnits, InUnits, SeriesInUnits, in_units, series_in_units
-from ._vae import VAE, GaussianEncoder, StandardNormal, mlp_vae
+from ._vae import VAE, FirstEntries, GaussianEncoder, StandardNormal, mlp_vae
 
 __all__ = [
     "DATA",
@@ -121,6 +148,8 @@ __all__ = [
     "VAE",
     "AbstractBlock",
     "AbstractBoundedModel",
+    "AbstractCodePrior",
+    "AbstractCodeRecognition",
     "AbstractCoded",
     "AbstractConditional",
     "AbstractCountedTransition",
@@ -151,11 +180,16 @@ __all__ = [
     "Ancestral",
     "AnsweredProcess",
     "AutoRegression",
+    "Autoencoder",
     "Autoregressive",
     "AutoregressiveModel",
     "BayesianMixture",
     "BayesianNetwork",
     "BayesianRegression",
+    "Bits",
+    "BitsEncoder",
+    "BitsPrior",
+    "BitsRecognition",
     "CauchySource",
     "Clusters",
     "Codes",
@@ -173,12 +207,20 @@ __all__ = [
     "CountMarginals",
     "Cycle",
     "Density",
+    "DiagonalRecognition",
     "Diffusion",
     "EvenTables",
+    "EveryBit",
     "FamilyEmissions",
+    "FirstEntries",
+    "FlowEncoder",
+    "FlowPrior",
+    "FlowRecognition",
     "FlowSteps",
     "FlowWithMissing",
     "FourierFeatures",
+    "FullGaussianEncoder",
+    "FullRecognition",
     "GaussianCopula",
     "GaussianEncoder",
     "GaussianNode",
@@ -204,6 +246,11 @@ __all__ = [
     "LearnedSchedule",
     "Level",
     "LevelMarginals",
+    "Levels",
+    "LevelsEncoder",
+    "LevelsFrom",
+    "LevelsPrior",
+    "LevelsRecognition",
     "LinearGaussian",
     "LinearGaussianSSM",
     "LinearSchedule",
@@ -217,7 +264,9 @@ __all__ = [
     "MixedKernels",
     "Mixture",
     "MixtureEmissions",
+    "MixturePrior",
     "NetworkBeliefs",
+    "NormalPrior",
     "NumberBelief",
     "OrderedModel",
     "PredictsDatum",
@@ -244,6 +293,7 @@ __all__ = [
     "TableNode",
     "TablePriors",
     "TiedTransition",
+    "Told",
     "Transition",
     "Trend",
     "TrigonometricSeasonal",
@@ -259,7 +309,10 @@ __all__ = [
     "flow_matching_weight",
     "in_units",
     "independent_components",
+    "layer_autoencoder",
     "likelihood_weight",
+    "mean_of_code",
+    "mlp_autoencoder",
     "mlp_conditional_vae",
     "mlp_vae",
     "noising_posterior",
@@ -270,5 +323,7 @@ __all__ = [
     "series_in_units",
     "simple_weight",
     "spread_sources",
+    "stacked",
     "stationary_covariance",
+    "told_entry",
 ]

@@ -18,9 +18,8 @@ from ..inference import Amortised
 from ..nn import AbstractCausalNetwork
 from ._base import AbstractBoundedModel
 from ._missing import put_in, taken_out
+from ._told import told_entry
 
-# entries farther out than so many scales say no more to those after them than that they are far
-_FAR = 20.0
 # the largest size of an output: what a network says stays a law, whatever it is told
 _LARGEST = 12.0
 
@@ -82,11 +81,8 @@ class Head(eqx.Module):
         return self._told(x, self.shift[place], self.scale[place])
 
     def _told(self, x: Array, shift: Array, scale: Array) -> Array:
-        if self.labels is not None:
-            return (x == jnp.arange(self.labels, dtype=x.dtype)).astype(x.dtype)
-        counts = self.families.support.has_mass(1).all()
-        value = jnp.log1p(jnp.maximum(x, 0)) if counts else x
-        return jnp.clip(jnp.nan_to_num((value - shift) / scale), -_FAR, _FAR)[None]
+        counts = bool(self.families.support.has_mass(1).all())
+        return told_entry(x, shift, scale, labels=self.labels, counts=counts)
 
     def log_probs(self, outputs: Array, x: Float[Array, " columns"]) -> Float[Array, " columns"]:
         """log p of an entry of each column given outputs of a network; zero for NaN."""

@@ -16,7 +16,7 @@ from ..distributions import Given
 from ..inference import AbstractExpectation, Amortised, Pathwise, Split, free_energy
 from ..nn import mlp
 from ._base import AbstractRecognised, AbstractVariationalBound
-from ._vae import GaussianEncoder, StandardNormal
+from ._codes import GaussianEncoder, StandardNormal
 
 Pair = tuple[Array, Array]
 # how much of what row and code say is there at the start

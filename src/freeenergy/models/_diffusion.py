@@ -18,6 +18,7 @@ from ..bijections import ContinuousFlow
 from ..distributions import Transformed
 from ..inference import Systematic
 from ._base import AbstractVariationalBound
+from ._codes import StandardNormal
 from ._noising import (
     DATA,
     AbstractParametrisation,
@@ -32,7 +33,6 @@ from ._noising import (
     noising_step,
     reverse_variance,
 )
-from ._vae import StandardNormal
 
 # times at which the continuous-time bound looks, and steps of a chain, where nothing else is said
 _TIMES = 64

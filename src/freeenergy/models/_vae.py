@@ -10,66 +10,47 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from .._core import LOG_2PI, Kind, Reals
-from ..distributions import AbstractDistribution, Diagonal, Gaussian, Given, cell_kind, log_cells
+from .._core import AbstractSpace, Binary, Kind, Reals
+from ..distributions import AbstractDistribution, Given, cell_kind, log_cells
 from ..distributions._cells import Cells
 from ..inference import (
     AbstractExpectation,
+    AbstractRecognition,
     Amortised,
     Pathwise,
-    Split,
+    Refined,
+    binary_states,
     free_energy,
     importance_draws,
     importance_resample,
+    log_partition_by_enumeration,
     self_normalised_mean,
 )
 from ..nn import mlp
 from ._base import AbstractBoundedModel, AbstractCoded, AbstractVariationalBound
+from ._codes import (
+    AbstractCodePrior,
+    AbstractCodeRecognition,
+    Bits,
+    DiagonalRecognition,
+    mean_of_code,
+)
+from ._mixture import Mixture
+from ._told import Told
 
 
-class StandardNormal(AbstractDistribution):
-    """N(0, I), with nothing to learn.
+class FirstEntries(eqx.Module):
+    """A network of the first entries of a code alone.
 
-    >>> round(float(StandardNormal(2).log_prob(jnp.zeros(2))), 6)
-    -1.837877
-    """
-
-    dim: int = eqx.field(static=True)
-    dtype: Any = eqx.field(static=True, default=jnp.float64)
-
-    def log_prob(self, x: Array) -> Array:
-        return -0.5 * (jnp.sum(x**2) + self.dim * LOG_2PI)
-
-    def energy(self, x: Array) -> Array:
-        """−log p(x), at most quadratic in x."""
-        return -self.log_prob(x)
-
-    def sample(self, *, key: Array) -> Array:
-        return jax.random.normal(key, (self.dim,), self.dtype)
-
-
-# the largest |log variance| of a code
-_WIDEST = 40.0
-
-
-class GaussianEncoder(eqx.Module):
-    """q(z | x) = N(m, diag(v)), where `network` gives m and log v (cut at ±40), one after the other.
-
-    Entries of x that are not observed are set to zero.  With `mask_input` the network is also told
-    which those are: its input is x followed by a one per observed entry.
+    >>> FirstEntries(lambda z: 2 * z, 1)(jnp.array([1.0, 5.0])).tolist()
+    [2.0]
     """
 
     network: Callable[[Array], Array]
-    mask_input: bool = eqx.field(static=True, default=False)
+    number: int = eqx.field(static=True)
 
-    def __call__(self, x: Array) -> Gaussian:
-        observed = ~jnp.isnan(x)
-        seen = jnp.where(observed, x, 0)
-        if self.mask_input:
-            seen = jnp.concatenate([seen, observed.astype(x.dtype)])
-        mean, log_variance = jnp.split(self.network(seen), 2)
-        # every q gives a bound: one of a width that is a number gives it for rows of any size
-        return Gaussian(mean, Diagonal(jnp.exp(jnp.clip(log_variance, -_WIDEST, _WIDEST))))
+    def __call__(self, z: Array) -> Array:
+        return self.network(z[: self.number])
 
 
 class VAE(AbstractBoundedModel, AbstractVariationalBound, AbstractCoded):
@@ -84,6 +65,8 @@ class VAE(AbstractBoundedModel, AbstractVariationalBound, AbstractCoded):
         emission: a family given the output of the decoder, such as `Given(Poisson(…), Natural())`.
         prior: p(z).
         expectation: how E_q[e] is had; `mlp_vae` takes the part of the prior in closed form.
+        refinement: steps down the free energy by which q is improved for each event (`inference.Refined`),
+            also known as semi-amortised inference; for a model that is learned already.
 
     >>> from freeenergy.distributions import Bernoulli
     >>> emission = Given(Bernoulli(jnp.full(3, 0.5)))
@@ -97,19 +80,31 @@ class VAE(AbstractBoundedModel, AbstractVariationalBound, AbstractCoded):
     emission: Given
     prior: AbstractDistribution
     expectation: AbstractExpectation = Pathwise()
+    refinement: int = eqx.field(static=True, default=0)
 
     @property
-    def recognition(self) -> Amortised:
-        """What makes q(z | x): the encoder."""
-        return Amortised(self.encoder, expectation=self.expectation)
+    def recognition(self) -> AbstractRecognition:
+        """What makes q(z | x): the encoder, refined if that is asked for."""
+        amortised = Amortised(self.encoder, expectation=self.expectation)
+        return Refined(amortised, steps=self.refinement) if self.refinement else amortised
 
     def energy(self, x: Array, z: Array) -> Array:
         """e(x, z) = −log p(x, z); entries of `x` that are NaN are marginalised."""
-        return -self.prior.log_prob(z) - self.emission.log_prob(self.decoder(z), x)
+        return -self.prior.log_prob(z) - self.log_likelihood(x, z)
 
-    def latent(self, x: Array) -> Reals:
+    def log_likelihood(self, x: Array, z: Array) -> Array:
+        """log p(x | z); entries of `x` that are NaN are marginalised."""
+        return self.emission.log_prob(self.decoder(z), x)
+
+    @property
+    def latent_dim(self) -> int:
+        """How many entries a code has."""
+        return jax.eval_shape(lambda: self.prior.sample(key=jax.random.key(0))).size
+
+    def latent(self, x: Array) -> AbstractSpace:
         """z, the code."""
-        return Reals(jax.eval_shape(lambda: self.prior.sample(key=jax.random.key(0))).shape)
+        shape = (self.latent_dim,)
+        return Binary(shape) if isinstance(self.prior, Bits) else Reals(shape)
 
     def recognise(self, x: Array) -> AbstractDistribution:
         """q(z | x)."""
@@ -145,11 +140,38 @@ class VAE(AbstractBoundedModel, AbstractVariationalBound, AbstractCoded):
         """`x` with the NaN entries drawn given the observed ones and the code z."""
         return self.emission.at(self.decoder(z)).complete_sample(x, key=key)
 
+    def complete_chances(self, x: Array, column: Array, *, labels: int, samples: int, key: Array) -> Array:
+        """The probabilities of the labels in a column of `x` that is missing, given what is observed."""
+        codes, log_weights = importance_draws(self.energy, self.recognition, x, samples=samples, key=key)
+        alone = jnp.full_like(x, jnp.nan)
+
+        def chances(z: Array) -> Array:
+            output = self.decoder(z)
+            each = jnp.arange(labels, dtype=x.dtype)
+            return jnp.exp(
+                jax.vmap(lambda label: self.emission.log_prob(output, alone.at[column].set(label)))(each)
+            )
+
+        return self_normalised_mean(log_weights, jax.vmap(chances)(codes))[0]
+
+    def component_chances(self, x: Array, *, samples: int, key: Array) -> Array:
+        """p(c | x) of the components c of a prior that is a mixture, by importance sampling.
+
+        p(c | x) = E_{z|x} p(c | z)
+        """
+        prior = self.prior
+        assert isinstance(prior, Mixture)
+        codes, log_weights = importance_draws(self.energy, self.recognition, x, samples=samples, key=key)
+        return self_normalised_mean(log_weights, jax.vmap(prior.responsibilities)(codes))[0]
+
+    def log_prob_by_enumeration(self, x: Array) -> Array:
+        """log p(x) by the sum over all codes, of a code of few bits."""
+        states = binary_states(self.latent_dim, x.dtype)
+        return log_partition_by_enumeration(lambda z: self.energy(x, z), states)
+
     def encode(self, x: Array) -> Array:
         """The mean of q(z | x)."""
-        q = self.recognise(x)
-        assert isinstance(q, Gaussian)
-        return q.mean
+        return mean_of_code(self.recognise(x))
 
 
 def mlp_vae(
@@ -160,6 +182,9 @@ def mlp_vae(
     depth: int = 1,
     emission: Given,
     mask_input: bool = False,
+    told: Told | None = None,
+    prior: AbstractCodePrior | None = None,
+    recognition: AbstractCodeRecognition | None = None,
     dtype: Any = jnp.float32,
     key: Array,
 ) -> VAE:
@@ -172,16 +197,29 @@ def mlp_vae(
         depth: hidden layers of each network.
         emission: the family of the data, such as `Given(Bernoulli(…))`.
         mask_input: whether the encoder is told which entries are observed.
+        told: how an observation is told to the encoder; None for its entries as they are.
+        prior: of codes, such as `MixturePrior(10)`; None for that which suits the recognition.
+        recognition: of codes, such as `FullRecognition()`; None for `DiagonalRecognition()`.
         dtype: type of the networks, of the emission, and of the data.
         key: makes the weights.
     """
     encode, decode = jax.random.split(key)
-    inputs = 2 * dim if mask_input else dim
-    encoder = mlp(inputs, 2 * latent_dim, width=width, depth=depth, dtype=dtype, key=encode)
-    emission = jax.tree.map(lambda a: a.astype(dtype) if eqx.is_inexact_array(a) else a, emission)
-    decoder = mlp(latent_dim, emission.size, width=width, depth=depth, dtype=dtype, key=decode)
-    prior = StandardNormal(latent_dim, dtype)
-    return VAE(GaussianEncoder(encoder, mask_input), decoder, emission, prior, Split(prior.energy))
+    recipe = DiagonalRecognition() if recognition is None else recognition
+    before = recipe.prior if prior is None else prior
+
+    def typed(tree: Any) -> Any:
+        return jax.tree.map(lambda a: a.astype(dtype) if eqx.is_inexact_array(a) else a, tree)
+
+    sizes: dict[str, Any] = {"width": width, "depth": depth}
+    encoder = recipe.build(
+        dim, latent_dim, **sizes, mask_input=mask_input, told=typed(told), dtype=dtype, key=encode
+    )
+    emission, seen = typed(emission), before.seen(latent_dim)
+    decoder = mlp(seen, emission.size, **sizes, dtype=dtype, key=decode)
+    law = before.build(latent_dim, dtype=dtype, key=jax.random.fold_in(key, 1))
+    if seen < latent_dim:
+        decoder = FirstEntries(decoder, seen)
+    return VAE(encoder, decoder, emission, law, recipe.expectation(law, latent_dim))
 
 
 @cell_kind.register

@@ -1,5 +1,6 @@
 """Estimators of tables: a row for each sample."""
 
+from ._autoencoder import Autoencoder
 from ._autoregressive import Autoregressive
 from ._bayesian_mixture import BayesianMixture
 from ._copula import GaussianCopula
@@ -32,6 +33,7 @@ __all__ = [
     "VAE",
     "AbstractRotation",
     "AbstractStart",
+    "Autoencoder",
     "Autoregressive",
     "BayesianMixture",
     "BayesianNetwork",

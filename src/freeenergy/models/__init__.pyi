@@ -140,7 +140,6 @@ from ._transitions import (
     Transition,
 )
 from ._units import ConditionalInUnits, InUnits, SeriesInUnits, in_units, series_in_units
-from ._vae import VAE, FirstEntries, GaussianEncoder, StandardNormal, mlp_vae
 
 __all__ = [
     "DATA",

@@ -140,6 +140,7 @@ from ._transitions import (
     Transition,
 )
 from ._units import ConditionalInUnits, InUnits, SeriesInUnits, in_units, series_in_units
+from ._vae import VAE, FirstEntries, mlp_vae
 
 __all__ = [
     "DATA",

@@ -39,6 +39,7 @@ NAMES = (
     "networks",
     "rbm",
     "vae_torch",
+    "gan_torch",
     "boosting_small",
     "same_process",
     "second_process",

@@ -127,14 +127,30 @@ class Tilted(AbstractLink):
     >>> from freeenergy.distributions import Given
     >>> steady = Given(CountTable(jnp.array([[0.5, 0.25, 0.25]]), jnp.array([0.5])), Tilted())
     >>> steady.size, steady.at(jnp.array([1.0])).probabilities.round(3).tolist()
-    (1, [[0.187, 0.312, 0.501]])
+    (1, [[0.121, 0.202, 0.676]])
     """
 
-    def _logits(self, member: CountTable, output: Array) -> Array:
+    def _slope(self, member: CountTable, output: Array) -> Array:
+        """η / σ: the exponent of cell k but for a constant, which is the same for all cells."""
         cells = jnp.broadcast_to(member._cells(), member.probabilities.shape)
-        mean = jnp.sum(member.probabilities * cells, axis=-1, keepdims=True)
-        spread = jnp.sum(member.probabilities * (cells - mean) ** 2, axis=-1, keepdims=True)
-        return jnp.log(member.probabilities) + output[:, None] * (cells - mean) / jnp.sqrt(spread)
+        mean = jnp.sum(member.probabilities * cells, axis=-1)
+        spread = jnp.sum(member.probabilities * (cells - mean[:, None]) ** 2, axis=-1)
+        return output / jnp.sqrt(spread)
+
+    def _log_normaliser(self, member: CountTable, slope: Array) -> Array:
+        """log Σ_k p_k exp(k η / σ), the sum over blocks of cells, so that few exponentials are taken."""
+        columns, cells = member.probabilities.shape
+        width = 2 ** (int(cells).bit_length() // 2)
+        blocks = -(-cells // width)
+        padded = jnp.pad(member.probabilities, ((0, 0), (0, blocks * width - cells)))
+        inside = slope[:, None] * jnp.arange(width, dtype=slope.dtype)[None]
+        starts = slope[:, None] * (width * jnp.arange(blocks, dtype=slope.dtype))[None]
+        # the largest of all terms is no less than its share
+        top = [jax.lax.stop_gradient(jnp.max(part, axis=-1)) for part in (inside, starts)]
+        sums = jnp.einsum(
+            "cbw,cw->cb", padded.reshape(columns, blocks, width), jnp.exp(inside - top[0][:, None])
+        )
+        return top[0] + top[1] + jnp.log(jnp.sum(jnp.exp(starts - top[1][:, None]) * sums, axis=-1))
 
     def size(self, member: CountTable) -> int:
         return member.dim
@@ -143,15 +159,17 @@ class Tilted(AbstractLink):
         return jax.tree.map(lambda _: False, member)
 
     def at(self, member: CountTable, output: Array) -> CountTable:
-        return CountTable(jax.nn.softmax(self._logits(member, output), axis=-1), member.ratio)
+        slope = self._slope(member, output)
+        logits = jnp.log(member.probabilities) + slope[:, None] * member._cells()[None]
+        return CountTable(jax.nn.softmax(logits, axis=-1), member.ratio)
 
     def log_prob(self, member: CountTable, output: Array, x: Array) -> Array:
-        # from the logits, so that no output is too large
-        logits = self._logits(member, output)
+        slope = self._slope(member, output)
         filled = jnp.where(jnp.isnan(x), 0, x)
         cell = jnp.minimum(filled, member._last())
-        own = jnp.sum(jnp.where(cell[:, None] == member._cells()[None, :], logits, 0), axis=-1)
-        terms = own - jax.nn.logsumexp(logits, axis=-1) + member.log_base_terms(filled)
+        # what does not depend on the output is had once for all outputs of a row
+        own = member.log_prob_terms(filled)
+        terms = own + slope * cell - self._log_normaliser(member, slope)
         return jnp.sum(jnp.where(jnp.isnan(x), 0, terms))
 
     def unit_free(self, member: CountTable) -> np.ndarray:

@@ -83,10 +83,13 @@ def _few_ticks(near: float, reach: float) -> list[float]:
     return [0.0, *found[kept].tolist()]
 
 
-def learning_curves(histories: Sequence[Mapping[str, Any]], ax: Axes | None = None) -> Axes:
+def learning_curves(
+    histories: Sequence[Mapping[str, Any]], ax: Axes | None = None, *, unit: str = "bits per sample"
+) -> Axes:
     """The objective of one model for each iteration, in bits per sample: a line for each of its fits.
 
     A history is that of an estimator (`history_`) or of a fold; `validation` is drawn dashed if present.
+    Those of series are in bits per step, which `unit` says.
 
     >>> axes = learning_curves([{"objective": np.array([3.0, 2.0, 1.5])}])
     >>> axes.lines[0].get_ydata().round(2).tolist()
@@ -111,7 +114,7 @@ def learning_curves(histories: Sequence[Mapping[str, Any]], ax: Axes | None = No
     else:
         ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.set_xlabel("iteration")
-    ax.set_ylabel("bits per sample")
+    ax.set_ylabel(unit)
     return ax
 
 

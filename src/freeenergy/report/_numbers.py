@@ -35,9 +35,10 @@ def headline(view: View) -> str:
         lead = "No model could be fitted; the table has the reasons."
     else:
         best = view.good[0]
+        each = told(best.bits_per_dimension, best.bits_per_dimension_stderr)
         lead = (
-            f"<b>{view.name(best.model)}</b> explains the held-out rows best: {about(best)} bits per "
-            f"sample ({told(best.bits_per_dimension, best.bits_per_dimension_stderr)} bits per dimension)."
+            f"<b>{view.name(best.model)}</b> explains the held-out {view.units} best: {about(best)} bits "
+            f"per sample ({each} bits per dimension)."
         )
         if len(view.good) > 1:
             lead += " " + _lead_over(best, view.good[1], view.name(view.good[1].model))
@@ -238,6 +239,7 @@ def differences(view: View) -> str:
 
 def learning(view: View) -> str:
     cards, rows = [], []
+    unit = "bits per step" if view.sequences else "bits per sample"
     for line in view.good:
         folds = view.folds(line.model)
         histories = [
@@ -249,9 +251,11 @@ def learning(view: View) -> str:
         first = np.array([np.atleast_1d(h["objective"])[0] for h in histories]) / _LN2
         counts = [fold.n_iter for fold in folds if fold.n_iter is not None]
         converged = [fold.converged for fold in folds if fold.converged is not None]
-        alt = f"Objective of {line.model} from {first.mean():.4g} to {last.mean():.4g} bits per sample."
+        alt = f"Objective of {line.model} from {first.mean():.4g} to {last.mean():.4g} {unit}."
         if max(len(np.atleast_1d(h["objective"])) for h in histories) > 1:
-            cards.append(card(plots.learning_curves(histories), f"<b>{view.name(line.model)}</b>", alt))
+            cards.append(
+                card(plots.learning_curves(histories, unit=unit), f"<b>{view.name(line.model)}</b>", alt)
+            )
         rows.append(
             [
                 Cell(view.name(line.model)),
@@ -268,8 +272,8 @@ def learning(view: View) -> str:
         ("model", ""),
         ("iterations", "mean over fits"),
         ("converged", "fits"),
-        ("objective at first", "bits per sample"),
-        ("objective at last", "bits per sample"),
+        ("objective at first", unit),
+        ("objective at last", unit),
         ("spread", "standard deviation over fits, bits"),
     ]
     note = (
@@ -293,8 +297,8 @@ def wins(view: View) -> str:
         [Cell(view.name(model)), value_cell(int(count), digits=0), Cell(f"{share * count:.1f} %")]
         for model, count in zip(models, wins)
     ]
-    heads = [("model", ""), ("rows", "with the fewest bits"), ("share", "of held-out rows")]
-    parts = [table_of("On how many rows each model is the best of all", heads, rows)]
+    heads = [("model", ""), (view.units, "with the fewest bits"), ("share", f"of held-out {view.units}")]
+    parts = [table_of(f"On how many {view.units} each model is the best of all", heads, rows)]
     best, second = models[:2]
     with np.errstate(invalid="ignore"):  # both may call a row impossible
         gaps = view.bits[second] - view.bits[best]
@@ -315,15 +319,15 @@ def _cases(view: View, winner: str, loser: str, cases: list[int]) -> str:
     """A table of the rows that one model explains so much better than another."""
     names, values = view.described(cases)
     one, two = view.short[winner], view.short[loser]
-    heads = [("row", "number"), (one, "bits"), (two, "bits"), ("difference", "bits"), *names]
+    heads = [(view.unit, "number"), (one, "bits"), (two, "bits"), ("difference", "bits"), *names]
     rows = []
     for row, cells in zip(cases, values):
         own, other = view.bits[winner][row], view.bits[loser][row]
         rows.append([Cell(str(row)), *(value_cell(v, digits=2) for v in (own, other, other - own)), *cells])
     # the values of the others are not kept
     some = len(view.board.example_rows) if not view.sequences else view.board.n_rows
-    among = f", among {some} of {view.board.n_rows} rows" if some < view.board.n_rows else ""
-    caption = f"Rows that {one} explains better than {two}, the largest first{among}"
+    among = f", among {some} of {view.board.n_rows} {view.units}" if some < view.board.n_rows else ""
+    caption = f"{view.units.capitalize()} that {one} explains better than {two}, the largest first{among}"
     return table_of(caption, heads, rows)
 
 

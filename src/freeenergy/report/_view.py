@@ -33,6 +33,7 @@ class View:
         self.sequences = isinstance(board.examples, list) or np.ndim(board.examples) == 3
         # what is held out: rows, series, or the steps of one
         self.units = "rows" if not self.sequences else "series" if len(board.examples) > 1 else "steps"
+        self.unit = {"rows": "row", "series": "series", "steps": "step"}[self.units]
         self.shape = image_shape or self._recognised_shape()
 
     def name(self, model: str) -> str:

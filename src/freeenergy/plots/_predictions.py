@@ -152,7 +152,7 @@ def dependence(
         ax.set_xticks(places, words, rotation=0 if max(map(len, words)) * len(words) < 24 else 30)
         ax.set_xlim(-0.5, len(at) - 0.5)
     ax.set_xlabel(plain(name, 30))
-    ax.set_ylabel(f"{'P of' if labels is not None else 'predicted'} {plain(answer, 20)}")
+    ax.set_ylabel("probability" if labels is not None else f"predicted {plain(answer, 20)}")
     return ax
 
 

@@ -31,7 +31,6 @@ NAMES = (
     "gaussian_process",
     "gaussian_process_gpytorch",
     "sparse_process",
-    "sparse_process_batches",
     "nystroem",
     "smc",
     "lda",

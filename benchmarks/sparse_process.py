@@ -1,13 +1,12 @@
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 
 import numpy as np
 
+import freeenergy as fe
 from freeenergy import kernels
-from freeenergy.estimators.labelled._exact_process import Evidences
-from freeenergy.estimators.labelled._kernelled import LogParameters
-from freeenergy.estimators.labelled._sparse_process import Bounds
 
 from ._race import Outcome, Workload, race
 from .gaussian_process import COLUMNS, table
@@ -55,19 +54,25 @@ def gpytorch_epoch(X: np.ndarray, y: np.ndarray) -> Callable[[], float]:
 
 def run(quick: bool) -> Outcome:
     X, y = table(5_000 if quick else 100_000)
-    kernel = LogParameters.of(1.0 * kernels.RBF(np.ones(COLUMNS)))  # pyright: ignore[reportArgumentType]
-    bounds = Bounds(Evidences(kernel, X, y[:, None], np.ones((len(y), 1))), X[:POINTS].copy())
-    theta = np.concatenate([kernel.vector, np.log([0.1])])
+    kernel = 1.0 * kernels.RBF(np.ones(COLUMNS))  # pyright: ignore[reportArgumentType]
+    model = fe.GaussianProcess(
+        kernel, inducing=X[:POINTS].copy(), batch_size=BATCH, max_iter=1, standardise=False
+    )
 
-    def judge(a: tuple, b: float) -> tuple[bool, str]:
-        ours = a[0] / len(y)
-        return ours > b, f"bound of {ours:.3f} nats a row after the pass, {b:.3f} on average during theirs"
+    def ours() -> float:
+        with warnings.catch_warnings():
+            # one epoch is not all
+            warnings.simplefilter("ignore")
+            return model.fit(X, y).log_evidence_ / len(y)
 
-    return race(lambda: bounds.bound(theta, bounds.points), gpytorch_epoch(X, y), judge, repeats=3)
+    def judge(a: float, b: float) -> tuple[bool, str]:
+        return a > b, f"bound of {a:.3f} nats a row after the epoch, {b:.3f} on average during theirs"
+
+    return race(ours, gpytorch_epoch(X, y), judge, repeats=3)
 
 
 WORKLOAD = Workload(
-    f"sparse Gaussian process, 100,000 × {COLUMNS}, {POINTS} points, one pass with all slopes",
+    f"sparse Gaussian process, 100,000 × {COLUMNS}, {POINTS} points, an epoch of batches of {BATCH}",
     "GPyTorch",
     1.5,
     run,

@@ -71,7 +71,17 @@ def test_the_report_of_labels_has_the_measures(tmp_path):
     assert both[0].shape == (60,)
     error = reliability(both[1], both[0]).error
     assert f"{error:.3f}" in sections["predictions"]
-    assert "effects" not in sections
+    # what it looks at: the first column, the more of it the more of the second label
+    assert sections["effects"].count("<svg") == 3
+    assert "mean probability of labels" in sections["effects"]
+    found = next(r.effects for r in board.results if r.effects)
+    lost, error = found["importance"][0]
+    assert lost > 4 * error
+    assert found["columns"][0] == 0
+    shares = found["dependence"][0]
+    np.testing.assert_allclose(shares.sum(axis=1), 1.0)
+    assert (np.diff(shares[:, 1]) > 0).all()
+    assert shares[0, 1] < 0.2 < 0.8 < shares[-1, 1]
 
 
 def test_residuals_and_their_means():

@@ -46,10 +46,10 @@ class FoldResult:
         predicted: of rows with labels or numbers to be told, what came and what was predicted, a column for
             each row: of numbers the answer, its mean, median, both ends of its interval and its rank among
             what was expected; of labels the number of the label and the probability of each.
-        effects: of numbers to be told, how the prediction depends on columns: `importance`, the bits that
-            are lost when a column is shuffled and their standard error; and for the `columns` that matter
-            most their `values` and the `dependence`, the mean prediction at each and a tenth and nine
-            tenths of those of rows.
+        effects: how the prediction depends on columns: `importance`, the bits that are lost when a column
+            is shuffled and their standard error; and for the `columns` that matter most their `values` and
+            the `dependence`: of numbers the mean prediction at each and a tenth and nine tenths of those of
+            rows, of labels the mean probability of each.
     """
 
     model: str

@@ -119,33 +119,49 @@ def dependence(
     name: str = "column",
     answer: str = "answer",
     told: Callable[[float], str] | None = None,
+    labels: Sequence[str] | None = None,
 ) -> Axes:
     """The mean prediction over the rows at each value of a column, also known as partial dependence.
 
     Args:
         values: of the column.
         curves: (values, 3), the mean prediction at each value, and a tenth and nine tenths of those of
-            rows.
+            rows; with labels (values, labels), the mean probability of each.
         ax: where to draw.
         name, answer: of the column, and of what is predicted.
         told: what a value is called, where values are labels; then there are bars.
+        labels: those that are predicted, if they are such.
 
     >>> axes = dependence([0.0, 1.0], [[1.0, 0.5, 1.5], [2.0, 1.5, 2.5]])
     >>> axes.lines[0].get_ydata().tolist()
     [1.0, 2.0]
     """
-    at, (mean, low, high) = np.asarray(values, float), np.asarray(curves, float).T
-    ax = new_axes(ax, 3.4, 2.3)
-    if told is None:
-        ax.fill_between(at, low, high, color=PALETTE[0], alpha=0.18, linewidth=0)
-        ax.plot(at, mean, color=PALETTE[0], linewidth=1.8)
+    at, ax = np.asarray(values, float), new_axes(ax, 3.4, 2.3)
+    places = at if told is None else np.arange(len(at))
+    if labels is not None:
+        for number, (word, shares) in enumerate(zip(labels, np.asarray(curves, float).T, strict=True)):
+            style = "-" if told is None else "o"
+            ax.plot(places, shares, style, color=PALETTE[number % len(PALETTE)], label=plain(word, 12))
+        ax.set_ylim(0, 1)
+        ax.legend(fontsize="x-small", frameon=False)
     else:
-        places = np.arange(len(at))
-        ends = np.stack([mean - low, high - mean])
-        ax.errorbar(places, mean, yerr=ends, fmt="o", color=PALETTE[0], capsize=3, markersize=5)
+        mean, low, high = np.asarray(curves, float).T
+        _with_band(ax, places, mean, low, high, bars=told is not None)
+    if told is not None:
         words = [plain(told(value), 12) for value in at]
         ax.set_xticks(places, words, rotation=0 if max(map(len, words)) * len(words) < 24 else 30)
         ax.set_xlim(-0.5, len(at) - 0.5)
     ax.set_xlabel(plain(name, 30))
-    ax.set_ylabel(f"predicted {plain(answer, 20)}")
+    ax.set_ylabel("probability" if labels is not None else f"predicted {plain(answer, 20)}")
     return ax
+
+
+def _with_band(
+    ax: Axes, places: np.ndarray, mean: np.ndarray, low: np.ndarray, high: np.ndarray, *, bars: bool
+) -> None:
+    if bars:
+        ends = np.stack([mean - low, high - mean])
+        ax.errorbar(places, mean, yerr=ends, fmt="o", color=PALETTE[0], capsize=3, markersize=5)
+    else:
+        ax.fill_between(places, low, high, color=PALETTE[0], alpha=0.18, linewidth=0)
+        ax.plot(places, mean, color=PALETTE[0], linewidth=1.8)

@@ -11,8 +11,8 @@ from ..evaluation import reliability, uniformity
 from ._html import NOTHING, Cell, card, escape, table_of, value_cell, with_error
 from ._view import View
 
-# columns whose importance has a line in the table
-_MOST = 30
+# columns whose importance has a line in the table, and labels that have one in a picture
+_MOST, _MOST_LABELS = 30, 6
 
 
 def measures(view: View) -> str:
@@ -150,7 +150,7 @@ def _reliability(view: View) -> str:
 
 def effects(view: View) -> str:
     """Which columns the best model looks at, and what it makes of them."""
-    if not _numbers(view):
+    if not _predicted(view):
         return ""
     shown = ((line.model, view.first(line.model, "effects")) for line in view.good)
     model, found = next(((model, found) for model, found in shown if found), (None, {}))
@@ -170,12 +170,18 @@ def effects(view: View) -> str:
     note = (
         f"<p>Of <b>{view.name(model)}</b>{best}, on held-out rows of one fold. A column is shuffled three "
         "times: the bits that answers then cost more are what the model knows from this column alone, "
-        "given the others. Curves are the mean prediction over rows in which the column is set to each "
-        "value; bands hold the predictions of eight rows in ten.</p>"
+        f"given the others. {_CURVES[view.numbers]}</p>"
     )
     return (
         note + f'<div class="cards">{"".join(cards)}</div>' + table_of("Importance of columns", heads, rows)
     )
+
+
+_CURVES = {
+    True: "Curves are the mean prediction over rows in which the column is set to each value; bands hold "
+    "the predictions of eight rows in ten.",
+    False: "Curves are the mean probability of labels over rows in which the column is set to each value.",
+}
 
 
 def _dependence(view: View, model: str, column: int, values: np.ndarray, curves: np.ndarray) -> str:
@@ -183,5 +189,11 @@ def _dependence(view: View, model: str, column: int, values: np.ndarray, curves:
     kept = np.append(True, np.diff(values) > 0)
     field, name = view.fields[column], str(view.board.feature_names[column])
     told: Any = field.told if view.labels[column] else None
-    axes = plots.dependence(values[kept], curves[kept], name=name, answer=view.answer, told=told)
+    labels, curves = None, curves[kept]
+    if not view.numbers:
+        words, counts = np.unique(np.asarray(view.board.y), return_counts=True)
+        # of two labels one says all, and of many the most frequent do
+        shown = [1] if len(words) == 2 else np.sort(np.argsort(-counts, kind="stable")[:_MOST_LABELS])
+        labels, curves = [str(word) for word in words[shown]], curves[:, shown]
+    axes = plots.dependence(values[kept], curves, name=name, answer=view.answer, told=told, labels=labels)
     return card(axes, f"<b>{escape(name)}</b>", f"What {model} predicts over {name}.")

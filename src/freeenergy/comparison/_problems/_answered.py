@@ -12,18 +12,12 @@ from sklearn.base import is_classifier, is_regressor
 from ..._core import Evidence
 from ...estimators import Conformal, Support
 from ...evaluation import AbstractLaws, Measure, coverage, mae, pinball, rmse
-from ...shell import AbstractRowEstimator, CodedRows, Column, PredictsDensities
+from ...shell import Column, PredictsDensities
 from ...shell._support import WHOLE, Grid
-from ._base import evenly
 from ._given import AbstractGiven
 
-# of the pictures of one model: rows that are asked, columns whose importance is found, and whose effect is
-# drawn at so many values
-_ROWS, _COLUMNS, _DRAWN, _VALUES = 200, 30, 6, 20
 # parts of the rows that are left out in turn, for the spread of predictions without a law
 _FOLDS = 5
-# how often a column is shuffled
-_SHUFFLES = 3
 
 
 class Answered(AbstractGiven):
@@ -162,70 +156,15 @@ class Answered(AbstractGiven):
         spread = math.sqrt(self.outputs)
         return {name: Measure(of.value, spread * of.stderr) for name, of in found.items()}
 
-    def pictures(self, estimator: Any, test: np.ndarray, seed: int, evidence: Evidence) -> dict[str, Any]:
-        """How much the prediction depends on each column."""
-        known = isinstance(estimator, AbstractRowEstimator) or isinstance(self.X, np.ndarray)
-        if self.x is None or not known or self.x.shape[1] > _COLUMNS:
-            return {}
-        rng = np.random.default_rng(seed)
-        chosen = evenly(test, _ROWS)
-        rows, y = self.x[chosen], self.y[chosen]
-        importance = self._importance(estimator, rows, y, rng)
-        most = np.argsort(-importance[:, 0], kind="stable")[:_DRAWN]
-        values = np.stack([_values(rows[:, column]) for column in most])
-        effect = [self._dependence(estimator, rows, j, at) for j, at in zip(most, values, strict=True)]
-        return {
-            "effects": {
-                "importance": importance,
-                "columns": most,
-                "values": values,
-                "dependence": np.stack(effect),
-            }
-        }
+    def _evidence_of(self, estimator: Any, rows: Any, y: np.ndarray) -> Evidence:
+        return estimator.evidence(rows, y)
 
-    def _asked(self, rows: np.ndarray) -> Any:
-        return rows if self.coded is None else CodedRows(rows, self.coded.schema)
-
-    def _importance(
-        self, estimator: Any, rows: np.ndarray, y: np.ndarray, rng: np.random.Generator
-    ) -> np.ndarray:
-        """By how many bits the answers cost more when a column is shuffled, with the standard error."""
-        before = estimator.evidence(self._asked(rows), y).nats
-        found = np.empty((rows.shape[1], 2))
-        for column in range(rows.shape[1]):
-            lost = np.zeros(len(rows))
-            for _ in range(_SHUFFLES):
-                other = rows.copy()
-                other[:, column] = rng.permutation(other[:, column])
-                lost += (before - estimator.evidence(self._asked(other), y).nats) / (_SHUFFLES * np.log(2))
-            found[column] = lost.mean(), lost.std(ddof=1) / np.sqrt(len(lost))
-        return found
-
-    def _dependence(self, estimator: Any, rows: np.ndarray, column: int, values: np.ndarray) -> np.ndarray:
-        """The mean prediction at each value of a column, and a tenth and nine tenths of those of rows."""
-        found = []
-        for value in values:
-            other = rows.copy()
-            other[:, column] = value
-            # of several answers their mean, in standard deviations of each
-            means = (
-                (estimator.predict(self._asked(other)) / self._units).reshape(len(rows), -1).mean(axis=1)
-            )
-            found.append([means.mean(), *np.quantile(means, [0.1, 0.9])])
-        return np.array(found)
-
-
-def _values(column: np.ndarray) -> np.ndarray:
-    """Values of a column from a twentieth to nineteen twentieths of its rows; those there are, if few."""
-    known = column[~np.isnan(column)]
-    seen = np.unique(known)
-    if not len(seen):
-        return np.zeros(_VALUES)
-    if len(seen) <= _VALUES:
-        # as many for each column, so that they are one array
-        return np.concatenate([seen, np.repeat(seen[-1:], _VALUES - len(seen))])
-    low, high = np.quantile(known, [0.05, 0.95])
-    return np.linspace(low, high, _VALUES)
+    def _average(self, estimator: Any, rows: Any) -> np.ndarray:
+        """The mean prediction, and a tenth and nine tenths of those of rows."""
+        predicted = estimator.predict(rows) / self._units
+        # of several answers their mean, in standard deviations of each
+        means = predicted.reshape(len(predicted), -1).mean(axis=1)
+        return np.array([means.mean(), *np.quantile(means, [0.1, 0.9])])
 
 
 def _numbers(y: Any) -> np.ndarray:

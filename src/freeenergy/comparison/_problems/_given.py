@@ -9,11 +9,18 @@ import numpy as np
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _get_feature_names, check_consistent_length
 
+from ..._core import Evidence
 from ...estimators import Support
 from ...evaluation import Measure
 from ...shell import AbstractRowEstimator, CodedRows
-from ._base import AbstractProblem, Pair, index_of, named, shuffled_apart, shuffled_splits
+from ._base import AbstractProblem, Pair, evenly, index_of, named, shuffled_apart, shuffled_splits
 from ._columns import schema_of
+
+# of the pictures of one model: rows that are asked, columns whose importance is found, and whose effect is
+# drawn at so many values
+_ROWS, _COLUMNS, _DRAWN, _VALUES = 200, 30, 6, 20
+# how often a column is shuffled
+_SHUFFLES = 3
 
 
 def _as_numbers(X: Any) -> np.ndarray | None:
@@ -78,6 +85,67 @@ class AbstractGiven(AbstractProblem):
     def measures(self, predicted: np.ndarray, level: float) -> dict[str, Measure]:
         """How good predictions are, by the usual names."""
 
+    @abc.abstractmethod
+    def _evidence_of(self, estimator: Any, rows: Any, y: np.ndarray) -> Evidence:
+        """log p(y | x) of rows that are made of those of the data."""
+
+    @abc.abstractmethod
+    def _average(self, estimator: Any, rows: Any) -> np.ndarray:
+        """What is predicted for rows on average, as a few numbers."""
+
+    def pictures(self, estimator: Any, test: np.ndarray, seed: int, evidence: Evidence) -> dict[str, Any]:
+        """How much the prediction depends on each column."""
+        known = isinstance(estimator, AbstractRowEstimator) or isinstance(self.X, np.ndarray)
+        if self.x is None or not known or self.x.shape[1] > _COLUMNS:
+            return {}
+        rng = np.random.default_rng(seed)
+        chosen = evenly(test, _ROWS)
+        rows, y = self.x[chosen], self.y[chosen]
+        importance = self._importance(estimator, rows, y, rng)
+        if not np.isfinite(importance).all():
+            # labels that the model takes for impossible have no bits to be lost
+            return {}
+        most = np.argsort(-importance[:, 0], kind="stable")[:_DRAWN]
+        values = np.stack([_values(rows[:, column]) for column in most])
+        effect = [self._dependence(estimator, rows, j, at) for j, at in zip(most, values, strict=True)]
+        return {
+            "effects": {
+                "importance": importance,
+                "columns": most,
+                "values": values,
+                "dependence": np.stack(effect),
+            }
+        }
+
+    def _asked(self, rows: np.ndarray) -> Any:
+        return rows if self.coded is None else CodedRows(rows, self.coded.schema)
+
+    def _importance(
+        self, estimator: Any, rows: np.ndarray, y: np.ndarray, rng: np.random.Generator
+    ) -> np.ndarray:
+        """By how many bits the answers cost more when a column is shuffled, with the standard error."""
+        before = self._evidence_of(estimator, self._asked(rows), y).nats
+        found = np.empty((rows.shape[1], 2))
+        for column in range(rows.shape[1]):
+            lost = np.zeros(len(rows))
+            for _ in range(_SHUFFLES):
+                other = rows.copy()
+                other[:, column] = rng.permutation(other[:, column])
+                after = self._evidence_of(estimator, self._asked(other), y).nats
+                # what was impossible before and is after has lost nothing
+                lost += np.where(before == after, 0.0, before - after) / (_SHUFFLES * np.log(2))
+            found[column] = lost.mean(), lost.std(ddof=1) / np.sqrt(len(lost))
+        return found
+
+    def _dependence(self, estimator: Any, rows: np.ndarray, column: int, values: np.ndarray) -> np.ndarray:
+        """What is predicted on average at each value of a column."""
+        found = []
+        for value in values:
+            other = rows.copy()
+            other[:, column] = value
+            found.append(self._average(estimator, self._asked(other)))
+        return np.array(found)
+
     def examples(self, rows: np.ndarray) -> Any:
         return np.empty((0, np.shape(self.X)[1])) if self.x is None else self.x[rows]
 
@@ -88,3 +156,16 @@ class AbstractGiven(AbstractProblem):
         self, units: np.ndarray, cv: Any, groups: np.ndarray | None, seed: int, models: list[Any]
     ) -> list[Pair]:
         return shuffled_splits(units, cv, groups, seed, self.y[units])
+
+
+def _values(column: np.ndarray) -> np.ndarray:
+    """Values of a column from a twentieth to nineteen twentieths of its rows; those there are, if few."""
+    known = column[~np.isnan(column)]
+    seen = np.unique(known)
+    if not len(seen):
+        return np.zeros(_VALUES)
+    if len(seen) <= _VALUES:
+        # as many for each column, so that they are one array
+        return np.concatenate([seen, np.repeat(seen[-1:], _VALUES - len(seen))])
+    low, high = np.quantile(known, [0.05, 0.95])
+    return np.linspace(low, high, _VALUES)

@@ -73,11 +73,16 @@ class Labelled(AbstractGiven):
 
     def predicted(self, estimator: Any, test: np.ndarray, level: float, seed: int) -> np.ndarray:
         """The number of each label, and below it the probability of every one."""
-        shares = np.zeros((len(self.classes), len(test)))
-        # labels that no row of the fit had have none
-        place = np.searchsorted(self.classes, estimator.classes_)
-        shares[place] = np.asarray(estimator.predict_proba(self._rows(estimator, test))).T
+        shares = self._shares(estimator, self._rows(estimator, test))
         return np.concatenate([np.searchsorted(self.classes, self.y[test])[None], shares])
+
+    def _shares(self, estimator: Any, rows: Any) -> np.ndarray:
+        """The probability of every label, a column for each row."""
+        found = np.asarray(estimator.predict_proba(rows)).T
+        shares = np.zeros((len(self.classes), found.shape[1]))
+        # labels that no row of the fit had have none
+        shares[np.searchsorted(self.classes, estimator.classes_)] = found
+        return shares
 
     def measures(self, predicted: np.ndarray, level: float) -> dict[str, Measure]:
         truth, shares = predicted[0].astype(int), predicted[1:].T
@@ -88,5 +93,9 @@ class Labelled(AbstractGiven):
         share = float(right.mean())
         return found | {"right": Measure(share, float(np.sqrt(share * (1 - share) / len(right))))}
 
-    def pictures(self, estimator: Any, test: np.ndarray, seed: int, evidence: Evidence) -> dict[str, Any]:
-        return {}
+    def _evidence_of(self, estimator: Any, rows: Any, y: np.ndarray) -> Evidence:
+        return evidence_of_labels(estimator, rows, y)
+
+    def _average(self, estimator: Any, rows: Any) -> np.ndarray:
+        """The mean probability of each label."""
+        return self._shares(estimator, rows).mean(axis=1)

@@ -192,28 +192,32 @@ class Bagging(Bags, AbstractWrappedRegressor):
         self.oob_scores_, self.oob_weight_ = np.empty((0, *self.answer_shape_)), rows.weight[judges]
         if not len(judges):
             return
-        out, (centre, means, squares) = unseen[:, judges], self._moments(rows.x[judges])
+        out, (centre, means, inner) = unseen[:, judges], self._moments(rows.x[judges])
         many = out.sum(axis=0)
         share = out / many
-        mean, square, inner = (
-            np.einsum("mi,mi...->i...", share, part) for part in (means, squares, means**2)
-        )
-        gap, spread = answers[judges] - centre - mean, _spread(mean, square)
-        # of the squares of gaps what the mean of more copies does not have
+        parts = means, means**2, inner
+        mean, square, noise = (np.einsum("mi,mi...->i...", share, part) for part in parts)
+        gap, few = answers[judges] - centre - mean, many.reshape(-1, *[1] * len(self.answer_shape_))
+        # by how much copies differ: of one alone what the others tell
         several = many > 1
-        others = (inner - mean**2)[several] / (1 - 1 / many[several]).reshape(-1, *[1] * (gap.ndim - 1))
-        more = np.mean(1 / many - 1 / len(out)) * others.mean(axis=0) if several.any() else 0.0
-        whole = np.mean(gap**2, axis=0)
-        left = np.divide(whole - more, whole, out=np.ones_like(whole), where=whole > 0)
-        self.oob_scores_ = np.abs(gap) / spread * np.sqrt(np.maximum(left, 0.0))
+        differ = np.zeros_like(gap)
+        differ[several] = (square - mean**2)[several] / (1 - 1 / few[several])
+        differ[~several] = differ[several].mean(axis=0) if several.any() else 0.0
+        spread = _spread(noise + (1 - 1 / len(out)) * differ)
+        # the mean of fewer copies is further from answers than that of all
+        typical = differ.mean(axis=0)
+        rest = np.maximum(np.mean(gap**2 - typical / few, axis=0), 0.0)
+        now, then = np.broadcast_arrays(rest + typical / few, rest + typical / len(out))
+        nearer = np.divide(then, now, where=now > 0, out=np.ones_like(gap))
+        self.oob_scores_ = np.abs(gap) / spread * np.sqrt(nearer)
 
     def _moments(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The mean of each answer by all copies; by each, the mean and the mean square about it."""
+        """The mean of each answer by all copies; by each, the mean less that, and the variance."""
         laws = [self._member_laws(number, x) for number in range(len(self.members_))]
         means = np.stack([law.mean() for law in laws])
         centre = means.mean(axis=0)
         means -= centre
-        return centre, means, np.stack([law.variance() for law in laws]) + means**2
+        return centre, means, np.stack([law.variance() for law in laws])
 
     # they hold what they say of answers out of bag
     intervals_of_law = False
@@ -234,8 +238,8 @@ class Bagging(Bags, AbstractWrappedRegressor):
         if laws.discrete or not len(scores):
             return laws.interval(level)
         reach = np.array([conformal_quantile(own, self.oob_weight_, level) for own in scores.T])
-        centre, means, squares = self._moments(x)
-        far = reach.reshape(self.answer_shape_) * _spread(means.mean(axis=0), squares.mean(axis=0))
+        centre, means, inner = self._moments(x)
+        far = reach.reshape(self.answer_shape_) * _spread((inner + means**2).mean(axis=0))
         ends = np.stack([centre - far, centre + far])
         low, high = np.where(np.isfinite(ends), ends, laws.interval(level))
         return low, high
@@ -266,9 +270,8 @@ class Bagging(Bags, AbstractWrappedRegressor):
         return np.stack([self._member_laws(number, x).mean() for number in range(len(self.members_))])
 
 
-def _spread(mean: np.ndarray, square: np.ndarray) -> np.ndarray:
-    """Standard deviations, of means and means of squares; one where there is none."""
-    variance = square - mean**2
+def _spread(variance: np.ndarray) -> np.ndarray:
+    """Standard deviations; one where there is none."""
     return np.sqrt(np.where(np.isfinite(variance) & (variance > 0), variance, 1.0))
 
 

@@ -18,6 +18,7 @@ import freeenergy as fe
 from freeenergy.distributions import (
     Bernoulli,
     Binary,
+    Blocks,
     Categorical,
     Categories,
     Counts,
@@ -61,10 +62,11 @@ def test_what_is_chosen_for_an_energy_and_why():
     np.testing.assert_allclose(coin.mean(), 1 / (1 + np.exp(-1)))
     assert "by Enumerate, since the unknown has 4 states" in repr(coin)
     assert choose_method(Categories(3, (20,))).why.startswith("Gibbs sampling, since the unknown is finite")
-    with pytest.raises(
-        TypeError, match=r"No method serves an unknown in Counts\(shape=\(\)\) by itself\. P"
-    ):
-        choose_method(Counts(()))
+    assert choose_method(Counts(())).why == "slices of whole numbers, since the unknown has 1 count"
+    with pytest.raises(TypeError, match=r"No method serves an unknown in Blocks\(.*\) by itself\. P"):
+        choose_method(Blocks((Counts(),), (1,)))
+    with pytest.raises(TypeError, match=r"with counts and a finite part of 1\.02e\+03 states by itself"):
+        choose_method((Counts(()), Binary((10,))))
     with pytest.raises(TypeError, match=r"a finite part of 1\.02e\+03 states by itself"):
         choose_method((Reals(()), Binary((10,))))
 

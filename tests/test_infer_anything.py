@@ -49,7 +49,7 @@ from freeenergy.inference import (
     gibbs_sweep,
     infer,
 )
-from freeenergy.models import HMM, LinearGaussian, LinearGaussianSSM, Mixture
+from freeenergy.models import HMM, ConditionalInUnits, LinearGaussian, LinearGaussianSSM, Mixture
 from freeenergy.shell import named_fields
 
 FAR = 4.5
@@ -583,6 +583,7 @@ def test_the_parameters_of_networks_and_thresholds():
     network = fe.MixtureDensity(2, width=3, max_iter=2, random_state=0).fit(x, y)
     scores = network.predict_density(x).log_prob(y)
     inside = network.model_in_units
+    assert isinstance(inside, ConditionalInUnits)
     law = eqx.filter_jit(lambda model, x, y: model.posterior(x).log_prob(y))
     np.testing.assert_allclose(law(inside, x[0], y[:1]), scores[0], rtol=1e-9)
 

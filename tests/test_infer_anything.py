@@ -18,6 +18,7 @@ import freeenergy as fe
 from freeenergy.distributions import (
     Bernoulli,
     Binary,
+    Blocks,
     Categorical,
     Categories,
     Counts,
@@ -48,7 +49,7 @@ from freeenergy.inference import (
     gibbs_sweep,
     infer,
 )
-from freeenergy.models import HMM, LinearGaussian, LinearGaussianSSM, Mixture
+from freeenergy.models import HMM, ConditionalInUnits, LinearGaussian, LinearGaussianSSM, Mixture
 from freeenergy.shell import named_fields
 
 FAR = 4.5
@@ -61,10 +62,11 @@ def test_what_is_chosen_for_an_energy_and_why():
     np.testing.assert_allclose(coin.mean(), 1 / (1 + np.exp(-1)))
     assert "by Enumerate, since the unknown has 4 states" in repr(coin)
     assert choose_method(Categories(3, (20,))).why.startswith("Gibbs sampling, since the unknown is finite")
-    with pytest.raises(
-        TypeError, match=r"No method serves an unknown in Counts\(shape=\(\)\) by itself\. P"
-    ):
-        choose_method(Counts(()))
+    assert choose_method(Counts(())).why == "slices of whole numbers, since the unknown has 1 count"
+    with pytest.raises(TypeError, match=r"No method serves an unknown in Blocks\(.*\) by itself\. P"):
+        choose_method(Blocks((Counts(),), (1,)))
+    with pytest.raises(TypeError, match=r"with counts and a finite part of 1\.02e\+03 states by itself"):
+        choose_method((Counts(()), Binary((10,))))
     with pytest.raises(TypeError, match=r"a finite part of 1\.02e\+03 states by itself"):
         choose_method((Reals(()), Binary((10,))))
 
@@ -581,6 +583,7 @@ def test_the_parameters_of_networks_and_thresholds():
     network = fe.MixtureDensity(2, width=3, max_iter=2, random_state=0).fit(x, y)
     scores = network.predict_density(x).log_prob(y)
     inside = network.model_in_units
+    assert isinstance(inside, ConditionalInUnits)
     law = eqx.filter_jit(lambda model, x, y: model.posterior(x).log_prob(y))
     np.testing.assert_allclose(law(inside, x[0], y[:1]), scores[0], rtol=1e-9)
 

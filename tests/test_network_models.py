@@ -25,6 +25,7 @@ from freeenergy.inference import (
     Enumerate,
     FactorEnergy,
     MarkovChain,
+    Rounded,
     SequentialMonteCarlo,
     TableRows,
     gibbs_sweep,
@@ -327,6 +328,15 @@ def test_where_numbers_of_other_families_have_children_nothing_is_pretended():
     energy = program(lambda z: counted.energy(x, (z,)))
     whole = integrate.quad(lambda z: float(np.exp(-energy(z))), -6, 10)[0]
     assert whole == pytest.approx(stats.poisson(1.0).pmf(2), rel=1e-6)
+    # and a count behind what is observed is sampled, with the evidence
+    n = np.arange(30)
+    joint = stats.poisson(1.0).pmf(n) * stats.norm(n, 1.0).pdf(2.5)
+    particles = SequentialMonteCarlo(particles=1024, moves=4)
+    found = fe.infer(counted, np.array([np.nan, 2.5]), method=Rounded(particles), key=0)
+    mean, error = found.expect(lambda z: z["0"])
+    assert abs(mean - joint @ n / joint.sum()) < 4 * error
+    assert abs(float(found.log_evidence.nats) - np.log(joint.sum())) < 4 * float(found.log_evidence.stderr)
+    assert found.marginals()["0"]["2"] == pytest.approx(joint[2] / joint.sum(), abs=0.1)
 
 
 # season → heat → visits, heat → bought: none of them a table given numbers, nor a line
@@ -376,11 +386,8 @@ def test_numbers_of_any_family_are_sampled_given_their_children():
     assert later.log_evidence.kind is fe.Kind.EXACT
     prior = np.log(0.3) + stats.gamma(3.0, scale=np.exp(1.5) / 3.0).logpdf(1.0)
     assert float(later.log_evidence.nats) == pytest.approx(prior)
-    # elsewhere counts are no unknown of a method by itself
     with pytest.raises(ValueError, match=r"Got 'heat', which is a GivenNode: use fe.infer"):
         SHOP.posterior(given)
-    with pytest.raises(TypeError, match=r"No method serves an unknown in Counts"):
-        fe.infer(SHOP, {"bought": 1}, key=0)
     with pytest.raises(ValueError, match=r"Got the shape \(4,\) with 0 missing instead"):
         fe.infer(SHOP, np.zeros(4), key=0)
 

@@ -71,6 +71,7 @@ from ._chains import (
 from ._choice import (
     Choice,
     Collapsed,
+    Rounded,
     choose_method,
 )
 from ._diagnostics import (
@@ -400,6 +401,7 @@ __all__ = [
     "Refined",
     "Rejection",
     "Residual",
+    "Rounded",
     "RowsEnergy",
     "Sandwich",
     "ScoreFunction",

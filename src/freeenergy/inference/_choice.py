@@ -5,14 +5,25 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
-from .._core import AbstractContinuous, AbstractFinite, boltzmann, count_states, enumerate_states, free_size
+from .._core import (
+    AbstractContinuous,
+    AbstractFinite,
+    Counts,
+    NonNegative,
+    boltzmann,
+    count_states,
+    enumerate_states,
+    free_size,
+)
 from ._gibbs import gibbs_sweep
 from ._hmc import NUTS
 from ._methods import AbstractMethod, Enumerate, MarkovChain, leaves_of
 from ._minimise import EnergyFunction
 from ._posterior import DrawsPosterior
+from ._slice import SliceSampler
 
 # states that are visited one by one, and beside each value of a continuous part
 _FEW, _FEW_BESIDE = 2**16, 256
@@ -77,6 +88,49 @@ class Collapsed(AbstractMethod):
         )
 
 
+class Rounded(AbstractMethod):
+    """Counts n as numbers u that lie evenly between n and n + 1: infers these, and rounds them down.
+
+    exp(−e(n)) = ∫ exp(−e(⌊u⌋)) du over [n, n + 1), so that draws and evidence of u are those of n.
+
+    Attributes:
+        method: for the numbers; one that gives draws and needs no gradient, such as
+            `MarkovChain(SliceSampler())`, `RandomWalk()` or `SequentialMonteCarlo()`.
+
+    >>> from freeenergy.distributions import Counts
+    >>> from freeenergy.inference import infer
+    >>> def energy(n): return jax.scipy.special.gammaln(n + 1.0)  # a Poisson variable of mean 1
+    >>> found = infer(energy, Counts(()), Rounded(), key=jax.random.key(0))
+    >>> bool(abs(found.mean() - 1) < 0.1), found.marginals()["z"]["0"] > 0.3
+    (True, True)
+    """
+
+    method: AbstractMethod = MarkovChain(SliceSampler())
+
+    def __call__(self, energy: EnergyFunction, space: PyTree, *, key: Array) -> DrawsPosterior:
+        counts = jax.tree.map(lambda leaf: isinstance(leaf, Counts), space)
+        between = jax.tree.map(
+            lambda leaf, own: NonNegative(leaf.unknown_shape()) if own else leaf, space, counts
+        )
+
+        def rounded(u: PyTree) -> PyTree:
+            return jax.tree.map(lambda a, own: jnp.floor(a) if own else a, u, counts)
+
+        found = self.method(lambda u: energy(rounded(u)), between, key=key)
+        if not isinstance(found, DrawsPosterior):
+            raise TypeError(
+                f"The 'method' of Rounded must give draws. Got {type(self.method).__name__} instead."
+            )
+        return DrawsPosterior(
+            rounded(found.draws),
+            found.log_weights,
+            groups=found.groups,
+            spaces=leaves_of(space),
+            log_evidence=found.log_evidence,
+            diagnostics=found.diagnostics,
+        )
+
+
 class Choice(NamedTuple):
     """A method, and why it is the one."""
 
@@ -100,12 +154,16 @@ def choose_method(space: PyTree, *, start: PyTree = None) -> Choice:
     leaves = leaves_of(space)
     finite = [leaf for leaf in leaves if isinstance(leaf, AbstractFinite)]
     smooth = [leaf for leaf in leaves if isinstance(leaf, AbstractContinuous)]
-    if len(finite) + len(smooth) < len(leaves):
-        other = next(leaf for leaf in leaves if not isinstance(leaf, AbstractFinite | AbstractContinuous))
+    counts = [leaf for leaf in leaves if isinstance(leaf, Counts)]
+    if len(finite) + len(smooth) + len(counts) < len(leaves):
+        known = AbstractFinite | AbstractContinuous | Counts
+        other = next(leaf for leaf in leaves if not isinstance(leaf, known))
         raise TypeError(
             f"No method serves an unknown in {other!r} by itself. Pass one, such as "
             "MarkovChain(kernel) with a Markov kernel of your own."
         )
+    if counts:
+        return _with_counts(len(counts), count_states(finite) if finite else 1)
     if not smooth:
         count = count_states(finite)
         if count <= _FEW:
@@ -127,3 +185,16 @@ def choose_method(space: PyTree, *, start: PyTree = None) -> Choice:
         f"{count:,} finite states"
     )
     return Choice(Collapsed(), why)
+
+
+def _with_counts(number: int, states: int) -> Choice:
+    """For an unknown with some counts, beside so many finite states."""
+    if states > _FEW_BESIDE:
+        raise TypeError(
+            f"No method serves an unknown with counts and a finite part of {states:.3g} states by itself. "
+            "Pass one, such as MarkovChain(kernel) with a block_gibbs kernel."
+        )
+    why = f"slices of whole numbers, since the unknown has {number:,} count{'s' * (number != 1)}"
+    if states == 1:
+        return Choice(Rounded(), why)
+    return Choice(Collapsed(Rounded()), f"{why}, with its {states:,} finite states summed out")

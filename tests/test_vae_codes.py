@@ -25,7 +25,7 @@ from freeenergy.distributions import (
     Given,
     Transformed,
 )
-from freeenergy.evaluation import code_report
+from freeenergy.evaluation import CodeReport, code_report
 from freeenergy.inference import (
     Amortised,
     GumbelSoftmax,
@@ -221,7 +221,8 @@ def test_flows_of_codes_are_densities_that_their_draws_follow():
     grid = np.linspace(-9, 9, 181)
     points = np.stack(np.meshgrid(grid, grid), axis=-1).reshape(-1, 2)
     x = jnp.array([0.5, -1.0])
-    q = encoder(x)
+    q = eqx.filter_jit(encoder)(x)
+    assert isinstance(encoder, m.FlowEncoder)
     assert isinstance(q, Transformed)
     for law in (q, prior):
         mass = np.exp(np.asarray(jax.jit(jax.vmap(law.log_prob))(points))) * (grid[1] - grid[0]) ** 2
@@ -328,6 +329,7 @@ def test_two_levels_of_a_linear_code_reach_the_evidence():
     model = m.VAE(encoder, m.FirstEntries(line(2.0, 1.0), 1), emission, prior)
     np.testing.assert_allclose(log_weights(model, X, samples=6), LOG_P, rtol=1e-8)
     assert model.latent_dim == 2
+    assert isinstance(eqx.filter_jit(encoder)(X), m.LevelsFrom)
     levels = m.LevelsRecognition(1, 4)
     built = eqx.filter_jit(m.mlp_vae)(1, 3, width=4, emission=emission, recognition=levels, key=KEY)
     assert built.decoder.number == 2
@@ -364,6 +366,7 @@ def test_what_codes_cost_is_what_they_tell_and_how_far_they_are_from_the_prior()
         assert abs(found - wanted) < 5 * error
     assert report.rate == pytest.approx(report.information + report.aggregate_gap, rel=1e-9)
     assert report.reconstruction == 0
+    assert isinstance(report, CodeReport)
     np.testing.assert_array_equal(report.active, q[rows].var(0) > 0.01)
     assert "entries of the code are in use" in str(report)
 

@@ -207,16 +207,21 @@ def test_any_covariance_of_a_code_reaches_the_evidence_of_a_linear_model():
 
 def test_flows_of_codes_are_densities_that_their_draws_follow():
     dim = 2
-    encoder = m.FlowRecognition(context=3, width=4).build(2, dim, width=4, depth=1, dtype=float, key=KEY)
-    prior = m.FlowPrior(layers=2, width=4).build(dim, dtype=float, key=KEY)
+    recipes = m.FlowRecognition(context=3, width=4), m.FlowPrior(layers=2, width=4)
+    made = eqx.filter_jit(
+        lambda key: (
+            recipes[0].build(m.EncoderPlan(2, 4, 1, dtype=float), dim, key=key),
+            recipes[1].build(dim, dtype=float, key=key),
+        )
+    )(KEY)
     # away from the start, where they are normal
     encoder, prior = jax.tree.map(
         lambda a: (
-            a + 0.3 * jnp.sin(jnp.arange(a.size, dtype=a.dtype)).reshape(a.shape)
+            on_device(np.asarray(a) + 0.3 * np.sin(np.arange(a.size)).reshape(a.shape))
             if eqx.is_inexact_array(a) and a.ndim > 1
             else a
         ),
-        (encoder, prior),
+        made,
     )
     grid = np.linspace(-9, 9, 181)
     points = np.stack(np.meshgrid(grid, grid), axis=-1).reshape(-1, 2)

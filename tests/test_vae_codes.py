@@ -25,7 +25,7 @@ from freeenergy.distributions import (
     Given,
     Transformed,
 )
-from freeenergy.evaluation import code_report
+from freeenergy.evaluation import CodeReport, code_report
 from freeenergy.inference import (
     Amortised,
     GumbelSoftmax,
@@ -207,21 +207,27 @@ def test_any_covariance_of_a_code_reaches_the_evidence_of_a_linear_model():
 
 def test_flows_of_codes_are_densities_that_their_draws_follow():
     dim = 2
-    encoder = m.FlowRecognition(context=3, width=4).build(2, dim, width=4, depth=1, dtype=float, key=KEY)
-    prior = m.FlowPrior(layers=2, width=4).build(dim, dtype=float, key=KEY)
+    recipes = m.FlowRecognition(context=3, width=4), m.FlowPrior(layers=2, width=4)
+    made = eqx.filter_jit(
+        lambda key: (
+            recipes[0].build(m.EncoderPlan(2, 4, 1, dtype=float), dim, key=key),
+            recipes[1].build(dim, dtype=float, key=key),
+        )
+    )(KEY)
     # away from the start, where they are normal
     encoder, prior = jax.tree.map(
         lambda a: (
-            a + 0.3 * jnp.sin(jnp.arange(a.size, dtype=a.dtype)).reshape(a.shape)
+            on_device(np.asarray(a) + 0.3 * np.sin(np.arange(a.size)).reshape(a.shape))
             if eqx.is_inexact_array(a) and a.ndim > 1
             else a
         ),
-        (encoder, prior),
+        made,
     )
     grid = np.linspace(-9, 9, 181)
     points = np.stack(np.meshgrid(grid, grid), axis=-1).reshape(-1, 2)
     x = jnp.array([0.5, -1.0])
-    q = encoder(x)
+    q = eqx.filter_jit(encoder)(x)
+    assert isinstance(encoder, m.FlowEncoder)
     assert isinstance(q, Transformed)
     for law in (q, prior):
         mass = np.exp(np.asarray(jax.jit(jax.vmap(law.log_prob))(points))) * (grid[1] - grid[0]) ** 2
@@ -328,6 +334,7 @@ def test_two_levels_of_a_linear_code_reach_the_evidence():
     model = m.VAE(encoder, m.FirstEntries(line(2.0, 1.0), 1), emission, prior)
     np.testing.assert_allclose(log_weights(model, X, samples=6), LOG_P, rtol=1e-8)
     assert model.latent_dim == 2
+    assert isinstance(eqx.filter_jit(encoder)(X), m.LevelsFrom)
     levels = m.LevelsRecognition(1, 4)
     built = eqx.filter_jit(m.mlp_vae)(1, 3, width=4, emission=emission, recognition=levels, key=KEY)
     assert built.decoder.number == 2
@@ -364,6 +371,7 @@ def test_what_codes_cost_is_what_they_tell_and_how_far_they_are_from_the_prior()
         assert abs(found - wanted) < 5 * error
     assert report.rate == pytest.approx(report.information + report.aggregate_gap, rel=1e-9)
     assert report.reconstruction == 0
+    assert isinstance(report, CodeReport)
     np.testing.assert_array_equal(report.active, q[rows].var(0) > 0.01)
     assert "entries of the code are in use" in str(report)
 

@@ -105,7 +105,7 @@ def stacked(whole: Autoencoder, stages: list[Autoencoder]) -> Autoencoder:
 
     >>> whole = mlp_autoencoder(3, 2, width=4, key=jax.random.key(0))
     >>> stages = [layer_autoencoder(whole, place) for place in range(2)]
-    >>> stacked(whole, stages) == whole
+    >>> bool(eqx.tree_equal(stacked(whole, stages), whole))
     True
     """
     encoder = tuple(stage.encoder.layers[0] for stage in stages)  # pyright: ignore[reportFunctionMemberAccess]

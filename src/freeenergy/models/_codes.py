@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -398,6 +398,33 @@ def _near(dim: int, deeper: int) -> int:
     return dim - deeper
 
 
+class EncoderPlan(NamedTuple):
+    """What an encoder is told of an event, and the size of its network.
+
+    Attributes:
+        columns: entries of an event.
+        width, depth: hidden units in a layer, and layers.
+        mask_input, told: as of `GaussianEncoder`.
+        dtype: of the weights.
+
+    >>> EncoderPlan(3, 8, 1).network(2, key=jax.random.key(0)).layers[0].weight.shape
+    (3, 8)
+    """
+
+    columns: int
+    width: int
+    depth: int
+    mask_input: bool = False
+    told: Told | None = None
+    dtype: Any = jnp.float32
+
+    def network(self, outputs: int, *, key: Array) -> Callable[[Array], Array]:
+        """A perceptron of what is told."""
+        inputs = self.columns if self.told is None else self.told.size
+        inputs += self.columns if self.mask_input else 0
+        return mlp(inputs, outputs, width=self.width, depth=self.depth, dtype=self.dtype, key=key)
+
+
 class AbstractCodeRecognition(eqx.Module):
     """What makes an encoder in the size that is needed."""
 
@@ -407,30 +434,12 @@ class AbstractCodeRecognition(eqx.Module):
         """The usual prior of codes that are recognised so."""
 
     @abc.abstractmethod
-    def build(
-        self,
-        columns: int,
-        dim: int,
-        *,
-        width: int,
-        depth: int,
-        mask_input: bool = False,
-        told: Told | None = None,
-        dtype: Any = jnp.float32,
-        key: Array,
-    ) -> Callable[[Array], AbstractDistribution]:
-        """An encoder from events of `columns` entries to q(z | x) for z of `dim` entries."""
+    def build(self, plan: EncoderPlan, dim: int, *, key: Array) -> Callable[[Array], AbstractDistribution]:
+        """An encoder to q(z | x) for z of `dim` entries."""
 
     @abc.abstractmethod
     def expectation(self, prior: AbstractDistribution, dim: int) -> AbstractExpectation:
         """How averages over q are had."""
-
-
-def _network(
-    columns: int, outputs: int, mask_input: bool, told: Told | None, **options: Any
-) -> Callable[[Array], Array]:
-    inputs = columns if told is None else told.size
-    return mlp(inputs + (columns if mask_input else 0), outputs, **options)
 
 
 def _expectation(prior: AbstractDistribution) -> AbstractExpectation:
@@ -441,7 +450,7 @@ def _expectation(prior: AbstractDistribution) -> AbstractExpectation:
 class DiagonalRecognition(AbstractCodeRecognition):
     """q(z | x) is Gaussian with independent entries: `GaussianEncoder`.
 
-    >>> encoder = DiagonalRecognition().build(3, 2, width=4, depth=1, key=jax.random.key(0))
+    >>> encoder = DiagonalRecognition().build(EncoderPlan(3, 4, 1), 2, key=jax.random.key(0))
     >>> encoder(jnp.zeros(3, jnp.float32)).mean.shape
     (2,)
     """
@@ -450,20 +459,8 @@ class DiagonalRecognition(AbstractCodeRecognition):
     def prior(self) -> NormalPrior:
         return NormalPrior()
 
-    def build(
-        self,
-        columns: int,
-        dim: int,
-        *,
-        width: int,
-        depth: int,
-        mask_input: bool = False,
-        told: Told | None = None,
-        dtype: Any = jnp.float32,
-        key: Array,
-    ) -> GaussianEncoder:
-        made = _network(columns, 2 * dim, mask_input, told, width=width, depth=depth, dtype=dtype, key=key)
-        return GaussianEncoder(made, mask_input, told)
+    def build(self, plan: EncoderPlan, dim: int, *, key: Array) -> GaussianEncoder:
+        return GaussianEncoder(plan.network(2 * dim, key=key), plan.mask_input, plan.told)
 
     def expectation(self, prior: AbstractDistribution, dim: int) -> AbstractExpectation:
         return _expectation(prior)
@@ -472,7 +469,7 @@ class DiagonalRecognition(AbstractCodeRecognition):
 class FullRecognition(AbstractCodeRecognition):
     """q(z | x) is Gaussian with any covariance: `FullGaussianEncoder`.
 
-    >>> encoder = FullRecognition().build(3, 2, width=4, depth=1, key=jax.random.key(0))
+    >>> encoder = FullRecognition().build(EncoderPlan(3, 4, 1), 2, key=jax.random.key(0))
     >>> encoder(jnp.zeros(3, jnp.float32)).covariance.matrix().shape
     (2, 2)
     """
@@ -481,21 +478,9 @@ class FullRecognition(AbstractCodeRecognition):
     def prior(self) -> NormalPrior:
         return NormalPrior()
 
-    def build(
-        self,
-        columns: int,
-        dim: int,
-        *,
-        width: int,
-        depth: int,
-        mask_input: bool = False,
-        told: Told | None = None,
-        dtype: Any = jnp.float32,
-        key: Array,
-    ) -> FullGaussianEncoder:
-        outputs = dim + dim * (dim + 1) // 2
-        made = _network(columns, outputs, mask_input, told, width=width, depth=depth, dtype=dtype, key=key)
-        return FullGaussianEncoder(made, dim, mask_input, told)
+    def build(self, plan: EncoderPlan, dim: int, *, key: Array) -> FullGaussianEncoder:
+        made = plan.network(dim + dim * (dim + 1) // 2, key=key)
+        return FullGaussianEncoder(made, dim, plan.mask_input, plan.told)
 
     def expectation(self, prior: AbstractDistribution, dim: int) -> AbstractExpectation:
         return _expectation(prior)
@@ -522,25 +507,11 @@ class FlowRecognition(AbstractCodeRecognition):
     def prior(self) -> NormalPrior:
         return NormalPrior()
 
-    def build(
-        self,
-        columns: int,
-        dim: int,
-        *,
-        width: int,
-        depth: int,
-        mask_input: bool = False,
-        told: Told | None = None,
-        dtype: Any = jnp.float32,
-        key: Array,
-    ) -> FlowEncoder:
+    def build(self, plan: EncoderPlan, dim: int, *, key: Array) -> FlowEncoder:
         first, second = jax.random.split(key)
-        outputs, sizes = 2 * dim + self.context, {"width": width, "depth": depth}
-        made = _network(columns, outputs, mask_input, told, **sizes, dtype=dtype, key=first)
-        flow = conditional_flow(
-            self.context, dim, self.transformer, width=self.width, depth=1, dtype=dtype, key=second
-        )
-        return FlowEncoder(made, flow, dim, mask_input, told)
+        made, sizes = plan.network(2 * dim + self.context, key=first), {"width": self.width, "depth": 1}
+        flow = conditional_flow(self.context, dim, self.transformer, **sizes, dtype=plan.dtype, key=second)
+        return FlowEncoder(made, flow, dim, plan.mask_input, plan.told)
 
     def expectation(self, prior: AbstractDistribution, dim: int) -> AbstractExpectation:
         return Pathwise()
@@ -579,20 +550,8 @@ class BitsRecognition(AbstractCodeRecognition):
     def prior(self) -> BitsPrior:
         return BitsPrior()
 
-    def build(
-        self,
-        columns: int,
-        dim: int,
-        *,
-        width: int,
-        depth: int,
-        mask_input: bool = False,
-        told: Told | None = None,
-        dtype: Any = jnp.float32,
-        key: Array,
-    ) -> BitsEncoder:
-        made = _network(columns, dim, mask_input, told, width=width, depth=depth, dtype=dtype, key=key)
-        return BitsEncoder(made, mask_input, told)
+    def build(self, plan: EncoderPlan, dim: int, *, key: Array) -> BitsEncoder:
+        return BitsEncoder(plan.network(dim, key=key), plan.mask_input, plan.told)
 
     def expectation(self, prior: AbstractDistribution, dim: int) -> AbstractExpectation:
         if self.gradient is not None:
@@ -622,26 +581,11 @@ class LevelsRecognition(AbstractCodeRecognition):
     def prior(self) -> LevelsPrior:
         return LevelsPrior(self.deeper, self.hidden)
 
-    def build(
-        self,
-        columns: int,
-        dim: int,
-        *,
-        width: int,
-        depth: int,
-        mask_input: bool = False,
-        told: Told | None = None,
-        dtype: Any = jnp.float32,
-        key: Array,
-    ) -> LevelsEncoder:
+    def build(self, plan: EncoderPlan, dim: int, *, key: Array) -> LevelsEncoder:
         first, second = jax.random.split(key)
         near = _near(dim, self.deeper)
-        sizes = {"width": width, "depth": depth}
-        encoder = DiagonalRecognition().build(
-            columns, near, **sizes, mask_input=mask_input, told=told, dtype=dtype, key=first
-        )
-        deeper = mlp(near, 2 * self.deeper, width=self.hidden, depth=1, dtype=dtype, key=second)
-        return LevelsEncoder(encoder, deeper)
+        deeper = mlp(near, 2 * self.deeper, width=self.hidden, depth=1, dtype=plan.dtype, key=second)
+        return LevelsEncoder(DiagonalRecognition().build(plan, near, key=first), deeper)
 
     def expectation(self, prior: AbstractDistribution, dim: int) -> AbstractExpectation:
         return Pathwise()

@@ -44,7 +44,7 @@ class Told(eqx.Module):
 
     >>> told = Told.of([None, 3, None], [False, False, True])
     >>> told(jnp.array([0.5, 2.0, 0.0])).tolist()
-    [0.5, 0.0, 0.0, 0.0, 1.0]
+    [0.5, 0.0, 0.0, 1.0, 0.0]
     """
 
     columns: tuple[tuple[int, ...], ...] = eqx.field(static=True)

@@ -33,6 +33,7 @@ from ._codes import (
     AbstractCodeRecognition,
     Bits,
     DiagonalRecognition,
+    EncoderPlan,
     mean_of_code,
 )
 from ._mixture import Mixture
@@ -210,12 +211,10 @@ def mlp_vae(
     def typed(tree: Any) -> Any:
         return jax.tree.map(lambda a: a.astype(dtype) if eqx.is_inexact_array(a) else a, tree)
 
-    sizes: dict[str, Any] = {"width": width, "depth": depth}
-    encoder = recipe.build(
-        dim, latent_dim, **sizes, mask_input=mask_input, told=typed(told), dtype=dtype, key=encode
-    )
+    plan = EncoderPlan(dim, width, depth, mask_input, typed(told), dtype)
+    encoder = recipe.build(plan, latent_dim, key=encode)
     emission, seen = typed(emission), before.seen(latent_dim)
-    decoder = mlp(seen, emission.size, **sizes, dtype=dtype, key=decode)
+    decoder = mlp(seen, emission.size, width=width, depth=depth, dtype=dtype, key=decode)
     law = before.build(latent_dim, dtype=dtype, key=jax.random.fold_in(key, 1))
     if seen < latent_dim:
         decoder = FirstEntries(decoder, seen)

@@ -8,6 +8,13 @@ are those of a row, with its values as they are written, each with a probability
 it knows of one column by the others, or of the shape of a column.  randhie and fair have columns in which
 single values recur without a grid: of such a density is the higher the narrower it may get there, so that
 the differences on these two say little of how well the columns are understood.
+
+`MixedFactorAnalysis` once had Poissons for all counts and 34.35 bits on modechoice, more than
+columns apart: there the variance of ttme and hinc is 19 and 11 times their mean, and they have 23
+and 24 different values. Their own shares have 3.4 and 4.1 bits, a Poisson with a log-normal rate,
+as a factor makes it, 6.8 and 6.4, and both factors went into the spread of these two. With tables
+that the factors tilt it is as below; anes96 and fair, which have such counts too, were measured
+before.
 """
 
 from __future__ import annotations

@@ -136,7 +136,9 @@ def _run(problem: Callable[[], tuple[Any, int]], *, cold: bool) -> Callable[[boo
             jax.config.update("jax_enable_compilation_cache", not cold)
             first = ours(energy, dim, 0), peer(energy, 0)
             pairs = [first] if cold else []
-            pairs += [(ours(energy, dim, s), peer(energy, s)) for s in range(1, 2 if quick else 6) if not cold]
+            pairs += [
+                (ours(energy, dim, s), peer(energy, s)) for s in range(1, 2 if quick else 6) if not cold
+            ]
             jax.config.update("jax_enable_compilation_cache", True)
         a, b = pairs[-1]
         error = np.sqrt(1 / min(a.size, b.size))

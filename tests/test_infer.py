@@ -611,6 +611,16 @@ def test_an_energy_that_is_no_number_is_refused():
         infer(lambda z: jnp.sum(z) + jnp.inf, Reals((2,)), Importance(PROBLEMS["normal"].proposal), key=KEY)
 
 
+def test_chains_begin_where_the_unknown_can_be():
+    # two of sixteen states are possible, and chains go from one to the other
+    def energy(z):
+        return jnp.where(jnp.sum(z[:3]) == 3, -z[3], jnp.inf)
+
+    found = infer(energy, Binary((4,)), MarkovChain(gibbs_sweep, chains=16, steps=50), key=KEY)
+    mean, error = found.expect(lambda z: z[3])
+    assert abs(mean - 1 / (1 + np.exp(-1))) < FAR * error
+
+
 def test_methods_refuse_spaces_they_cannot_serve():
     with pytest.raises(TypeError, match=r"States are numbered in a tree of finite spaces\. Got Reals"):
         infer(jnp.sum, Reals((2,)), Enumerate(), key=KEY)

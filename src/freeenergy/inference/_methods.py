@@ -65,6 +65,9 @@ from ._recognition import AbstractRecognition, weighted_draws
 from ._spaces import FrozenSpace
 from ._walks import FreeTarget, Pushforward, WalkState, first_improper, metropolis_step
 
+# starts that are tried where states may be impossible
+_STARTS = 64
+
 KernelMaker = Callable[[EnergyFunction, Any], Kernel]
 """`maker(energy, space)` is a Markov kernel that leaves exp(−energy) over the space unchanged."""
 
@@ -554,7 +557,7 @@ class MarkovChain(AbstractMethod):
 
         def chain(key: Array) -> tuple[PyTree, dict[str, Array], Array]:
             begin, run = jax.random.split(key)
-            first = start(space, key=begin) if self.start is None else self.start
+            first = _possible_start(energy, space, begin) if self.start is None else self.start
             kept, told = chain_of(self.kernel, energy, space, first, **count, key=run)
             return kept, told, energy(first)
 
@@ -562,6 +565,16 @@ class MarkovChain(AbstractMethod):
         averages = {name: jnp.mean(numbers) for name, numbers in told.items()}
         told = worth_of(draws, begun) | averages
         return DrawsPosterior(draws, None, spaces=leaves_of(space), diagnostics=told)
+
+
+def _possible_start(energy: EnergyFunction, space: PyTree, key: Array) -> PyTree:
+    """A start of the space; of a finite one the first of several that is possible, if one is."""
+    if not _is_finite(space):
+        return start(space, key=key)
+    keys = jnp.concatenate([key[None], jax.random.split(key, _STARTS - 1)])
+    tried = jax.vmap(lambda k: start(space, key=k))(keys)
+    place = jnp.argmax(jnp.isfinite(jax.vmap(energy)(tried)))
+    return jax.tree.map(lambda a: a[place], tried)
 
 
 def worth_of(draws: PyTree, begun: Float[Array, " *chains"]) -> dict[str, Array]:

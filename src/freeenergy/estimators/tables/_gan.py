@@ -223,8 +223,9 @@ class InfoGAN(TransformsRows, Predicts, PredictsProbabilities, AbstractGAN):
         labels: how many values each label of the code has.
         numbers: how many numbers, uniform over (−1, 1), the code has.
         information: what a nat of information is worth.
-        latent_dim, value, penalty, clip, critic_steps, average, width, depth, learning_rate, batch_size,
-            max_iter, learner, random_state, verbose, checkpoint: as in `GAN`.
+        latent_dim, value, penalty, clip, critic_steps, average: as in `GAN`.
+        width, depth, learning_rate, batch_size, max_iter, learner: as in `GAN`.
+        random_state, verbose, checkpoint: as everywhere.
 
     Attributes:
         model_: the fitted `freeenergy.models.Adversaries`, of rescaled rows.

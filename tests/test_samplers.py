@@ -574,6 +574,8 @@ def test_inversion_of_a_distribution_function():
     with pytest.raises(ValueError, match=r"with one free coordinate\. Got one of 2 instead"):
         infer(normal, Reals((2,)), InverseTransform(), key=KEY)
     with pytest.raises(ValueError, match=r"next to nothing at the ends of 'reach'"):
+        infer(lambda z: (z / 1000) ** 2 / 2, Reals(()), InverseTransform(), key=KEY)
+    with pytest.raises(ValueError, match="The posterior is improper"):
         infer(lambda z: 0.01 * z, Reals(()), InverseTransform(), key=KEY)
 
 

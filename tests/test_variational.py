@@ -145,6 +145,8 @@ def test_an_energy_without_a_least_is_refused():
     with pytest.raises(
         ValueError, match=r"Laplace needs an energy that bends upwards .* Got a curvature of 0 "
     ):
+        infer(lambda z: jnp.sum(z[:1] ** 2) + z[1] ** 4, Reals((2,)), Laplace(), key=KEY)
+    with pytest.raises(ValueError, match="The posterior is improper: along free coordinate 1"):
         infer(lambda z: jnp.sum(z[:1] ** 2), Reals((2,)), Laplace(), key=KEY)
 
 

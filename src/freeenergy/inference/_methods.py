@@ -312,7 +312,13 @@ def _improper_near(
     moving, fixed = eqx.partition(heaviest, mask)
     target = FreeTarget(lambda z: energy(eqx.combine(z, fixed)), smooth)
     begin = to_free(smooth, start(smooth, key=key))
-    return first_improper(target, jnp.where(jnp.isfinite(target(begin)), begin, to_free(smooth, moving)))
+    # what is proposed may be more than the unknown, such as a row with what is known of it
+    alike = all(
+        jnp.shape(value) == own.unknown_shape()
+        for own, value in zip(leaves_of(smooth), jax.tree.leaves(moving), strict=True)
+    )
+    other = to_free(smooth, moving) if alike else begin
+    return first_improper(target, jnp.where(jnp.isfinite(target(begin)), begin, other))
 
 
 def leaves_of(space: PyTree) -> tuple[AbstractSpace, ...]:

@@ -1,6 +1,7 @@
 """What has to hold for the project as a whole: style, types, names, versions, links."""
 
 import ast
+import functools
 import importlib
 import importlib.metadata
 import importlib.util
@@ -133,6 +134,8 @@ def test_every_public_name_is_exercised_by_a_test(root):
     assert not missing, "in no test:\n" + "\n".join(missing)
 
 
+# classes have many bases in common, and Python finds a class by reading its whole file
+@functools.cache
 def stored(kind: type) -> set[str]:
     """The names with an underscore at their end that the methods of a class store in an estimator."""
     text = textwrap.dedent(inspect.getsource(kind))

@@ -39,6 +39,8 @@ _GRID = np.append(np.geomspace(0.02, 0.9, 12), 1.0)
 _FLAT, _SHARP = 1e-3, 0.05
 # bins of a column, and the scores between which they lie
 _BINS, _OUTERMOST = 512, 8.0
+# of the search for the value of a score; some ten do, unless there is a gap between rows
+_MOST_STEPS, _NEAR = 64, 1e-13
 # the largest correlation of two columns
 _LARGEST = 0.99
 # Gauss–Legendre on [0, 1], for the correlation of two columns with masses
@@ -353,20 +355,41 @@ def _left_out_counts(
     return -float(np.average(np.log(rest / (weight.sum() - 1) + mass[:, -1]), weights=counts))
 
 
+def _values_of_scores(
+    scores: np.ndarray, weights: np.ndarray, centres: np.ndarray, widths: np.ndarray
+) -> np.ndarray:
+    """Where the distribution function of each column is Φ(score), (columns, scores).
+
+    By Newton's rule for the logarithm of the lighter tail, halving where it leaves what is known to hold
+    the value.
+    """
+    each = centres[:, :, None] + widths[:, :, None] * scores
+    low, high = each.min(axis=1), each.max(axis=1)
+    side = np.where(scores < 0, 1.0, -1.0)
+    wanted = log_ndtr(-np.abs(scores))
+    x = 0.5 * (low + high)
+    for _ in range(_MOST_STEPS):
+        u = (x[:, None, :] - centres[:, :, None]) / widths[:, :, None]
+        tail = np.einsum("jk,jke->je", weights, ndtr(side * u))
+        density = np.einsum("jk,jke->je", weights / widths, np.exp(-0.5 * u**2)) / np.sqrt(2 * np.pi)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            gap = side * (wanted - np.log(tail))
+            step = gap * tail / density
+        low, high = np.where(gap > 0, x, low), np.where(gap > 0, high, x)
+        exact = np.abs(step) <= _NEAR * np.maximum(np.abs(x), widths.min(axis=1, keepdims=True))
+        inside = (low < x + step) & (x + step < high)
+        x = np.where(inside | exact, x + np.where(exact, 0.0, step), 0.5 * (low + high))
+        if exact.all():
+            break
+    return x
+
+
 def _bins_of_numbers(
     weights: np.ndarray, centres: np.ndarray, widths: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Scores between bins, the same for all columns, and the mean of each column within each bin."""
     scores = np.linspace(-_OUTERMOST, _OUTERMOST, _BINS - 1)
-    each = centres[:, :, None] + widths[:, :, None] * scores[None, None]
-    low, high = each.min(axis=1), each.max(axis=1)
-    for _ in range(64):
-        middle = 0.5 * (low + high)
-        u = (middle[:, None, :] - centres[:, :, None]) / widths[:, :, None]
-        below, above = (np.einsum("jk,jke->je", weights, ndtr(side)) for side in (u, -u))
-        short = np.where(scores[None] < 0, below < ndtr(scores)[None], above > ndtr(-scores)[None])
-        low, high = np.where(short, middle, low), np.where(short, high, middle)
-    ends = 0.5 * (low + high)
+    ends = _values_of_scores(scores, weights, centres, widths)
     u = (ends[:, None, :] - centres[:, :, None]) / widths[:, :, None]
     # ∫ x f(x) dx up to each end
     bell = np.exp(-0.5 * u**2) / np.sqrt(2 * np.pi)

@@ -169,7 +169,7 @@ CASES = {
     ),
     "ICA": Case(fe.ICA()),
     "ICA-laplace": Case(fe.ICA(d.Laplace), slow=True),
-    "SparseCoding": Case(fe.SparseCoding(2, importance_samples=500)),
+    "SparseCoding": Case(fe.SparseCoding(2, max_iter=30, importance_samples=200)),
     "GaussianProcess": Case(fe.GaussianProcess(), density=False, answers=real),
     "GaussianProcess-counts": Case(fe.GaussianProcess(family=d.Poisson), density=False, answers=whole),
     "GaussianProcessClassifier": Case(fe.GaussianProcessClassifier(), density=False),

@@ -241,7 +241,7 @@ def test_wake_and_sleep_end_at_the_likelihood_and_at_the_posterior(key):
     def cross_entropy(model):
         return -np.exp(np.logaddexp(*joint(truth).T)) @ np.logaddexp(*joint(model).T)
 
-    slower = optax.adam(optax.exponential_decay(0.03, 500, 0.5))
+    slower = optax.adam(optax.exponential_decay(0.05, 240, 0.5))
     generative = only(start, lambda m: (m.prior, m.bias, m.loading))
     game = Game(
         (
@@ -250,7 +250,7 @@ def test_wake_and_sleep_end_at_the_likelihood_and_at_the_posterior(key):
         ),
         batch_size=128,
     )
-    result = fit(start, game, Simulator(lambda k: truth.dream(k)[0], rows=12_800), key=key, max_iter=25)
+    result = fit(start, game, Simulator(lambda k: truth.dream(k)[0], rows=12_800), key=key, max_iter=12)
     least = cross_entropy(truth)
     assert cross_entropy(start) > least + 0.2
     assert cross_entropy(result.model) < least + 0.003

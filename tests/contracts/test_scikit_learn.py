@@ -62,7 +62,7 @@ SMALL = {
         "learning_rate": 0.02,
     },
     "SwitchingLinearSystem": {"max_iter": 5},
-    "SparseCoding": {"max_iter": 20},
+    "SparseCoding": {"max_iter": 5},
     "LatentDirichletAllocation": {"n_topics": 3, "max_iter": 20},
 }
 

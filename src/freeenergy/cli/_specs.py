@@ -57,6 +57,8 @@ def parse(text: str) -> Call:
 
     >>> parse("mixture:2,family=poisson").arguments
     ((None, 2), ('family', Call(name='poisson', arguments=None)))
+    >>> parse("mixture:family=by column").arguments  # several words need no quotes
+    (('family', Text(text='by column')),)
     """
     try:
         parser = _Parser(text)
@@ -144,7 +146,11 @@ class _Parser:
             return int(number) if re.fullmatch(r"[+-]?\d+", number) else float(number)
         if self.take("mark", "["):
             return self.sequence()
-        return self.call()
+        call = self.call()
+        words = [call.name]
+        while call.arguments is None and (word := self.take("name")):
+            words.append(word)
+        return Text(" ".join(words)) if len(words) > 1 else call
 
     def sequence(self) -> list[Any]:
         found: list[Any] = []

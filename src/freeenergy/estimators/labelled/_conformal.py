@@ -20,6 +20,8 @@ from ...shell import (
     check_int,
     check_numbers,
     check_real,
+    framed,
+    framed_ends,
 )
 from ._linear import LinearRegression
 from ._softmax import SoftmaxRegression
@@ -249,13 +251,15 @@ class Conformal(AbstractWrappedRegressor, Calibrates):
             return self._laws_by(self.estimator_, x)
         return super()._laws_of_incomplete(x)
 
-    def predict(self, X: Any) -> np.ndarray:
+    @framed
+    def predict(self, X: Any) -> Any:
         """What the estimator predicts for each row."""
         if not isinstance(vars(self).get("estimator_"), PredictsDensities):
             return super().predict(X)
         return check_numbers(self, "predict", self._predicted(self.estimator_, self._read(X).x))
 
-    def predict_interval(self, X: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
+    @framed_ends
+    def predict_interval(self, X: Any, level: float = 0.9) -> tuple[Any, Any]:
         """Both ends of the interval that holds each answer with probability `level`, by itself.
 
         Infinite where too few rows were set aside for the level.

@@ -24,7 +24,16 @@ from ...kernels import AbstractKernel
 from ...learning import InducedBatches, InducedValuesAlone
 from ...models import AnsweredProcess, CoregionalisedProcess, InducedProcess, InducedValues, LatentProcess
 from ...models import GaussianProcess as GaussianProcessModel
-from ...shell import AbstractDensity, Rows, Scaling, adam, check_instance, check_int, check_real
+from ...shell import (
+    AbstractDensity,
+    Rows,
+    Scaling,
+    adam,
+    check_instance,
+    check_int,
+    check_real,
+    framed_ends,
+)
 from ._coregionalised import CoregionalisedEvidences, CoregionalisedHost
 from ._exact_process import Evidences, ExactProcess
 from ._kernelled import (
@@ -414,7 +423,8 @@ class GaussianProcess(AbstractProcess):
     # they know that parameters are estimates, as the law does not
     intervals_of_law = False
 
-    def predict_interval(self, X: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
+    @framed_ends
+    def predict_interval(self, X: Any, level: float = 0.9) -> tuple[Any, Any]:
         """Both ends of the interval that holds each answer with probability `level`, by itself.
 
         Where all rows stand for themselves and noise is Gaussian, they know that the parameters of kernel

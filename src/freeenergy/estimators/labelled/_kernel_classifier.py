@@ -26,6 +26,7 @@ from ...shell import (
     check_instance,
     check_numbers,
     check_real,
+    framed,
 )
 from ._design import TakesAnyColumns
 from ._kernelled import DrawsInputsOnce, in_parts, merged_rows
@@ -100,9 +101,10 @@ class AbstractKernelClassifier(ClassifierMixin, Predicts, HasLabelLaws, DrawsInp
     def _log_laws(self, x: np.ndarray) -> np.ndarray:
         return log_softmax(float(self.model_.slope) * self._scores(x), axis=1)
 
-    def predict(self, X: Any) -> np.ndarray:
+    @framed
+    def predict(self, X: Any) -> Any:
         """The most probable answer; of two that are equally good the second."""
-        probabilities = self.predict_proba(X)
+        probabilities = np.asarray(self.predict_proba(X))
         if len(self.classes_) == 2:
             return self.classes_[(probabilities[:, 1] >= probabilities[:, 0]).astype(int)]
         return self.classes_[np.argmax(probabilities, axis=1)]

@@ -11,7 +11,7 @@ from scipy import stats
 from ..._core import Fit, Status
 from ...evaluation import AbstractLaws, Laws
 from ...kernels import RBF, AbstractKernel
-from ...shell import AbstractDensity, Rows, Scaling, check_real
+from ...shell import AbstractDensity, Rows, Scaling, check_real, framed_ends
 from ._exact_process import Evidences
 from ._gaussian_process import AbstractProcess
 
@@ -92,7 +92,8 @@ class KernelRidge(AbstractProcess):
     # they know that the scale is an estimate, as the law does not
     intervals_of_law = False
 
-    def predict_interval(self, X: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
+    @framed_ends
+    def predict_interval(self, X: Any, level: float = 0.9) -> tuple[Any, Any]:
         """Both ends of the interval that holds each answer with probability `level`, by itself.
 
         τ² is unknown, with the density 1/τ²: given the answers an answer then has Student's law, with as

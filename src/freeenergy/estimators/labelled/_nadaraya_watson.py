@@ -16,7 +16,7 @@ from ...evaluation import AbstractLaws
 from ...evaluation._laws import quantile_between
 from ...kernels import RBF, AbstractKernel
 from ...models import KernelSmoother
-from ...shell import AbstractDensity, Rows, check_real
+from ...shell import AbstractDensity, Rows, check_real, framed_ends
 from ._conformal import calibrated_interval, least_levels
 from ._kernelled import AbstractKernelRegressor
 
@@ -219,7 +219,8 @@ class NadarayaWatson(AbstractKernelRegressor):
     # they hold what they say of answers that were left out
     intervals_of_law = False
 
-    def predict_interval(self, X: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
+    @framed_ends
+    def predict_interval(self, X: Any, level: float = 0.9) -> tuple[Any, Any]:
         """Both ends of the interval that holds each answer with probability `level`, by itself.
 
         The law is wider than that of the answers, by the width of the kernel.  The intervals are those

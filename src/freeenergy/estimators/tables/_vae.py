@@ -71,6 +71,8 @@ from ...shell import (
     check_int,
     check_numbers,
     check_real,
+    framed,
+    framed_chances,
     rows_at_once,
     split_rows,
 )
@@ -454,7 +456,8 @@ class VAE(TransformsRows, AbstractDensity):
         raise AttributeError("VAE has clusters with a prior that has components: prior=MixturePrior(10).")
 
     @available_if(_has_components)
-    def predict_proba(self, X: Any) -> np.ndarray:
+    @framed_chances
+    def predict_proba(self, X: Any) -> Any:
         """p(c | x) of each component c of the prior, by importance sampling of the code."""
         taken = self._read(X)
         found = seeded_answers(
@@ -469,9 +472,10 @@ class VAE(TransformsRows, AbstractDensity):
         return check_numbers(self, "predict_proba", found)
 
     @available_if(_has_components)
-    def predict(self, X: Any) -> np.ndarray:
+    @framed
+    def predict(self, X: Any) -> Any:
         """The most probable component of the prior for each row."""
-        return np.argmax(self.predict_proba(X), axis=1)
+        return np.argmax(np.asarray(self.predict_proba(X)), axis=1)
 
     @property
     def _samples(self) -> int:

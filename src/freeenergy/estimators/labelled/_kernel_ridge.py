@@ -14,6 +14,7 @@ from ...kernels import RBF, AbstractKernel
 from ...shell import AbstractDensity, Rows, Scaling, check_real, framed_ends
 from ._exact_process import Evidences
 from ._gaussian_process import AbstractProcess
+from ._told import Told, told_of_kernel
 
 # penalties that are tried, in units of the mean of k(x, x)
 _PENALTIES = np.logspace(-8, 3, 45)
@@ -117,6 +118,12 @@ class KernelRidge(AbstractProcess):
         spread = np.sqrt((variance + self.noise_) * rows / freedom)
         freedom = np.broadcast_to(freedom, mean.shape)
         return Laws(stats.t(*map(self._shaped, (freedom, mean, spread))))
+
+    def _told(self) -> dict[str, Told]:
+        names = self.answer_names_
+        factors = self.answer_scaling_.scale**2
+        found = told_of_kernel(self.kernel_, self.scaling_, self.columns_, factors, names)
+        return found | {"noise": Told(self.noise_, (names,))} if found else found
 
     @property
     def dual_coef_(self) -> np.ndarray:

@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d
 from ..._core import Evidence, Fit, Kind, Status
 from ...shell import (
     AnswerColumns,
+    Coefficients,
     Predicts,
     PredictsProbabilities,
     Rows,
@@ -25,6 +26,8 @@ from ...shell import (
     framed_chances,
 )
 from ...shell._frames import library_of
+from ...shell._validation import feature_names
+from ._told import Member, told_of_members
 from ._wraps import Wraps
 
 # combinations of labels that are enumerated at most
@@ -234,6 +237,19 @@ class MultiLabel(ClassifierMixin, MultiOutputMixin, Predicts, PredictsProbabilit
             best = np.column_stack([np.argmax(own, axis=1) for own in logs])
         found = [own[best[:, place]] for place, own in enumerate(self._labels)]
         return found[0] if self.single_ else _side_by_side(found)
+
+    def _coefficient_table(self, X: Any, robust: bool, given: dict[str, Any]) -> Coefficients:
+        told = None if self.answer_columns_ is None else self.answer_columns_.names
+        labels = [f"y{k}" for k in range(len(self._labels))] if told is None else list(map(str, told))
+        names = feature_names(self)
+        columns = [f"x{j}" for j in range(self.n_features_in_)] if names is None else list(map(str, names))
+        members = []
+        for estimator, label, own in zip(self.estimators_, labels, self._labels, strict=True):
+            prefix = "" if self.single_ else f"{label}: "
+            members.append(Member(estimator, columns.copy(), prefix))
+            if self.chain:
+                columns += [f"{label}={value}" for value in own[1:]]
+        return told_of_members(members, robust)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """The share of rows of which all labels are right."""

@@ -292,7 +292,7 @@ class Scaled(AbstractKernel):
         return None if found is None else Scaled(found, self.variance)
 
     def times(self, factor: float) -> Scaled:
-        return Scaled(self.kernel, factor * np.asarray(self.variance))
+        return Scaled(self.kernel, as_number(factor * np.asarray(self.variance)))
 
     def _times(self, values: Any) -> Any:
         on_host = isinstance(values, np.ndarray) and not isinstance(self.variance, Tracer)

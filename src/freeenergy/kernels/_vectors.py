@@ -45,10 +45,10 @@ class Linear(AbstractVectorKernel):
         return (x**2 * per_column(self, "variance", x)).sum(axis=1) + self.offset
 
     def in_units(self, scale: np.ndarray) -> AbstractKernel:
-        return Linear(np.asarray(self.variance) / scale**2, self.offset)
+        return Linear(as_number(np.asarray(self.variance) / scale**2), self.offset)
 
     def times(self, factor: float) -> AbstractKernel:
-        return Linear(factor * np.asarray(self.variance), factor * np.asarray(self.offset))
+        return Linear(*(as_number(factor * np.asarray(v)) for v in (self.variance, self.offset)))
 
 
 class Polynomial(AbstractVectorKernel):
@@ -86,7 +86,7 @@ class Polynomial(AbstractVectorKernel):
         return ((x**2 * per_column(self, "variance", x)).sum(axis=1) + self.offset) ** self.degree
 
     def in_units(self, scale: np.ndarray) -> AbstractKernel:
-        return Polynomial(self.degree, np.asarray(self.variance) / scale**2, self.offset)
+        return Polynomial(self.degree, as_number(np.asarray(self.variance) / scale**2), self.offset)
 
 
 class RBF(AbstractVectorKernel):
@@ -302,7 +302,7 @@ class Box(AbstractVectorKernel):
     def in_units(self, scale: np.ndarray) -> AbstractKernel | None:
         # a ball is none where columns have different units
         alike = bool((scale == scale[0]).all())
-        return Box(scale[0] * np.asarray(self.radius)) if alike else None
+        return Box(as_number(scale[0] * np.asarray(self.radius))) if alike else None
 
 
 class Constant(AbstractVectorKernel):
@@ -330,7 +330,7 @@ class Constant(AbstractVectorKernel):
         return self
 
     def times(self, factor: float) -> AbstractKernel:
-        return Constant(factor * np.asarray(self.variance))
+        return Constant(as_number(factor * np.asarray(self.variance)))
 
 
 class White(AbstractVectorKernel):
@@ -360,4 +360,4 @@ class White(AbstractVectorKernel):
         return self
 
     def times(self, factor: float) -> AbstractKernel:
-        return White(factor * np.asarray(self.variance))
+        return White(as_number(factor * np.asarray(self.variance)))

@@ -62,7 +62,7 @@ def check_predictions_of_frames(fitted: Any, frame: Any, y: Any = None) -> None:
 
 
 def _check_column(found: Any, frame: Any, y: Any, method: str, name: str | None = None) -> None:
-    several = y is not None and len(y.shape) == 2
+    several = len(getattr(y, "shape", ())) == 2
     wanted = type(frame) if several else type(_first(frame))
     require(
         isinstance(found, wanted),
@@ -85,7 +85,7 @@ def _check_chances(fitted: Any, frame: Any) -> None:
     asked = fitted.set_output(predict_proba=_library(frame)).predict_proba(frame)
     fitted.set_output(predict_proba="default")
     several = isinstance(shares, list)
-    labels = getattr(fitted, "classes_", range(np.shape(shares)[-1]))
+    labels: Any = getattr(fitted, "classes_", range(np.shape(shares)[-1]))
     each = zip(asked, shares, labels, strict=True) if several else [(asked, shares, labels)]
     for told, own, names in each:
         require(isinstance(told, type(frame)), "predict_proba() must be of the library that was chosen.")

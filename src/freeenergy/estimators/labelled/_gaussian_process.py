@@ -174,7 +174,8 @@ class AbstractProcess(TellsInUnits, AbstractKernelRegressor):
         mean, variance = self._function(self._complete(X, "predict_function"))
         return self._shaped(mean), self._shaped(np.sqrt(variance))
 
-    def predict_function_interval(self, X: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
+    @framed_ends
+    def predict_function_interval(self, X: Any, level: float = 0.9) -> tuple[Any, Any]:
         """Both ends of the interval that holds f, without noise, at each row with probability `level`."""
         mean, spread = self.predict_function(X)
         if not 0 < level < 1:

@@ -650,9 +650,8 @@ class GeneralisedLinearModel(AbstractRegressor):
             ends[:, holes] = self._new_answers(self._completions(x[holes])).interval(level)
         return ends[0], ends[1]
 
-    def predict_mean_interval(
-        self, X: Any, level: float = 0.9, *, offset: Any = None
-    ) -> tuple[np.ndarray, np.ndarray]:
+    @framed_ends
+    def predict_mean_interval(self, X: Any, level: float = 0.9, *, offset: Any = None) -> tuple[Any, Any]:
         """Both ends of the confidence interval of the mean of the answer to each row, by that of η.
 
         For `Bernoulli` and `Binomial` it is that of the probability.

@@ -18,7 +18,7 @@ from ...distributions import Diagonal, Full, Gaussian, Given, Mean, rescaled
 from ...evaluation import AbstractLaws, Laws, NormalLaws, StudentLaws
 from ...evaluation._checks import fraction
 from ...models import Affine, Conditional
-from ...shell import AnswerColumns, Chunks, Coefficients, Rows, Scaling, check_numbers, framed
+from ...shell import AnswerColumns, Chunks, Coefficients, Rows, Scaling, check_numbers, framed, framed_ends
 from ...shell._intake import checked_answers
 from ...shell._validation import check_rows, check_weight
 from ._inputs import GaussianInputs
@@ -369,7 +369,8 @@ class AbstractLinearMean(AbstractAffine):
             found = found + more[:, :, None] * np.eye(len(self.noise_covariance_))
         return found
 
-    def predict_mean_interval(self, X: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
+    @framed_ends
+    def predict_mean_interval(self, X: Any, level: float = 0.9) -> tuple[Any, Any]:
         """Both ends of the interval that holds the mean of the answers to each row: the confidence band.
 
         `predict_interval` is for the answers themselves, and wider.

@@ -103,6 +103,7 @@ class MultiLabel(ClassifierMixin, MultiOutputMixin, Predicts, PredictsProbabilit
     intake = LabelledColumns
     classes_: Any
     single_: bool
+    answer_columns_: AnswerColumns | None
 
     def __init__(self, estimator: Any = None, *, chain: bool = False) -> None:
         self.estimator = estimator

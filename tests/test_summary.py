@@ -9,8 +9,11 @@ import pandas as pd
 import polars as pl
 import pytest
 import statsmodels.api as sm
+from cases import CASES
 from data import ROWS
 from scipy import stats
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process import GaussianProcessRegressor as PeerProcess
 from sklearn.gaussian_process import kernels as peer_kernels
 from sklearn.linear_model import LinearRegression as PeerLine
@@ -521,3 +524,16 @@ def test_several_labels_have_the_coefficients_of_each(chain):
     np.testing.assert_allclose(found.stderr, [*first.stderr, *second.stderr], rtol=1e-6)
     one = fe.MultiLabel(fe.SoftmaxRegression(C=None)).fit(frame, ABOVE).summary()
     assert one.names == first.names
+
+
+def test_what_a_decoder_leaves_has_units():
+    model = clone(CASES["VAE"].estimator).set_params(random_state=0, max_iter=4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        found = model.fit(ROWS).summary()
+        other = model.fit(ROWS * [1000.0, 4.0] + 5.0).summary()
+    assert found.names == [f"emission.learned.covariance.variance[{k}]" for k in range(2)]
+    np.testing.assert_allclose(other.values / found.values, [1e6, 16.0], rtol=1e-3)
+    # a part of the variance of the columns
+    assert (found.values < ROWS.var(axis=0) * 1.1).all()
+    assert any("weights of networks are not listed" in note for note in found.notes)

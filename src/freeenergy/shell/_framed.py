@@ -54,8 +54,10 @@ class AnswerColumns:
         # of no type that is read, nothing is remembered but the name
         with contextlib.suppress(TypeError):
             types = [library.read(frame[:0], place) for place in range(len(names))]
-        if column is not None and getattr(y, "name", None) in (None, ""):
-            names = [None]
+        unnamed = column is not None and getattr(y, "name", None) in (None, "")
+        # what is called the same cannot be told apart by its names
+        if unnamed or len(set(names)) < len(names):
+            names = [None] * len(names)
         return AnswerColumns(library.name, tuple(names), tuple(types))
 
 
@@ -107,8 +109,8 @@ def framed(method: Callable[..., Any]) -> Callable[..., Any]:
     of several columns too.  Where these were an array it is one, unless `set_output` chose otherwise.
 
     >>> import freeenergy as fe, polars as pl
-    >>> frame = pl.DataFrame({"a": [0.0, 1.0, 4.0]})
-    >>> model = fe.NaiveBayes().fit(frame, pl.Series("kind", ["x", "x", "y"]))
+    >>> frame = pl.DataFrame({"a": [0.0, 1.0, 4.0, 5.0]})
+    >>> model = fe.NaiveBayes().fit(frame, pl.Series("kind", ["x", "x", "y", "y"]))
     >>> model.predict(pl.DataFrame({"a": [5.0]})).to_frame().to_dicts()
     [{'kind': 'y'}]
     """
@@ -121,7 +123,14 @@ def framed(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def framed_ends(method: Callable[..., Any]) -> Callable[..., Any]:
-    """The same for both ends of intervals, which are called lower and upper."""
+    """The same for both ends of intervals, which are called lower and upper.
+
+    >>> import freeenergy as fe, polars as pl
+    >>> frame = pl.DataFrame({"a": [0.0, 1.0, 2.0, 3.0]})
+    >>> low, high = fe.BaseRate().fit(frame, pl.Series("b", [1.0, 2.0, 4.0, 3.0])).predict_interval(frame)
+    >>> low.name, high.name
+    ('lower', 'upper')
+    """
 
     @functools.wraps(method)
     def told(self: Any, X: Any, *args: Any, **given: Any) -> Any:
@@ -132,7 +141,13 @@ def framed_ends(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def framed_chances(method: Callable[..., Any]) -> Callable[..., Any]:
-    """The same for the probabilities of each label, or lists of them: arrays, unless others were chosen."""
+    """The same for the probabilities of each label, or lists of them: arrays, unless others were chosen.
+
+    >>> import freeenergy as fe
+    >>> model = fe.GaussianMixture(2, random_state=0).fit([[0.0], [0.1], [9.0], [9.1]])
+    >>> model.set_output(predict_proba="polars").predict_proba([[1.0]]).columns
+    ['0', '1']
+    """
 
     @functools.wraps(method)
     def told(self: Any, X: Any, *args: Any, **given: Any) -> Any:

@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 from cases import CASES
 from data import ROWS
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.ensemble import StackingClassifier, StackingRegressor, VotingClassifier, VotingRegressor
@@ -17,7 +17,15 @@ from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_val_s
 from sklearn.pipeline import make_pipeline
 
 import freeenergy as fe
-from freeenergy.shell import Transforms
+from freeenergy.shell import (
+    AnswerColumns,
+    Predicts,
+    PredictsProbabilities,
+    Transforms,
+    framed,
+    framed_chances,
+    framed_ends,
+)
 
 NAMES = [name for name, case in CASES.items() if isinstance(case.estimator, Transforms) and not case.slow]
 
@@ -282,3 +290,39 @@ def test_estimators_of_scikit_learn_take_ours_with_frames(library):
     # a step before it makes arrays of frames, or not
     steps = make_pipeline(fe.Imputer(), clone(line)).fit(frame, sizes)
     assert type(steps.predict(frame)) is type(sizes)
+
+
+class Signs(Predicts, PredictsProbabilities, BaseEstimator):
+    """An estimator of one's own, which works with arrays."""
+
+    def fit(self, X, y):
+        self.answer_columns_, self.classes_ = AnswerColumns.of(y), np.unique(y)
+        return self
+
+    @framed
+    def predict(self, X):
+        return self.classes_[(np.asarray(X)[:, 0] > 0).astype(int)]
+
+    @framed_chances
+    def predict_proba(self, X):
+        return np.eye(2)[(np.asarray(X)[:, 0] > 0).astype(int)]
+
+    @framed_ends
+    def predict_interval(self, X, level=0.9):
+        return np.asarray(X)[:, 0] - level, np.asarray(X)[:, 0] + level
+
+
+def test_an_estimator_of_ones_own_works_with_arrays_and_gives_frames():
+    model = Signs().fit(FRAME, pd.Series(pd.Categorical(KINDS), PLACES, name="kind"))
+    found = model.predict(FRAME)
+    assert (found.name, str(found.dtype)) == ("kind", "category")
+    assert found.tolist() == np.where(ROWS[:, 0] > 0, "low", "high").tolist()
+    low, high = model.predict_interval(FRAME, 0.5)
+    assert (low.name, high.name) == ("lower", "upper")
+    np.testing.assert_allclose((high - low).loc["row 3"], 1.0)
+    assert isinstance(model.predict_proba(FRAME), np.ndarray)
+    shares = model.set_output(predict_proba="pandas").predict_proba(FRAME)
+    assert shares.loc["row 3", found["row 3"]] == 1.0
+    # as arrays they are as they were
+    assert isinstance(model.predict(ROWS), np.ndarray)
+    assert isinstance(model.predict_interval(ROWS)[0], np.ndarray)

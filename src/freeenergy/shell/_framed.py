@@ -238,7 +238,9 @@ def _answers(owner: Any, X: Any, found: Any, *, name: str | None = None) -> Any:
         return found
     library, index = _library(wanted), _index(X, wanted)
     columns: AnswerColumns | None = vars(owner).get("answer_columns_")
-    outputs, types = found.reshape(len(found), -1), _types(owner, wanted)
+    outputs = found.reshape(len(found), -1)
+    # ends of intervals are no labels
+    types = _types(owner, wanted) if name is None else ()
     names = (None,) * outputs.shape[1] if columns is None else columns.names
     made = [
         library.answers(part, _holding(part, types[k]) if types else None)

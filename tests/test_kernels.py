@@ -279,3 +279,20 @@ def test_cosines_of_random_frequencies_average_to_the_kernel(kernel):
     expected = kernel.gram(X, Y).ravel() / float(kernel.diagonal(X)[0])
     error = waves.std(axis=1) / np.sqrt(draws.shape[0])
     assert (np.abs(waves.mean(axis=1) - expected) / error).max() < 4.5
+
+
+@pytest.mark.parametrize("name", [*BESIDE, "noise"])
+def test_other_units_of_columns_and_of_values(name):
+    kernel = k.White(0.7) if name == "noise" else BESIDE[name][0]
+    units = np.full(3, 4.0) if name == "box" else np.array([0.25, 20.0, 3.0])
+    other = kernel.in_units(units)
+    np.testing.assert_allclose(other.gram(X * units, Y * units), kernel.gram(X, Y), rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(other.diagonal(X * units), kernel.diagonal(X), rtol=1e-12)
+    np.testing.assert_allclose(kernel.times(4.0).gram(X), 4.0 * kernel.gram(X), rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(kernel.times(4.0).diagonal(X), 4.0 * kernel.diagonal(X), rtol=1e-12)
+
+
+def test_what_has_no_form_in_other_units():
+    assert k.Box(1.0).in_units(np.array([1.0, 2.0])) is None
+    assert (k.RBF() + 2.0 * k.Box(1.0)).in_units(np.array([1.0, 2.0])) is None
+    assert k.Spectrum(2).in_units(np.ones(1)) is None

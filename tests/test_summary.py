@@ -9,12 +9,19 @@ import pandas as pd
 import polars as pl
 import pytest
 import statsmodels.api as sm
+from cases import CASES
 from data import ROWS
 from scipy import stats
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.gaussian_process import GaussianProcessRegressor as PeerProcess
+from sklearn.gaussian_process import kernels as peer_kernels
+from sklearn.linear_model import LinearRegression as PeerLine
 from sklearn.mixture import GaussianMixture as PeerMixture
 
 import freeenergy as fe
-from freeenergy.distributions import Bernoulli, Categorical, Diagonal, DirichletPrior, Poisson
+from freeenergy import kernels
+from freeenergy.distributions import Bernoulli, Categorical, Diagonal, DirichletPrior, Poisson, StudentT
 from freeenergy.models import Level
 from freeenergy.shell import Summary
 
@@ -344,3 +351,189 @@ def test_coefficients_have_a_statistic_and_its_p_value():
     assert without.statistic is None
     assert without.p_values is None
     assert "statistic" not in without.to_frame().columns
+
+
+# rows of a function with noise, of columns in different units
+OTHER = np.random.default_rng(11)
+PLACES = OTHER.normal(size=(60, 2)) * [0.1, 30.0] + [2.0, -100.0]
+HEIGHTS = (
+    5
+    + 40 * np.sin(10 * (PLACES[:, 0] - 2))
+    + 0.3 * (PLACES[:, 1] + 100)
+    + 5 * OTHER.normal(size=len(PLACES))
+)
+NOISE = OTHER.normal(size=len(PLACES))
+ABOVE = HEIGHTS + 10 * NOISE > 5
+LENGTHS = ["kernel.kernel.lengthscale[x0]", "kernel.kernel.lengthscale[x1]"]
+
+
+def in_both_units(model, y, units=10.0):
+    """How many times as large each number is with columns in other units and answers `units` as large."""
+    found = model.fit(PLACES, y).summary()
+    other = model.fit(PLACES * [1000.0, 4.0] + 5.0, y * units).summary()
+    assert other.names == found.names
+    assert not any("rescaled" in note for note in found.notes)
+    return dict(zip(found.names, other.values / found.values, strict=True))
+
+
+def test_a_gaussian_process_has_the_parameters_of_scikit_learn():
+    model = fe.GaussianProcess(prior=False, tol=1e-9).fit(PLACES, HEIGHTS)
+    found = model.summary()
+    assert found.names == [*LENGTHS, "kernel.variance", "noise[0]"]
+    one, two, variance, noise = found.values
+    assert noise == model.noise_[0]
+    assert "The kernel is of columns and answers less their means." in found.notes
+    start = peer_kernels.ConstantKernel(variance) * peer_kernels.RBF([one, two]) + peer_kernels.WhiteKernel(
+        noise
+    )
+    # as the kernel is, of columns and answers as they are: the same evidence, at its top
+    peer = PeerProcess(start, alpha=0.0, optimizer=None).fit(PLACES, HEIGHTS - HEIGHTS.mean())
+    value, slope = peer.log_marginal_likelihood(peer.kernel_.theta, eval_gradient=True)
+    assert abs(value - found.log_likelihood) < 1e-6
+    assert np.abs(slope).max() < 1e-3
+
+
+@pytest.mark.parametrize(
+    ("model", "factors"),
+    [
+        (
+            fe.GaussianProcess(),
+            {LENGTHS[0]: 1e3, LENGTHS[1]: 4.0, "kernel.variance": 100.0, "noise[0]": 100.0},
+        ),
+        (
+            fe.GaussianProcess(kernels.Linear(offset=2.0) + 2.0 * kernels.Matern(1.5), learn=False),
+            {
+                "kernel.first.variance[x0]": 1e-4,
+                "kernel.first.variance[x1]": 100 / 16,
+                "kernel.first.offset": 100.0,
+                "kernel.second.kernel.lengthscale[x0]": 1e3,
+                "kernel.second.kernel.lengthscale[x1]": 4.0,
+                "kernel.second.variance": 100.0,
+                "noise[0]": 100.0,
+            },
+        ),
+        (
+            fe.GaussianProcess(family=StudentT, learn=False),
+            {
+                LENGTHS[0]: 1e3,
+                LENGTHS[1]: 4.0,
+                "kernel.variance": 100.0,
+                "offset[0]": 10.0,
+                "answer.learned.scale[0]": 10.0,
+                "answer.learned.df[0]": 1.0,
+            },
+        ),
+        (
+            fe.KernelRidge(),
+            {LENGTHS[0]: 1e3, LENGTHS[1]: 4.0, "kernel.variance": 100.0, "noise[0]": 100.0},
+        ),
+        (
+            fe.NadarayaWatson(),
+            {"kernel.lengthscale": 1.0, "bandwidth[x0]": 1e3, "bandwidth[x1]": 4.0, "width[0]": 10.0},
+        ),
+        (
+            fe.Conformal(fe.GaussianProcess(learn=False), random_state=0),
+            {LENGTHS[0]: 1e3, LENGTHS[1]: 4.0, "kernel.variance": 100.0, "noise[0]": 100.0},
+        ),
+    ],
+    ids=lambda model: type(model).__name__ if hasattr(model, "fit") else "",
+)
+def test_other_units_move_what_is_listed_by_their_factors(model, factors):
+    moved = in_both_units(model, HEIGHTS)
+    assert moved.keys() == factors.keys()
+    for name, factor in factors.items():
+        np.testing.assert_allclose(moved[name], factor, rtol=1e-5, err_msg=name)
+
+
+@pytest.mark.parametrize(
+    ("model", "lengths"),
+    [
+        (fe.GaussianProcessClassifier(learn=False), LENGTHS),
+        (fe.KernelLogisticRegression(), ["kernel.lengthscale[x0]", "kernel.lengthscale[x1]"]),
+        (fe.SupportVectorMachine(), ["kernel.lengthscale[x0]", "kernel.lengthscale[x1]"]),
+    ],
+    ids=lambda model: type(model).__name__ if hasattr(model, "fit") else "",
+)
+def test_labels_have_no_unit(model, lengths):
+    with np.errstate(invalid="ignore"):
+        moved = in_both_units(model, ABOVE, 1)
+    assert [moved.pop(name) for name in lengths] == pytest.approx([1e3, 4.0], rel=1e-9)
+    np.testing.assert_allclose([value for value in moved.values() if not np.isnan(value)], 1.0, rtol=1e-6)
+
+
+def test_outputs_have_the_names_and_units_of_their_own():
+    answers = pd.DataFrame({"height": HEIGHTS, "light": ABOVE * 0.01})
+    frame = pd.DataFrame(PLACES, columns=["east", "north"])
+    model = fe.GaussianProcess(learn=False).fit(frame, answers)
+    found = model.summary()
+    listed = dict(zip(found.names, found.values, strict=True))
+    assert list(listed) == [
+        "kernel.kernel.lengthscale[east]",
+        "kernel.kernel.lengthscale[north]",
+        "kernel.variance[height]",
+        "kernel.variance[light]",
+        "noise[height]",
+        "noise[light]",
+    ]
+    # lengths and variances are those of the default kernel in units of standard deviations
+    np.testing.assert_allclose(found.values[:2], PLACES.std(axis=0))
+    np.testing.assert_allclose(found.values[2:4], answers.to_numpy().var(axis=0))
+    np.testing.assert_array_equal(found.values[4:], model.noise_)
+    together = fe.GaussianProcess(rank=1, learn=False).fit(frame, answers)
+    found = together.summary()
+    listed = dict(zip(found.names, found.values, strict=True))
+    assert listed["output_covariance[light, height]"] == together.output_covariance_[1, 0]
+    assert listed["kernel.variance"] == 1.0
+    few = fe.GaussianProcess(inducing=PLACES[:3], learn=False).fit(frame, HEIGHTS).summary()
+    assert few.values[few.names.index("inducing[2, north]")] == pytest.approx(PLACES[2, 1])
+
+
+def test_a_conformal_regressor_has_the_coefficients_of_its_estimator():
+    frame = pd.DataFrame(PLACES, columns=["east", "north"])
+    found = fe.Conformal(folds=5, random_state=0).fit(frame, HEIGHTS).summary(frame, y=HEIGHTS)
+    plain = fe.LinearRegression().fit(frame, HEIGHTS).summary()
+    assert found.names == plain.names
+    np.testing.assert_allclose(found.values, plain.values, rtol=1e-9)
+    np.testing.assert_allclose(found.stderr, plain.stderr, rtol=1e-9)
+    assert found.facts == pytest.approx(plain.facts)
+    assert found.dof == plain.dof
+    assert "Parameters are those of a fitted LinearRegression." in found.notes
+    robust = fe.Conformal(folds=5, random_state=0).fit(frame, HEIGHTS)
+    told = robust.summary(frame, y=HEIGHTS, robust=True)
+    assert told.stderr is None
+    assert "Robust standard errors are in the summaries of the members, with their rows." in told.notes
+    other = fe.Conformal(PeerLine(), random_state=0).fit(frame, HEIGHTS).summary()
+    assert other.names == []
+    assert "LinearRegression is of another library, which has its parameters." in other.notes
+    labels = fe.ConformalClassifier(random_state=0).fit(frame, ABOVE).summary()
+    assert labels.names == ["intercept", "east", "north"]
+
+
+@pytest.mark.parametrize("chain", [False, True])
+def test_several_labels_have_the_coefficients_of_each(chain):
+    frame = pd.DataFrame(PLACES, columns=["east", "north"])
+    labels = pd.DataFrame({"above": ABOVE, "right": PLACES[:, 0] + 0.1 * NOISE > 2})
+    model = fe.MultiLabel(fe.SoftmaxRegression(C=None), chain=chain).fit(frame, labels)
+    found = model.summary()
+    beside = frame.assign(**{"above=True": labels["above"] * 1.0}) if chain else frame
+    first = fe.SoftmaxRegression(C=None).fit(frame, labels["above"]).summary()
+    second = fe.SoftmaxRegression(C=None).fit(beside, labels["right"]).summary()
+    names = [f"above: {name}" for name in first.names] + [f"right: {name}" for name in second.names]
+    assert found.names == names
+    np.testing.assert_allclose(found.values, [*first.values, *second.values], rtol=1e-6)
+    np.testing.assert_allclose(found.stderr, [*first.stderr, *second.stderr], rtol=1e-6)
+    one = fe.MultiLabel(fe.SoftmaxRegression(C=None)).fit(frame, ABOVE).summary()
+    assert one.names == first.names
+
+
+def test_what_a_decoder_leaves_has_units():
+    model = clone(CASES["VAE"].estimator).set_params(random_state=0, max_iter=4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        found = model.fit(ROWS).summary()
+        other = model.fit(ROWS * [1000.0, 4.0] + 5.0).summary()
+    assert found.names == [f"emission.learned.covariance.variance[{k}]" for k in range(2)]
+    np.testing.assert_allclose(other.values / found.values, [1e6, 16.0], rtol=1e-3)
+    # a part of the variance of the columns
+    assert (found.values < ROWS.var(axis=0) * 1.1).all()
+    assert any("weights of networks are not listed" in note for note in found.notes)

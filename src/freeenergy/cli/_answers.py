@@ -267,8 +267,10 @@ def _give_columns(columns: Mapping[str, Any], output: Path | None, json: bool) -
 
 def _numbers_told(estimator: Any, X: Any, level: float | None) -> dict[str, Any]:
     """The mean of each answer and both ends of its interval, if one is wanted."""
+    import numpy as np
+
     laws = estimator.predict_density(X)
-    parts = {"mean": estimator.predict(X)}
+    parts = {"mean": np.asarray(estimator.predict(X))}
     if level is not None:
         parts["low"], parts["high"] = laws.interval(level)
     if len(laws.shape) == 1:

@@ -46,7 +46,7 @@ def _predicted(
     for _ in range(repeats):
         learner = copy.deepcopy(estimator)
         learner.fit(*make_data(rng))
-        found.append(learner.predict(X))
+        found.append(np.asarray(learner.predict(X)))
     return found
 
 

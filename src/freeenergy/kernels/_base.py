@@ -55,6 +55,26 @@ class AbstractKernel(eqx.Module):
             "Laplacian, Matern or RationalQuadratic."
         )
 
+    def in_units(self, scale: np.ndarray) -> AbstractKernel | None:
+        """The same kernel of columns that are `scale` times what they were; None where it has no such form.
+
+        Kernels that are no functions of x − y count columns from the same origin as before.
+
+        >>> from freeenergy.kernels import RBF
+        >>> RBF(2.0).in_units(np.array([1.0, 1000.0])).lengthscale.tolist()
+        [2.0, 2000.0]
+        """
+        return None
+
+    def times(self, factor: float) -> AbstractKernel:
+        """`factor` times the kernel, with the factor in the variances that it has.
+
+        >>> from freeenergy.kernels import RBF
+        >>> (3.0 * RBF()).times(4.0).variance.tolist()
+        12.0
+        """
+        return Scaled(self, as_number(factor))
+
     def __add__(self, other: AbstractKernel) -> Sum:
         return Sum(self, other)
 
@@ -194,6 +214,12 @@ class Sum(AbstractKernel):
     def diagonal(self, x: Any) -> Any:
         return self.first.diagonal(x) + self.second.diagonal(x)
 
+    def in_units(self, scale: np.ndarray) -> AbstractKernel | None:
+        return _of_both(self, self.first.in_units(scale), self.second.in_units(scale))
+
+    def times(self, factor: float) -> Sum:
+        return Sum(self.first.times(factor), self.second.times(factor))
+
     def frequencies(self, n: int, columns: int, rng: np.random.Generator) -> np.ndarray:
         # a mixture of both, by their variances
         zero = np.zeros((1, columns))
@@ -201,6 +227,12 @@ class Sum(AbstractKernel):
         from_first = rng.random(n) * sum(sizes) < sizes[0]
         both = self.first.frequencies(n, columns, rng), self.second.frequencies(n, columns, rng)
         return np.where(from_first[:, None], *both)
+
+
+def _of_both(
+    owner: Sum | Product, first: AbstractKernel | None, second: AbstractKernel | None
+) -> AbstractKernel | None:
+    return None if first is None or second is None else type(owner)(first, second)
 
 
 class Product(AbstractKernel):
@@ -219,6 +251,12 @@ class Product(AbstractKernel):
 
     def diagonal(self, x: Any) -> Any:
         return self.first.diagonal(x) * self.second.diagonal(x)
+
+    def in_units(self, scale: np.ndarray) -> AbstractKernel | None:
+        return _of_both(self, self.first.in_units(scale), self.second.in_units(scale))
+
+    def times(self, factor: float) -> Product:
+        return Product(self.first.times(factor), self.second)
 
     def frequencies(self, n: int, columns: int, rng: np.random.Generator) -> np.ndarray:
         # frequencies of a product are convolved
@@ -248,6 +286,13 @@ class Scaled(AbstractKernel):
 
     def diagonal(self, x: Any) -> Any:
         return self._times(self.kernel.diagonal(x))
+
+    def in_units(self, scale: np.ndarray) -> AbstractKernel | None:
+        found = self.kernel.in_units(scale)
+        return None if found is None else Scaled(found, self.variance)
+
+    def times(self, factor: float) -> Scaled:
+        return Scaled(self.kernel, as_number(factor * np.asarray(self.variance)))
 
     def _times(self, values: Any) -> Any:
         on_host = isinstance(values, np.ndarray) and not isinstance(self.variance, Tracer)

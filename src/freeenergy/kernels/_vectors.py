@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from types import ModuleType
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 from jax import Array
 
 from .._core import NonNegative, parameter, positive, refuse_outside
-from ._base import AbstractVectorKernel, as_number, per_column, root, squared_distances
+from ._base import AbstractKernel, AbstractVectorKernel, as_number, per_column, root, squared_distances
 
 _SMOOTHNESS = (0.5, 1.5, 2.5)
 
@@ -42,6 +43,12 @@ class Linear(AbstractVectorKernel):
 
     def _each(self, xp: ModuleType, x: Any) -> Any:
         return (x**2 * per_column(self, "variance", x)).sum(axis=1) + self.offset
+
+    def in_units(self, scale: np.ndarray) -> AbstractKernel:
+        return Linear(as_number(np.asarray(self.variance) / scale**2), self.offset)
+
+    def times(self, factor: float) -> AbstractKernel:
+        return Linear(*(as_number(factor * np.asarray(v)) for v in (self.variance, self.offset)))
 
 
 class Polynomial(AbstractVectorKernel):
@@ -78,6 +85,9 @@ class Polynomial(AbstractVectorKernel):
     def _each(self, xp: ModuleType, x: Any) -> Any:
         return ((x**2 * per_column(self, "variance", x)).sum(axis=1) + self.offset) ** self.degree
 
+    def in_units(self, scale: np.ndarray) -> AbstractKernel:
+        return Polynomial(self.degree, as_number(np.asarray(self.variance) / scale**2), self.offset)
+
 
 class RBF(AbstractVectorKernel):
     """k(x, y) = exp(−‖x − y‖² / 2ℓ²), also known as the Gaussian or squared-exponential kernel.
@@ -110,6 +120,9 @@ class RBF(AbstractVectorKernel):
     def frequencies(self, n: int, columns: int, rng: np.random.Generator) -> np.ndarray:
         return rng.standard_normal((n, columns)) / np.asarray(self.lengthscale)
 
+    def in_units(self, scale: np.ndarray) -> AbstractKernel:
+        return dataclasses.replace(self, lengthscale=scale * np.asarray(self.lengthscale))
+
 
 class Laplacian(AbstractVectorKernel):
     """k(x, y) = exp(−Σ |x − y| / ℓ), the product over columns of Ornstein–Uhlenbeck kernels.
@@ -141,6 +154,9 @@ class Laplacian(AbstractVectorKernel):
 
     def frequencies(self, n: int, columns: int, rng: np.random.Generator) -> np.ndarray:
         return rng.standard_cauchy((n, columns)) / np.asarray(self.lengthscale)
+
+    def in_units(self, scale: np.ndarray) -> AbstractKernel:
+        return dataclasses.replace(self, lengthscale=scale * np.asarray(self.lengthscale))
 
 
 class Matern(AbstractVectorKernel):
@@ -187,6 +203,9 @@ class Matern(AbstractVectorKernel):
         spread = np.sqrt(2 * self.smoothness / rng.chisquare(2 * self.smoothness, size=(n, 1)))
         return spread * rng.standard_normal((n, columns)) / np.asarray(self.lengthscale)
 
+    def in_units(self, scale: np.ndarray) -> AbstractKernel:
+        return dataclasses.replace(self, lengthscale=scale * np.asarray(self.lengthscale))
+
 
 class RationalQuadratic(AbstractVectorKernel):
     """k(x, y) = (1 + ‖x − y‖² / 2αℓ²)^(−α): Gaussian kernels of many lengths at once.
@@ -218,6 +237,9 @@ class RationalQuadratic(AbstractVectorKernel):
         spread = np.sqrt(rng.gamma(alpha, 1 / alpha, size=(n, 1)))
         return spread * rng.standard_normal((n, columns)) / np.asarray(self.lengthscale)
 
+    def in_units(self, scale: np.ndarray) -> AbstractKernel:
+        return dataclasses.replace(self, lengthscale=scale * np.asarray(self.lengthscale))
+
 
 class Periodic(AbstractVectorKernel):
     """k(x, y) = exp(−2 Σ sin²(π(x − y)/p) / ℓ²): what comes again after a period.
@@ -247,6 +269,9 @@ class Periodic(AbstractVectorKernel):
     def _each(self, xp: ModuleType, x: Any) -> Any:
         return _ones(xp, x)
 
+    def in_units(self, scale: np.ndarray) -> AbstractKernel:
+        return dataclasses.replace(self, period=scale * np.asarray(self.period))
+
 
 class Box(AbstractVectorKernel):
     """k(x, y) = 1 where ‖x − y‖ ≤ c, else 0.
@@ -274,6 +299,11 @@ class Box(AbstractVectorKernel):
     def _each(self, xp: ModuleType, x: Any) -> Any:
         return _ones(xp, x)
 
+    def in_units(self, scale: np.ndarray) -> AbstractKernel | None:
+        # a ball is none where columns have different units
+        alike = bool((scale == scale[0]).all())
+        return Box(as_number(scale[0] * np.asarray(self.radius))) if alike else None
+
 
 class Constant(AbstractVectorKernel):
     """k(x, y) = v: one unknown constant, such as a bias.
@@ -295,6 +325,12 @@ class Constant(AbstractVectorKernel):
 
     def _each(self, xp: ModuleType, x: Any) -> Any:
         return self.variance * _ones(xp, x)
+
+    def in_units(self, scale: np.ndarray) -> AbstractKernel:
+        return self
+
+    def times(self, factor: float) -> AbstractKernel:
+        return Constant(as_number(factor * np.asarray(self.variance)))
 
 
 class White(AbstractVectorKernel):
@@ -319,3 +355,9 @@ class White(AbstractVectorKernel):
 
     def _each(self, xp: ModuleType, x: Any) -> Any:
         return self.variance * _ones(xp, x)
+
+    def in_units(self, scale: np.ndarray) -> AbstractKernel:
+        return self
+
+    def times(self, factor: float) -> AbstractKernel:
+        return White(as_number(factor * np.asarray(self.variance)))

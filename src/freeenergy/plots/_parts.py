@@ -36,7 +36,7 @@ def components(
     pick = np.array(columns)
     if X is not None:
         X = np.asarray(X, float)
-        owner = mixture.predict(X)
+        owner = np.asarray(mixture.predict(X))
         some = thin(np.column_stack([X[:, pick], owner]), 1000)
         for number in np.unique(owner):
             chosen = some[some[:, 2] == number]

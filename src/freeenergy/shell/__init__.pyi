@@ -42,6 +42,7 @@ from ._forecast import (
     MassTables,
     NormalMixtures,
 )
+from ._framed import AnswerColumns, framed, framed_chances, framed_ends
 from ._increments import LearnsInParts
 from ._infer import infer, named_fields
 from ._intake import (
@@ -70,6 +71,7 @@ __all__ = [
     "AbstractPredictive",
     "AbstractRowEstimator",
     "AbstractSequenceDensity",
+    "AnswerColumns",
     "AnsweredTable",
     "Arrays",
     "Chunks",
@@ -124,6 +126,9 @@ __all__ = [
     "check_numbers",
     "check_real",
     "final_objective",
+    "framed",
+    "framed_chances",
+    "framed_ends",
     "infer",
     "named_fields",
     "rows_at_once",

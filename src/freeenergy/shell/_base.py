@@ -87,6 +87,7 @@ class Shell(Shows, BaseEstimator, metaclass=abc.ABCMeta):
         input_names_in_: the names of inputs that came in a frame.
         length_: how many steps the longest series of the fit has.
         classes_: the labels that were fitted.
+        answer_columns_: what a frame, or a column of one, called the answers, and their types.
     """
 
     # a class of `AbstractIntake`

@@ -16,6 +16,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, DensityMixin, Transfor
 from .._core import Evidence, Kind
 from ..evaluation import AbstractLaws
 from ._completion import AbstractCompletion
+from ._framed import SetsOutput
 
 
 class ColumnRoles(NamedTuple):
@@ -147,7 +148,7 @@ class Completes(abc.ABC):
         return None
 
 
-class Transforms(ClassNamePrefixFeaturesOutMixin, TransformerMixin, abc.ABC):
+class Transforms(SetsOutput, ClassNamePrefixFeaturesOutMixin, TransformerMixin, abc.ABC):
     """Gives the hidden part of each row as a row of numbers."""
 
     @abc.abstractmethod
@@ -164,16 +165,22 @@ class Transforms(ClassNamePrefixFeaturesOutMixin, TransformerMixin, abc.ABC):
         return np.asarray(self.transform(X))
 
 
-class Predicts(abc.ABC):
-    """Says which of finitely many things each row, or each step of a series, is."""
+class Predicts(SetsOutput, abc.ABC):
+    """Says which of finitely many things each row, or each step of a series, is.
+
+    A method that works with arrays gives columns of frames for frames by the decorator `framed`.
+    """
 
     @abc.abstractmethod
     def predict(self, X: Any) -> Any:
         """A label or number for each."""
 
 
-class PredictsProbabilities(abc.ABC):
-    """Gives the probability of each of finitely many things: classes, components, states, regimes."""
+class PredictsProbabilities(SetsOutput, abc.ABC):
+    """Gives the probability of each of finitely many things: classes, components, states, regimes.
+
+    A method that works with arrays gives frames where these were chosen by the decorator `framed_chances`.
+    """
 
     @abc.abstractmethod
     def predict_proba(self, X: Any) -> Any:
@@ -186,6 +193,8 @@ class PredictsDensities(abc.ABC):
     Attributes:
         intervals_of_law: whether `predict_interval` has quantiles of that law, as all but conformal
             intervals have.
+
+    A method that works with arrays gives columns of frames for frames by the decorator `framed_ends`.
     """
 
     intervals_of_law: ClassVar[bool] = True
@@ -195,7 +204,7 @@ class PredictsDensities(abc.ABC):
         """The law of the answer to each row, in the units of the data."""
 
     @abc.abstractmethod
-    def predict_interval(self, X: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
+    def predict_interval(self, X: Any, level: float = 0.9) -> tuple[Any, Any]:
         """Both ends of the interval that holds each answer with probability `level`."""
 
     @abc.abstractmethod

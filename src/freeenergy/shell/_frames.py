@@ -133,9 +133,32 @@ class AbstractLibrary(abc.ABC):
         """A table of columns."""
 
 
-def _is_frame(X: Any, module: str) -> bool:
+class AbstractColumns(AbstractLibrary):
+    """What is asked of frames whose columns stand on their own, with a name."""
+
+    @abc.abstractmethod
+    def answers(self, entries: np.ndarray, read: Values | None) -> Any:
+        """A column of entries, of the type that was `read` of another if there is one."""
+
+    @abc.abstractmethod
+    def series(self, column: Any, name: Any, index: Any) -> Any:
+        """A column with its name, or None, and the labels of its rows."""
+
+
+def _is_frame(X: Any, module: str, kind: str = "DataFrame") -> bool:
     found = sys.modules.get(module)
-    return found is not None and isinstance(X, found.DataFrame)
+    return found is not None and isinstance(X, getattr(found, kind))
+
+
+def column_as_frame(column: Any) -> Any:
+    """A column of pandas or Polars as a frame; None of what is none.
+
+    >>> import polars as pl
+    >>> column_as_frame(pl.Series("a", [1])).columns
+    ['a']
+    """
+    of_one = _is_frame(column, "pandas", "Series") or _is_frame(column, "polars", "Series")
+    return column.to_frame() if of_one else None
 
 
 def library_of(X: Any) -> AbstractLibrary | None:
@@ -328,7 +351,7 @@ def _whole(numbers: np.ndarray) -> bool:
     return bool((np.rint(numbers) == numbers).all())
 
 
-class Pandas(AbstractLibrary):
+class Pandas(AbstractColumns):
     """Frames of pandas."""
 
     name = "pandas"
@@ -409,8 +432,19 @@ class Pandas(AbstractLibrary):
             {name: pd.Series(column, index=index) for name, column in columns.items()}, index=index
         )
 
+    def answers(self, entries: np.ndarray, read: Values | None) -> Any:
+        pd: Any = sys.modules["pandas"]
+        if read is None:
+            return entries
+        if read.declared:
+            return pd.Categorical(entries, list(read.labels), ordered=read.ordered)
+        return pd.Series(entries).astype(read.dtype).array
 
-class Polars(AbstractLibrary):
+    def series(self, column: Any, name: Any, index: Any) -> Any:
+        return sys.modules["pandas"].Series(column, index=index, name=name)
+
+
+class Polars(AbstractColumns):
     """Frames of Polars."""
 
     name = "polars"
@@ -492,6 +526,17 @@ class Polars(AbstractLibrary):
         import polars as pl
 
         return pl.DataFrame([column.alias(str(name)) for name, column in columns.items()])
+
+    def answers(self, entries: np.ndarray, read: Values | None) -> Any:
+        import polars as pl
+
+        column = pl.Series(entries.tolist() if entries.dtype.kind == "O" else entries)
+        if read is None or read.dtype == "Object":
+            return column
+        return column.cast(pl.Enum(read.labels) if read.declared else getattr(pl, read.dtype))
+
+    def series(self, column: Any, name: Any, index: Any) -> Any:
+        return column.alias("" if name is None else str(name))
 
 
 class Arrow(AbstractLibrary):

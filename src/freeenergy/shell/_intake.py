@@ -22,6 +22,7 @@ from sklearn.utils.validation import check_array, check_consistent_length, check
 
 from .._core import OBJECTIVES, Fit, cells_of, programs
 from ._capabilities import Scores
+from ._framed import AnswerColumns
 from ._frames import Form, library_of, table_library
 from ._rows import Rows, canonical_rows, row_seeds
 from ._schema import CodedRows, Schema, recognised, schema_of
@@ -319,6 +320,7 @@ class LabelledTable(Table):
     def fitting(cls, owner: Any, X: Any, *, y: Any, sample_weight: Any = None) -> Self:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Rows and labels to fit."""
         x: Any
+        owner.answer_columns_ = AnswerColumns.of(y)
         found = _found(owner, X)
         if found is None:
             with bad_cells_named(X):
@@ -377,6 +379,7 @@ class AnsweredTable(TableInUnits):
         answers = checked_answers(owner, y)
         check_consistent_length(x, answers)
         owner.answer_shape_, owner.answer_names_ = answers.shape[1:], names
+        owner.answer_columns_ = AnswerColumns.of(y)
         flat = answers.reshape(len(answers), -1)
         weight = check_weight(x, sample_weight)
         owner.answer_scaling_ = owner._answer_scaling(flat, weight)

@@ -439,9 +439,7 @@ def summary_of(owner: Any, X: Any, robust: bool, given: dict[str, Any]) -> Summa
             "AIC and BIC need parameters of the largest likelihood, which this fit does not choose."
         )
     count = owner._count_parameters()
-    table = owner._coefficient_table(X, robust, given)
-    if table is None:
-        table = _parameters(owner, X, robust, given)
+    table = parameters_of(owner, X, robust, given)
     return Summary(
         expression(owner),
         None if size is None else float(size),
@@ -460,6 +458,12 @@ def summary_of(owner: Any, X: Any, robust: bool, given: dict[str, Any]) -> Summa
         table.dof,
         table.facts,
     )
+
+
+def parameters_of(owner: Any, X: Any, robust: bool, given: dict[str, Any]) -> Coefficients:
+    """What a summary lists of a fitted estimator."""
+    table = owner._coefficient_table(X, robust, given)
+    return _parameters(owner, X, robust, given) if table is None else table
 
 
 def _parameters(owner: Any, X: Any, robust: bool, given: dict[str, Any]) -> Coefficients:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from ..io import load
 from ..shell import PredictsDensities
 from ..shell._codec import foreign_parts
 from ._common import compare_rows, refitted, require
+from ._framed import check_predictions_of_frames, frames_of
 
 # rows whose laws are looked at, from the least to the greatest answer
 _ROWS = 5
@@ -57,7 +57,7 @@ def check_conditional_estimator(
     `predict` its mean; other units of X change nothing, those of y move the evidence by exactly their
     log-determinant; weights act as repetition; rows do not influence each other; rows with missing entries
     have laws, too; the same seed gives the same result, also after saving and loading; frames give what
-    arrays give.
+    arrays give, as columns of frames with the index of the rows and the names of the answers.
 
     >>> import freeenergy as fe
     >>> check_conditional_estimator(fe.LinearRegression())
@@ -370,22 +370,12 @@ def _check_files(fitted: Any, X: np.ndarray, y: np.ndarray) -> None:
 
 
 def _check_frames(fitted: Any, X: np.ndarray, y: np.ndarray) -> None:
-    import polars as pl
-
-    names = [f"column {i}" for i in range(X.shape[1])]
-    frames: list[Any] = [
-        (pl.DataFrame(X, schema=names), pl.Series("answer", y) if y.ndim == 1 else pl.DataFrame(y))
-    ]
-    with contextlib.suppress(ImportError):
-        import pandas as pd
-
-        own = pd.Index([f"row {i}" for i in range(len(X))])
-        answers = pd.Series(y, own, name="answer") if y.ndim == 1 else pd.DataFrame(y, own)
-        frames.append((pd.DataFrame(X, own, pd.Index(names)), answers))
-    for frame, answers in frames:
+    for frame, answers in frames_of(X, y):
+        names = list(frame.columns)
         again = refitted(fitted, frame, y=answers)
         require(list(again.feature_names_in_) == names, "feature_names_in_ must have the names of a frame.")
         for found, before in zip(_said(again, frame, answers), _said(fitted, X, y), strict=True):
             np.testing.assert_allclose(
                 found, before, rtol=1e-8, atol=1e-10, err_msg="Frames must give what arrays give."
             )
+        check_predictions_of_frames(again, frame, answers)

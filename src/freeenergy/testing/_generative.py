@@ -29,6 +29,7 @@ from ..shell import (
 )
 from ..shell._codec import foreign_parts
 from ._common import compare_rows, refitted, require
+from ._framed import check_predictions_of_frames, frames_of
 
 _PARTS = 8
 # points along a column, as many in each part; as many in all as there are draws, or nearly, so that few
@@ -312,6 +313,10 @@ def check_frames(fitted: Any, X: np.ndarray) -> None:
         require(isinstance(drawn, pl.DataFrame), "Draws after a fit to a frame must be a frame.")
         require(drawn.columns == names, "Draws must have the columns of the frame that was fitted.")
         np.testing.assert_array_equal(drawn.to_numpy(), fitted.sample(5, random_state=3))
+    if _can(fitted, Predicts):
+        for frame, _ in frames_of(X, X):
+            np.testing.assert_array_equal(again.predict(frame), fitted.predict(X))
+            check_predictions_of_frames(again, frame)
     if not _can(fitted, Completes):
         return
     filled = fitted.impute(holes)

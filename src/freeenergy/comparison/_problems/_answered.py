@@ -161,7 +161,7 @@ class Answered(AbstractGiven):
 
     def _average(self, estimator: Any, rows: Any) -> np.ndarray:
         """The mean prediction, and a tenth and nine tenths of those of rows."""
-        predicted = estimator.predict(rows) / self._units
+        predicted = np.asarray(estimator.predict(rows)) / self._units
         # of several answers their mean, in standard deviations of each
         means = predicted.reshape(len(predicted), -1).mean(axis=1)
         return np.array([means.mean(), *np.quantile(means, [0.1, 0.9])])

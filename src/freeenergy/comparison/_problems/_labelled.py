@@ -38,7 +38,7 @@ def evidence_of_labels(estimator: Any, X: Any, y: np.ndarray) -> Evidence:
         place = np.searchsorted(estimator.classes_, y)
         # probabilities below the least float have a logarithm where the model gives it itself
         logs = getattr(estimator, "predict_log_proba", None) or (
-            lambda X: np.log(estimator.predict_proba(X))
+            lambda X: np.log(np.asarray(estimator.predict_proba(X), float))
         )
         with np.errstate(divide="ignore"):
             nats[known] = logs(X)[np.arange(len(y)), place]

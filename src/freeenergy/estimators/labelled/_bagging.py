@@ -24,6 +24,7 @@ from ...shell import (
     check_instance,
     check_int,
     check_real,
+    framed_ends,
 )
 from ._conformal import conformal_quantile
 from ._trees import LabelTree, on_grid
@@ -222,7 +223,8 @@ class Bagging(Bags, AbstractWrappedRegressor):
     # they hold what they say of answers out of bag
     intervals_of_law = False
 
-    def predict_interval(self, X: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
+    @framed_ends
+    def predict_interval(self, X: Any, level: float = 0.9) -> tuple[Any, Any]:
         """Both ends of the interval that holds each answer with probability `level`, by itself.
 
         The mean of the copies is nearer to answers than a copy is, so that quantiles of their mixture hold

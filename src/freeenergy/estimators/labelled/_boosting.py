@@ -12,14 +12,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 from ..._core import Fit, Status, generator
 from ...evaluation import AbstractLaws
-from ...shell import (
-    AbstractDensity,
-    Rows,
-    Scaling,
-    check_int,
-    check_numbers,
-    check_real,
-)
+from ...shell import AbstractDensity, Rows, Scaling, check_int, check_numbers, check_real, framed
 from ._losses import LOSSES, AbstractScoreLoss, QuantileLoss, SquaredLoss
 from ._regressor import AbstractRegressor
 from ._trees import on_grid
@@ -272,7 +265,8 @@ class Boosting(AbstractRegressor):
         spread = np.array([part.dispersion for part in self.stages_]) * self.answer_scaling_.scale
         return self._score_loss().laws(self._scores(x), spread.reshape(self.answer_shape_))
 
-    def predict(self, X: Any) -> np.ndarray:
+    @framed
+    def predict(self, X: Any) -> Any:
         """The mean of the answer to each row; with `QuantileLoss` its quantile."""
         law, loss = self.predict_density(X), self._score_loss()
         found = law.quantile(loss.p) if isinstance(loss, QuantileLoss) else law.mean()

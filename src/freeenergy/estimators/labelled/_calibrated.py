@@ -20,6 +20,8 @@ from ...shell import (
     check_instance,
     check_int,
     check_numbers,
+    framed,
+    framed_chances,
 )
 from ._calibrations import AbstractCalibration, Identity, Temperature
 from ._wraps import Wraps
@@ -126,11 +128,13 @@ class Calibrated(ClassifierMixin, Predicts, PredictsProbabilities, ScoresLabels,
         logs = self.model_(self._said(self.estimator_, x))
         return check_numbers(self, "predict_log_proba", logs, logarithms=True)
 
-    def predict_proba(self, X: Any) -> np.ndarray:
+    @framed_chances
+    def predict_proba(self, X: Any) -> Any:
         """p(y | x) of each class."""
         return np.exp(self.predict_log_proba(X))
 
-    def predict(self, X: Any) -> np.ndarray:
+    @framed
+    def predict(self, X: Any) -> Any:
         """The most probable class of each row."""
         logs = self.predict_log_proba(X)
         return self.classes_[np.argmax(logs, axis=1)]
@@ -143,7 +147,7 @@ class Calibrated(ClassifierMixin, Predicts, PredictsProbabilities, ScoresLabels,
 
     def reliability(self, X: Any, y: Any, *, bins: int = 10) -> Reliability:
         """What is said of rows beside what happens, in bins of confidence."""
-        return reliability(self.predict_proba(X), self._place_of(y), bins=bins)
+        return reliability(np.asarray(self.predict_proba(X)), self._place_of(y), bins=bins)
 
 
 def _folds(answers: np.ndarray, parts: int) -> np.ndarray:

@@ -36,6 +36,7 @@ from ...models import Labelled
 from ...models import Mixture as MixtureModel
 from ...shell import (
     AbstractDensity,
+    AnswerColumns,
     ColumnRoles,
     Field,
     LabelledTable,
@@ -47,6 +48,8 @@ from ...shell import (
     ScoresLabels,
     check_instance,
     check_numbers,
+    framed,
+    framed_chances,
 )
 from ...shell._answers import by_completeness
 from ...shell._increments import LearnsInParts, reduced_rows
@@ -151,7 +154,7 @@ class AbstractGenerativeClassifier(
             )
         x = self._take_part(X)
         # (validate_data would forget the names of the columns)
-        y = _check_y(y, estimator=self)
+        given, y = y, _check_y(y, estimator=self)
         check_consistent_length(x, y)
         check_classification_targets(y)
         strange = [] if classes is None else y[~np.isin(y, classes)].tolist()
@@ -163,7 +166,7 @@ class AbstractGenerativeClassifier(
             assert self.kept_.known is not None
             numbers = np.searchsorted(labels, before)[self.kept_.known.astype(int)]
             self.kept_ = self.kept_._replace(known=numbers.astype(float))
-        self.classes_ = labels
+        self.classes_, self.answer_columns_ = labels, AnswerColumns.of(given)
         return self._learn_part(X, x, weight, np.searchsorted(labels, y)[:, None].astype(float))
 
     def _reduced(self, rows: Rows) -> Rows:
@@ -201,7 +204,8 @@ class AbstractGenerativeClassifier(
         logs = by_completeness(self._read(X).z, self.model_, *methods)
         return check_numbers(self, "predict_log_proba", logs, logarithms=True)
 
-    def predict_proba(self, X: Any) -> np.ndarray:
+    @framed_chances
+    def predict_proba(self, X: Any) -> Any:
         """p(y | x) of each class; what is missing in x is integrated out."""
         return np.exp(self.predict_log_proba(X))
 
@@ -215,7 +219,8 @@ class AbstractGenerativeClassifier(
             else found
         )
 
-    def predict(self, X: Any) -> np.ndarray:
+    @framed
+    def predict(self, X: Any) -> Any:
         """The most probable class of each row."""
         log_probabilities = self.predict_log_proba(X)
         return self.classes_[np.argmax(log_probabilities, axis=1)]

@@ -15,14 +15,19 @@ from ...evaluation._checks import fraction
 from ...shell import (
     AbstractDensity,
     AbstractRowEstimator,
+    Coefficients,
     PredictsDensities,
     Rows,
     check_int,
     check_numbers,
     check_real,
+    framed,
+    framed_ends,
 )
+from ._design import TakesAnyColumns
 from ._linear import LinearRegression
 from ._softmax import SoftmaxRegression
+from ._told import Member, told_of_members
 from ._wrapped import AbstractWrappedClassifier, AbstractWrappedRegressor, Committee, fitted_copy
 
 # answers to as many rows and scores are compared at once
@@ -83,7 +88,7 @@ def calibrated_interval(
     return laws.quantile(0.5 - own / 2), laws.quantile(0.5 + own / 2)
 
 
-class Calibrates(AbstractRowEstimator):
+class Calibrates(TakesAnyColumns):
     """Sets rows aside on which scores say how strange answers are."""
 
     estimator: Any
@@ -108,6 +113,11 @@ class Calibrates(AbstractRowEstimator):
     @abc.abstractmethod
     def _scores(self, member: Any, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         """How strange answers are to one copy."""
+
+    def _coefficient_table(self, X: Any, robust: bool, given: dict[str, Any]) -> Coefficients:
+        # what a regression calls its answers
+        answers = vars(self).get("answer_names_")
+        return told_of_members([Member(self.estimator_, self.columns_, answers=answers)], robust)
 
     def _calibrate(self, rows: Rows, answers: np.ndarray, key: Array) -> Fit:
         """Fits copies, and scores rows by those that did not see them."""
@@ -249,13 +259,15 @@ class Conformal(AbstractWrappedRegressor, Calibrates):
             return self._laws_by(self.estimator_, x)
         return super()._laws_of_incomplete(x)
 
-    def predict(self, X: Any) -> np.ndarray:
+    @framed
+    def predict(self, X: Any) -> Any:
         """What the estimator predicts for each row."""
         if not isinstance(vars(self).get("estimator_"), PredictsDensities):
             return super().predict(X)
         return check_numbers(self, "predict", self._predicted(self.estimator_, self._read(X).x))
 
-    def predict_interval(self, X: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
+    @framed_ends
+    def predict_interval(self, X: Any, level: float = 0.9) -> tuple[Any, Any]:
         """Both ends of the interval that holds each answer with probability `level`, by itself.
 
         Infinite where too few rows were set aside for the level.

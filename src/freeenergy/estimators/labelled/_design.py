@@ -38,6 +38,8 @@ class TakesAnyColumns(AbstractRowEstimator):
     def columns_(self) -> list[str]:
         """What the columns of `coef_` are called: those of X, or NAME=LABEL."""
         schema: Any = kinds_of(self)
+        if "_columns" in vars(self):
+            return vars(self)["_columns"]
         if schema is None:
             names = getattr(self, "feature_names_in_", None)
             return [f"x{j}" for j in range(self.n_features_in_)] if names is None else list(map(str, names))

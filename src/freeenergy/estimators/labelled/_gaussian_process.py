@@ -16,6 +16,7 @@ from sklearn.utils import check_random_state
 
 from ..._core import Data, Evidence, Fit, Kind, Status, generator, learnable, on_device, split_key
 from ...distributions import AbstractPartial, AbstractShaped, Diagonal, Gaussian, Given, Reals
+from ...distributions._base import rescaled
 from ...evaluation import AbstractLaws, Laws, NormalLaws, StackedLaws
 from ...inference import AbstractValuesMethod
 from ...inference._latent_processes import AnswerLikelihood
@@ -24,7 +25,17 @@ from ...kernels import AbstractKernel
 from ...learning import InducedBatches, InducedValuesAlone
 from ...models import AnsweredProcess, CoregionalisedProcess, InducedProcess, InducedValues, LatentProcess
 from ...models import GaussianProcess as GaussianProcessModel
-from ...shell import AbstractDensity, Rows, Scaling, adam, check_instance, check_int, check_real
+from ...shell import (
+    AbstractDensity,
+    Rows,
+    Scaling,
+    adam,
+    check_instance,
+    check_int,
+    check_real,
+    framed_ends,
+)
+from ...shell._summary import named_parameters
 from ._coregionalised import CoregionalisedEvidences, CoregionalisedHost
 from ._exact_process import Evidences, ExactProcess
 from ._kernelled import (
@@ -39,6 +50,7 @@ from ._kernelled import (
 from ._latent import LatentEvidences, ValuesProcess, answer_of, averaged_laws, constant_of
 from ._members import check_answers, knows_law
 from ._sparse_process import Bounds, SparseProcess, spread_rows
+from ._told import TellsInUnits, Told, about_means, told_of_kernel
 
 # σ² where none is given, as a part of the variance of answers
 _FIRST_NOISE = 0.1
@@ -62,7 +74,7 @@ PROCESSES: dict[type, Any] = {
 }
 
 
-class AbstractProcess(AbstractKernelRegressor):
+class AbstractProcess(TellsInUnits, AbstractKernelRegressor):
     """Answers that are noisy values of a Gaussian process, given those that were seen.
 
     A subclass says which kernel and which noise, and keeps them.
@@ -162,7 +174,8 @@ class AbstractProcess(AbstractKernelRegressor):
         mean, variance = self._function(self._complete(X, "predict_function"))
         return self._shaped(mean), self._shaped(np.sqrt(variance))
 
-    def predict_function_interval(self, X: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
+    @framed_ends
+    def predict_function_interval(self, X: Any, level: float = 0.9) -> tuple[Any, Any]:
         """Both ends of the interval that holds f, without noise, at each row with probability `level`."""
         mean, spread = self.predict_function(X)
         if not 0 < level < 1:
@@ -201,6 +214,9 @@ class AbstractProcess(AbstractKernelRegressor):
             f"{type(self).__name__} has {what} where noise is Gaussian, outputs are apart and no inducing "
             "points stand for the rows: fit it with family=None, rank=None and inducing=len(X)."
         )
+
+    def _remarks(self) -> list[str]:
+        return about_means(columns=self.scaling_, answers=self.answer_scaling_)
 
     @property
     def loo_(self) -> Laws:
@@ -264,7 +280,7 @@ class GaussianProcess(AbstractProcess):
         verbose: 1 shows progress.
 
     Attributes:
-        kernel_: the kernel after the fit, in the units that it sees.
+        kernel_: the kernel after the fit, in the units that it sees; `summary` has those of the data.
         noise_: σ² of each output, in the units of the data.
         log_evidence_: log p(y | X), in the units of the data; a lower bound with inducing points, and with
             a `family` what its `method` has.
@@ -414,7 +430,8 @@ class GaussianProcess(AbstractProcess):
     # they know that parameters are estimates, as the law does not
     intervals_of_law = False
 
-    def predict_interval(self, X: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
+    @framed_ends
+    def predict_interval(self, X: Any, level: float = 0.9) -> tuple[Any, Any]:
         """Both ends of the interval that holds each answer with probability `level`, by itself.
 
         Where all rows stand for themselves and noise is Gaussian, they know that the parameters of kernel
@@ -720,6 +737,34 @@ class GaussianProcess(AbstractProcess):
                 f"{x.shape[1]} columns. Got the shape {points.shape} instead."
             )
         return self.scaling_.apply(points)
+
+    def _told(self) -> dict[str, Told]:
+        units, names = self.answer_scaling_.scale, self.answer_names_
+        together = isinstance(self._process, CoregionalisedHost)
+        found = told_of_kernel(
+            self.kernel_, self.scaling_, self.columns_, None if together else units**2, names
+        )
+        if not found:
+            return found
+        if together:
+            found["output_covariance"] = Told(self.output_covariance_, (names, names))
+        if self.family is None:
+            found["noise"] = Told(self.noise_, (names,))
+        else:
+            found["offset"] = Told(self.answer_scaling_.invert(np.array([self.offset_])), (None,))
+            for name, value in named_parameters(self._answer_in_units()).items():
+                found[f"answer.{name}"] = Told(np.asarray(value), (None,) * np.ndim(value))
+        if self._induced:
+            found["inducing"] = Told(self.inducing_, (None, self.columns_))
+        return found
+
+    def _answer_in_units(self) -> Given:
+        """The family for answers in the units of the data."""
+        scaling = self.answer_scaling_
+        if scaling.is_identity:
+            return self.answer_
+        member = rescaled(self.answer_.member, np.zeros(1), 1 / scaling.scale)
+        return Given(member, self.answer_.link)
 
     @property
     def _induced(self) -> bool:

@@ -69,7 +69,7 @@ class GaussianProcessClassifier(AbstractKernelClassifier):
 
     Attributes:
         classes_: the labels.
-        kernel_: the kernel after the fit, in the units that it sees.
+        kernel_: the kernel after the fit, in the units that it sees; `summary` has those of the data.
         theta_: logarithms of its parameters.
         log_evidence_: log p(y | X), an estimate or, with `VariationalGaussian()`, a lower bound.
         columns_, inputs_: what columns are called, and the density that what is missing is drawn from.

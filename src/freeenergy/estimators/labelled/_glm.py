@@ -24,7 +24,17 @@ from ...evaluation import (
 )
 from ...evaluation._laws import averaged
 from ...models import Affine, Conditional
-from ...shell import AbstractDensity, Coefficients, Rows, Scaling, check_instance, check_numbers, check_real
+from ...shell import (
+    AbstractDensity,
+    Coefficients,
+    Rows,
+    Scaling,
+    check_instance,
+    check_numbers,
+    check_real,
+    framed,
+    framed_ends,
+)
 from ...shell._validation import check_weight
 from ._links import LOG, HostLink, host_link
 from ._newton import Ascent, inverse, newton, solved
@@ -607,9 +617,10 @@ class GeneralisedLinearModel(AbstractRegressor):
         check_is_fitted(self, "model_")
         return self._laws_of(self._rows(X, offset, exposure, trials))
 
+    @framed
     def predict(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, X: Any, *, offset: Any = None, exposure: Any = None, trials: Any = None
-    ) -> np.ndarray:
+    ) -> Any:
         """The mean of the answer to each row; see `fit` for what may go with the rows."""
         check_is_fitted(self, "model_")
         x = self._rows(X, offset, exposure, trials)
@@ -621,9 +632,10 @@ class GeneralisedLinearModel(AbstractRegressor):
             found[holes] = self._laws_of_incomplete(x[holes]).mean()
         return check_numbers(self, "predict", found)
 
+    @framed_ends
     def predict_interval(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, X: Any, level: float = 0.9, *, offset: Any = None, exposure: Any = None, trials: Any = None
-    ) -> tuple[np.ndarray, np.ndarray]:
+    ) -> tuple[Any, Any]:
         """Both ends of the interval that holds each answer with probability `level`.
 
         Unlike those of `predict_density`, the law of the fitted parameters, they know that these are
@@ -638,9 +650,8 @@ class GeneralisedLinearModel(AbstractRegressor):
             ends[:, holes] = self._new_answers(self._completions(x[holes])).interval(level)
         return ends[0], ends[1]
 
-    def predict_mean_interval(
-        self, X: Any, level: float = 0.9, *, offset: Any = None
-    ) -> tuple[np.ndarray, np.ndarray]:
+    @framed_ends
+    def predict_mean_interval(self, X: Any, level: float = 0.9, *, offset: Any = None) -> tuple[Any, Any]:
         """Both ends of the confidence interval of the mean of the answer to each row, by that of η.
 
         For `Bernoulli` and `Binomial` it is that of the probability.

@@ -26,10 +26,12 @@ from ...shell import (
     check_instance,
     check_numbers,
     check_real,
+    framed,
 )
-from ._design import TakesAnyColumns
+from ...shell._summary import named_parameters
 from ._kernelled import DrawsInputsOnce, in_parts, merged_rows
 from ._label_laws import HasLabelLaws
+from ._told import TellsInUnits, Told, about_means, told_of_kernel
 
 _FOLDS = 5
 # what stands for no limit of a multiplier, in units of 1 / k(x, x)
@@ -43,7 +45,7 @@ _AT_LIMIT, _RIGHT = 1e-7, 1e-10
 _NO_GAP = 1e-6
 
 
-class AbstractKernelClassifier(ClassifierMixin, Predicts, HasLabelLaws, DrawsInputsOnce, TakesAnyColumns):
+class AbstractKernelClassifier(ClassifierMixin, Predicts, HasLabelLaws, DrawsInputsOnce, TellsInUnits):
     """Labels given rows by a kernel: p(y | x) ∝ exp(s f_y(x)), f_y(x) = k(x, X) a_y + b_y."""
 
     intake = LabelledInUnits
@@ -97,12 +99,24 @@ class AbstractKernelClassifier(ClassifierMixin, Predicts, HasLabelLaws, DrawsInp
             scores[holes] = np.mean([self._scores(draw) for draw in self._input_draws(x[holes])], axis=0)
         return scores if len(self.classes_) > 2 else scores[:, 1]
 
+    def _told(self) -> dict[str, Told]:
+        found = told_of_kernel(self.model_.kernel, self.scaling_, self.columns_)
+        rest = {
+            name: v for name, v in named_parameters(self.model_).items() if name.split(".")[0] != "kernel"
+        }
+        others = {name: Told(np.asarray(value), (None,) * np.ndim(value)) for name, value in rest.items()}
+        return found | others if found else found
+
+    def _remarks(self) -> list[str]:
+        return about_means(columns=self.scaling_)
+
     def _log_laws(self, x: np.ndarray) -> np.ndarray:
         return log_softmax(float(self.model_.slope) * self._scores(x), axis=1)
 
-    def predict(self, X: Any) -> np.ndarray:
+    @framed
+    def predict(self, X: Any) -> Any:
         """The most probable answer; of two that are equally good the second."""
-        probabilities = self.predict_proba(X)
+        probabilities = np.asarray(self.predict_proba(X))
         if len(self.classes_) == 2:
             return self.classes_[(probabilities[:, 1] >= probabilities[:, 0]).astype(int)]
         return self.classes_[np.argmax(probabilities, axis=1)]

@@ -14,6 +14,7 @@ from ...kernels import RBF, AbstractKernel
 from ...models import FourierFeatures, LandmarkFeatures
 from ...shell import AbstractDensity, Rows, Scaling, Transforms, check_instance, check_int, check_numbers
 from ._kernelled import DrawsInputsOnce
+from ._told import told_of_kernel
 
 # rows of features that are made at once, so that they stay in the cache
 _BLOCK = 512
@@ -53,6 +54,14 @@ class AbstractKernelFeatures(Transforms, DrawsInputsOnce):
 
     def _start_kernel(self) -> AbstractKernel:
         return RBF() if self.kernel is None else self.kernel
+
+    def _listed(self) -> dict[str, np.ndarray]:
+        # frequencies have no name for each
+        kernel = vars(self.model_).get("kernel")
+        if kernel is None:
+            return {}
+        told = told_of_kernel(kernel, self.scaling_, self.column_names)
+        return {name: part.value for name, part in told.items()}
 
     @abc.abstractmethod
     def _model(self, rows: Rows, rng: np.random.Generator) -> Any:

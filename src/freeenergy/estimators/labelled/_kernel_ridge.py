@@ -11,9 +11,10 @@ from scipy import stats
 from ..._core import Fit, Status
 from ...evaluation import AbstractLaws, Laws
 from ...kernels import RBF, AbstractKernel
-from ...shell import AbstractDensity, Rows, Scaling, check_real
+from ...shell import AbstractDensity, Rows, Scaling, check_real, framed_ends
 from ._exact_process import Evidences
 from ._gaussian_process import AbstractProcess
+from ._told import Told, told_of_kernel
 
 # penalties that are tried, in units of the mean of k(x, x)
 _PENALTIES = np.logspace(-8, 3, 45)
@@ -92,7 +93,8 @@ class KernelRidge(AbstractProcess):
     # they know that the scale is an estimate, as the law does not
     intervals_of_law = False
 
-    def predict_interval(self, X: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
+    @framed_ends
+    def predict_interval(self, X: Any, level: float = 0.9) -> tuple[Any, Any]:
         """Both ends of the interval that holds each answer with probability `level`, by itself.
 
         τ² is unknown, with the density 1/τ²: given the answers an answer then has Student's law, with as
@@ -116,6 +118,12 @@ class KernelRidge(AbstractProcess):
         spread = np.sqrt((variance + self.noise_) * rows / freedom)
         freedom = np.broadcast_to(freedom, mean.shape)
         return Laws(stats.t(*map(self._shaped, (freedom, mean, spread))))
+
+    def _told(self) -> dict[str, Told]:
+        names = self.answer_names_
+        factors = self.answer_scaling_.scale**2
+        found = told_of_kernel(self.kernel_, self.scaling_, self.columns_, factors, names)
+        return found | {"noise": Told(self.noise_, (names,))} if found else found
 
     @property
     def dual_coef_(self) -> np.ndarray:

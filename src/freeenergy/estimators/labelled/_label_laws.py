@@ -10,7 +10,7 @@ from scipy.special import logsumexp
 from sklearn.utils.validation import check_consistent_length
 
 from ..._core import Evidence, Kind, has_nan
-from ...shell import PredictsProbabilities, ScoresLabels, check_numbers
+from ...shell import PredictsProbabilities, ScoresLabels, check_numbers, framed_chances
 from ._inputs import CompletesInputs
 from ._regressor import error_of_mean, likelihood_of_answers
 
@@ -39,7 +39,8 @@ class HasLabelLaws(PredictsProbabilities, ScoresLabels, CompletesInputs):
         check_numbers(self, "predict_log_proba", logs, logarithms=True)
         return logs, error
 
-    def predict_proba(self, X: Any) -> np.ndarray:
+    @framed_chances
+    def predict_proba(self, X: Any) -> Any:
         """p(y | x) of each answer, in the order of `classes_`."""
         return np.exp(self._log_predictive(self._read(X).x)[0])
 

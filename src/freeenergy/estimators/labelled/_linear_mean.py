@@ -18,7 +18,7 @@ from ...distributions import Diagonal, Full, Gaussian, Given, Mean, rescaled
 from ...evaluation import AbstractLaws, Laws, NormalLaws, StudentLaws
 from ...evaluation._checks import fraction
 from ...models import Affine, Conditional
-from ...shell import Chunks, Coefficients, Rows, Scaling, check_numbers
+from ...shell import AnswerColumns, Chunks, Coefficients, Rows, Scaling, check_numbers, framed, framed_ends
 from ...shell._intake import checked_answers
 from ...shell._validation import check_rows, check_weight
 from ._inputs import GaussianInputs
@@ -230,6 +230,7 @@ class AbstractLinearMean(AbstractAffine):
         first = check_rows(self, chunks[0], reset=True)
         answers = checked_answers(self, np.concatenate(list(y)) if isinstance(y, Chunks) else y)
         self.answer_shape_, self.answer_names_ = answers.shape[1:], None
+        self.answer_columns_ = AnswerColumns.of(y)
         flat = answers.reshape(len(answers), -1)
         weight = check_weight(flat, sample_weight)
         self.answer_scaling_ = self._answer_scaling(flat, weight)
@@ -324,7 +325,8 @@ class AbstractLinearMean(AbstractAffine):
         width = stats.t.ppf((1 + level) / 2, self.residual_dof_) * self.standard_errors_
         return self.coef_ - width, self.coef_ + width
 
-    def predict(self, X: Any) -> np.ndarray:
+    @framed
+    def predict(self, X: Any) -> Any:
         """The mean of the answer to each row."""
         mean, _ = self._means(self._read(X).x)
         return check_numbers(self, "predict", self._shaped(self.answer_scaling_.invert(mean)))
@@ -367,7 +369,8 @@ class AbstractLinearMean(AbstractAffine):
             found = found + more[:, :, None] * np.eye(len(self.noise_covariance_))
         return found
 
-    def predict_mean_interval(self, X: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
+    @framed_ends
+    def predict_mean_interval(self, X: Any, level: float = 0.9) -> tuple[Any, Any]:
         """Both ends of the interval that holds the mean of the answers to each row: the confidence band.
 
         `predict_interval` is for the answers themselves, and wider.

@@ -14,7 +14,20 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from ..._core import Evidence, Fit, Kind, Status
-from ...shell import Predicts, PredictsProbabilities, Rows, Table, check_instance
+from ...shell import (
+    AnswerColumns,
+    Coefficients,
+    Predicts,
+    PredictsProbabilities,
+    Rows,
+    Table,
+    check_instance,
+    framed,
+    framed_chances,
+)
+from ...shell._frames import library_of
+from ...shell._validation import feature_names
+from ._told import Member, told_of_members
 from ._wraps import Wraps
 
 # combinations of labels that are enumerated at most
@@ -32,6 +45,7 @@ class LabelledColumns(Table):
         check_consistent_length(x, columns[0])
         for column in columns:
             check_classification_targets(column)
+        owner.answer_columns_ = AnswerColumns.of(y)
         encoders = [LabelEncoder().fit(column) for column in columns]
         each = [np.asarray(encoder.classes_) for encoder in encoders]
         owner.classes_ = each[0] if owner.single_ else each
@@ -45,7 +59,11 @@ def labels_of(owner: Any, y: Any) -> tuple[list[np.ndarray], bool]:
         raise ValueError(
             f"{type(owner).__name__} requires y to be passed, but the target y is None. Pass it."
         )
-    table = np.asarray(y.to_numpy() if hasattr(y, "to_numpy") else y)
+    library = library_of(y)
+    if library is not None:
+        # each column of its own type
+        return [np.asarray(library.column(y, place)) for place in range(len(library.names(y)))], False
+    table = np.asarray(y)
     single = table.ndim == 1
     if single:
         table = table[:, None]
@@ -85,6 +103,7 @@ class MultiLabel(ClassifierMixin, MultiOutputMixin, Predicts, PredictsProbabilit
     intake = LabelledColumns
     classes_: Any
     single_: bool
+    answer_columns_: AnswerColumns | None
 
     def __init__(self, estimator: Any = None, *, chain: bool = False) -> None:
         self.estimator = estimator
@@ -191,6 +210,7 @@ class MultiLabel(ClassifierMixin, MultiOutputMixin, Predicts, PredictsProbabilit
         every = np.array(list(itertools.product(*(range(len(own)) for own in self._labels))))
         return every, np.stack([self._joint(x, np.tile(one, (len(x), 1))) for one in every], axis=1)
 
+    @framed_chances
     def predict_proba(self, X: Any) -> Any:
         """The probability of each class of each label, by itself: an array for each."""
         x = self._read(X).x
@@ -206,7 +226,8 @@ class MultiLabel(ClassifierMixin, MultiOutputMixin, Predicts, PredictsProbabilit
             )
         return found[0] if self.single_ else found
 
-    def predict(self, X: Any) -> np.ndarray:
+    @framed
+    def predict(self, X: Any) -> Any:
         """The most probable labels of each row, all together: a column for each."""
         x = self._read(X).x
         if self.chain:
@@ -216,13 +237,32 @@ class MultiLabel(ClassifierMixin, MultiOutputMixin, Predicts, PredictsProbabilit
             logs = [self._logs(place, self._coded(x)) for place in range(len(self._labels))]
             best = np.column_stack([np.argmax(own, axis=1) for own in logs])
         found = [own[best[:, place]] for place, own in enumerate(self._labels)]
-        return found[0] if self.single_ else np.column_stack(found)
+        return found[0] if self.single_ else _side_by_side(found)
+
+    def _coefficient_table(self, X: Any, robust: bool, given: dict[str, Any]) -> Coefficients:
+        told = None if self.answer_columns_ is None else self.answer_columns_.names
+        labels = [f"y{k}" for k in range(len(self._labels))] if told is None else list(map(str, told))
+        names = feature_names(self)
+        columns = [f"x{j}" for j in range(self.n_features_in_)] if names is None else list(map(str, names))
+        members = []
+        for estimator, label, own in zip(self.estimators_, labels, self._labels, strict=True):
+            prefix = "" if self.single_ else f"{label}: "
+            members.append(Member(estimator, columns.copy(), prefix))
+            if self.chain:
+                columns += [f"{label}={value}" for value in own[1:]]
+        return told_of_members(members, robust)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """The share of rows of which all labels are right."""
-        said = np.reshape(self.predict(X), (-1, len(self._labels)))
-        right = (said == np.column_stack(labels_of(self, y)[0])).all(axis=1)
+        said = np.asarray(self.predict(X)).reshape(-1, len(self._labels))
+        right = (said == _side_by_side(labels_of(self, y)[0])).all(axis=1)
         return float(np.average(right, weights=sample_weight))
+
+
+def _side_by_side(columns: list[np.ndarray]) -> np.ndarray:
+    """Columns of labels as a table, of objects where they are of several sorts."""
+    sorts = {"U" if column.dtype.kind == "O" else column.dtype.kind for column in columns}
+    return np.column_stack(columns if len(sorts) == 1 else [column.astype(object) for column in columns])
 
 
 class Several(eqx.Module):

@@ -16,9 +16,11 @@ from ...evaluation import AbstractLaws
 from ...evaluation._laws import quantile_between
 from ...kernels import RBF, AbstractKernel
 from ...models import KernelSmoother
-from ...shell import AbstractDensity, Rows, check_real
+from ...shell import AbstractDensity, Rows, check_real, framed_ends
+from ...shell._summary import named_parameters
 from ._conformal import calibrated_interval, least_levels
 from ._kernelled import AbstractKernelRegressor
+from ._told import TellsInUnits, Told
 
 # rows whose answers judge a bandwidth
 _JUDGES = 1000
@@ -107,7 +109,7 @@ class SmoothedLaws(AbstractLaws):
         return dataclasses.replace(self, shares=self.shares[rows])
 
 
-class NadarayaWatson(AbstractKernelRegressor):
+class NadarayaWatson(TellsInUnits, AbstractKernelRegressor):
     """f(x) = Σ w_i(x) y_i, w_i(x) ∝ k(x/h, x_i/h): the average of the answers to similar rows.
 
     The law of an answer is the mixture Σ w_i(x) N(y; y_i, s²).  The bandwidth h and the width s maximise
@@ -123,7 +125,7 @@ class NadarayaWatson(AbstractKernelRegressor):
             Gaussian.  In fit they are drawn once.
 
     Attributes:
-        bandwidth_: h, in the units that the kernel sees.
+        bandwidth_: h, in the units that the kernel sees; `summary` has that of each column.
         width_: s of each output, in the units of the data.
         log_likelihood_: of the answers, each given all other rows, in the units of the data.
         loo_levels_, loo_weight_: the least level whose interval holds an answer, by its law given all other
@@ -219,13 +221,25 @@ class NadarayaWatson(AbstractKernelRegressor):
     # they hold what they say of answers that were left out
     intervals_of_law = False
 
-    def predict_interval(self, X: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
+    @framed_ends
+    def predict_interval(self, X: Any, level: float = 0.9) -> tuple[Any, Any]:
         """Both ends of the interval that holds each answer with probability `level`, by itself.
 
         The law is wider than that of the answers, by the width of the kernel.  The intervals are those
         quantiles of it that held `level` of the answers of the fit, each left out of its own law.
         """
         return calibrated_interval(self.predict_density(X), level, self.loo_levels_, self.loo_weight_)
+
+    def _told(self) -> dict[str, Told]:
+        found = {
+            f"kernel.{name}": Told(np.asarray(value), (None,) * np.ndim(value))
+            for name, value in named_parameters(self.model_.kernel).items()
+        }
+        found["bandwidth"] = Told(self.bandwidth_ * self.scaling_.scale, (self.columns_,))
+        return found | {"width": Told(self.width_, (self.answer_names_,))}
+
+    def _remarks(self) -> list[str]:
+        return ["The kernel is of columns in units of the bandwidth."]
 
     def _laws(self, x: np.ndarray) -> AbstractLaws:
         model = self.model_

@@ -24,6 +24,7 @@ from ...shell import (
     Rows,
     check_numbers,
     check_real,
+    framed,
 )
 from ._design import TakesAnyColumns
 from ._kernel_classifier import check_classes
@@ -352,7 +353,8 @@ class OrderedRegression(ClassifierMixin, Predicts, HasLabelLikelihood, TakesAnyC
         """log p(y | x) of each answer, in the order of `classes_`."""
         return self._log_predictive(self._read(X).x)[0]
 
-    def predict(self, X: Any) -> np.ndarray:
+    @framed
+    def predict(self, X: Any) -> Any:
         """The most probable answer."""
         logs = self.predict_log_proba(X)
         return self.classes_[np.argmax(logs, axis=1)]

@@ -14,7 +14,7 @@ from sklearn.base import ClassifierMixin
 from ..._core import Fit, Status, on_device
 from ...kernels import AbstractKernel
 from ...models import KernelMachine, SoftmaxModel
-from ...shell import AbstractDensity, LabelledInUnits, Predicts, Rows, check_instance, check_numbers
+from ...shell import AbstractDensity, LabelledInUnits, Predicts, Rows, check_instance, check_numbers, framed
 from ...shell._summary import Along
 from ._design import TakesAnyColumns
 from ._inputs import CompletesInputs
@@ -172,7 +172,8 @@ class Perceptron(ClassifierMixin, Predicts, CompletesInputs, TakesAnyColumns):
                 scores = z @ np.asarray(self.model_.weight).T + np.asarray(self.model_.bias)
         return check_numbers(self, "decision_function", scores)
 
-    def predict(self, X: Any) -> np.ndarray:
+    @framed
+    def predict(self, X: Any) -> Any:
         """The answer of least energy; the first of those that are equal."""
         best = np.argmax(self._all_scores(X), axis=1)
         return self.classes_[best]

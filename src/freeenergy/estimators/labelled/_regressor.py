@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_consistent_length
 from ..._core import Evidence, Kind
 from ...evaluation import AbstractLaws, JoinedLaws
 from ...evaluation._laws import AbstractMixedLaws, averaged
-from ...shell import AnsweredTable, Predicts, PredictsDensities, Scaling, check_numbers
+from ...shell import AnsweredTable, Predicts, PredictsDensities, Scaling, check_numbers, framed, framed_ends
 from ...shell._intake import checked_answers
 from ...shell._summary import weighted
 from ...shell._validation import check_weight
@@ -98,11 +98,13 @@ class AbstractRegressor(
         places = np.flatnonzero(~holes), np.flatnonzero(holes)
         return JoinedLaws(places, (self._laws(x[places[0]]), self._laws_of_incomplete(x[places[1]])))
 
-    def predict(self, X: Any) -> np.ndarray:
+    @framed
+    def predict(self, X: Any) -> Any:
         """The mean of the answer to each row."""
         return check_numbers(self, "predict", self.predict_density(X).mean())
 
-    def predict_interval(self, X: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
+    @framed_ends
+    def predict_interval(self, X: Any, level: float = 0.9) -> tuple[Any, Any]:
         """Both ends of the interval that holds each answer with probability `level`, by itself.
 
         These are the quantiles (1 − level)/2 and (1 + level)/2 of its law.

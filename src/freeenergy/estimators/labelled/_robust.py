@@ -11,7 +11,7 @@ from jax import Array
 from ..._core import Evidence, Fit, Kind, Status, has_nan, on_device
 from ...evaluation import AbstractLaws, HuberLaws
 from ...models import Affine
-from ...shell import AbstractDensity, Coefficients, Rows, check_numbers, check_real
+from ...shell import AbstractDensity, Coefficients, Rows, check_numbers, check_real, framed
 from ...shell._intake import checked_answers
 from ._linear_mean import AbstractAffine, rows_of
 
@@ -141,7 +141,8 @@ class RobustRegression(AbstractAffine):
         mean = self.scaling_.apply(x) @ self._slopes.T + np.asarray(self.model_.bias)
         return self._shaped(self.answer_scaling_.invert(mean))
 
-    def predict(self, X: Any) -> np.ndarray:
+    @framed
+    def predict(self, X: Any) -> Any:
         """The mean of the answer to each row."""
         x = self._read(X).x
         holes = np.isnan(x).any(axis=1)
@@ -152,7 +153,7 @@ class RobustRegression(AbstractAffine):
 
     def outlier_weights(self, X: Any, y: Any) -> np.ndarray:
         """How much each answer counts: 1 in the middle, δ/|u| in the tails, as in reweighted fits."""
-        mean = self.predict(X)
+        mean = np.asarray(self.predict(X))
         u = np.abs(checked_answers(self, y) - mean) / self.scale_
         return np.minimum(1.0, self.delta / np.maximum(u, self.delta))
 

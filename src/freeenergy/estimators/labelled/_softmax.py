@@ -30,6 +30,7 @@ from ...shell import (
     check_instance,
     check_numbers,
     check_real,
+    framed,
 )
 from ._design import TakesAnyColumns
 from ._label_laws import HasLabelLikelihood
@@ -404,9 +405,10 @@ class SoftmaxRegression(ClassifierMixin, Predicts, HasLabelLikelihood, TakesAnyC
     def _log_laws(self, x: np.ndarray) -> np.ndarray:
         return special.log_softmax(self._scores(x), axis=1)
 
-    def predict(self, X: Any) -> np.ndarray:
+    @framed
+    def predict(self, X: Any) -> Any:
         """The answer of least energy."""
-        probabilities = self.predict_proba(X)
+        probabilities = np.asarray(self.predict_proba(X))
         if len(self.classes_) == 2:
             return self.classes_[(probabilities[:, 1] >= probabilities[:, 0]).astype(int)]
         return self.classes_[np.argmax(probabilities, axis=1)]

@@ -23,6 +23,8 @@ from ...shell import (
     Scaling,
     ScoresLabels,
     check_numbers,
+    framed,
+    framed_chances,
 )
 from ...shell._rows import unit_free_hashes
 from ._design import TakesAnyColumns
@@ -203,13 +205,15 @@ class AbstractWrappedClassifier(
         """The probability of every label."""
         raise NotImplementedError(f"{type(self).__name__} must say which probabilities labels have.")
 
-    def predict_proba(self, X: Any) -> np.ndarray:
+    @framed_chances
+    def predict_proba(self, X: Any) -> Any:
         """p(y | x) of each label."""
         return check_numbers(self, "predict_proba", self._average(self._read(X).x))
 
-    def predict(self, X: Any) -> np.ndarray:
+    @framed
+    def predict(self, X: Any) -> Any:
         """The most probable label of each row."""
-        best = np.argmax(self.predict_proba(X), axis=1)
+        best = np.argmax(np.asarray(self.predict_proba(X)), axis=1)
         return self.classes_[best]
 
     def evidence(self, X: Any, y: Any) -> Evidence:

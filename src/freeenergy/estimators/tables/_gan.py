@@ -38,6 +38,8 @@ from ...shell import (
     check_instance,
     check_int,
     check_real,
+    framed,
+    framed_chances,
 )
 from ...shell._networks import check_networks
 
@@ -314,13 +316,15 @@ class InfoGAN(TransformsRows, Predicts, PredictsProbabilities, AbstractGAN):
     def _n_features_out(self) -> int:
         return self._codes().size
 
-    def predict_proba(self, X: Any) -> np.ndarray:
+    @framed_chances
+    def predict_proba(self, X: Any) -> Any:
         """The probability of each value of the first label, for each row."""
         check_is_fitted(self, "model_")
         if not len(self.labels):
             raise ValueError("InfoGAN.predict_proba needs a label in the code. Got 'labels=()'.")
         return self.transform(X)[:, : self.labels[0]]
 
-    def predict(self, X: Any) -> np.ndarray:
+    @framed
+    def predict(self, X: Any) -> Any:
         """The most probable value of the first label, for each row."""
-        return np.argmax(self.predict_proba(X), axis=1)
+        return np.argmax(np.asarray(self.predict_proba(X)), axis=1)

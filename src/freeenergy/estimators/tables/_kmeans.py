@@ -35,6 +35,7 @@ from ...shell import (
     check_instance,
     check_int,
     check_numbers,
+    framed,
     with_history,
 )
 from ...shell._answers import answers, answers_of_data
@@ -246,9 +247,15 @@ class KMeans(Transforms, Predicts, ClusterMixin, AbstractRowEstimator):
         with np.errstate(over="ignore"):
             return labels, cost * self.scaling_.scale[0] ** 2
 
-    def predict(self, X: Any) -> np.ndarray:
+    @framed
+    def predict(self, X: Any) -> Any:
         """The number of the nearest centre of each row."""
         return self._nearest(self._read(X).x)[0]
+
+    @framed
+    def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
+        """Fits, and gives the cluster of each row."""
+        return self.fit(X, y, sample_weight).labels_
 
     def transform(self, X: Any) -> np.ndarray:
         """The distance of each row to each centre."""

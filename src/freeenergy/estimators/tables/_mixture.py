@@ -54,6 +54,8 @@ from ...shell import (
     check_instance,
     check_int,
     check_numbers,
+    framed,
+    framed_chances,
 )
 from ...shell._answers import by_completeness, log_prob_of, log_probs
 from ...shell._increments import LearnsInParts, reduced_rows
@@ -370,7 +372,8 @@ class AbstractMixture(Predicts, PredictsProbabilities, AbstractDensity):
             return centres
         return at_known(centres, scaled.x, rows.weight[:, None] * np.maximum(rows.known, 0))
 
-    def predict_proba(self, X: Any) -> np.ndarray:
+    @framed_chances
+    def predict_proba(self, X: Any) -> Any:
         """p(component | row), the responsibilities."""
         return check_numbers(self, "predict_proba", self._responsibilities(self._read(X).z))
 
@@ -380,15 +383,16 @@ class AbstractMixture(Predicts, PredictsProbabilities, AbstractDensity):
         methods = kind.responsibilities_complete, kind.responsibilities
         return by_completeness(z, self.model_, *methods)
 
-    def predict(self, X: Any) -> np.ndarray:
+    @framed
+    def predict(self, X: Any) -> Any:
         """The most probable component of each row."""
-        return np.argmax(self.predict_proba(X), axis=1)
+        return np.argmax(np.asarray(self.predict_proba(X)), axis=1)
 
     def latent(self, X: Any) -> np.ndarray:
-        return self.predict_proba(X)
+        return np.asarray(self.predict_proba(X))
 
     def states(self, X: Any) -> dict[str, np.ndarray]:
-        return {"probabilities": self.predict_proba(X)}
+        return {"probabilities": np.asarray(self.predict_proba(X))}
 
     @property
     def weights_(self) -> np.ndarray:

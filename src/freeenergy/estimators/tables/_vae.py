@@ -43,6 +43,7 @@ from ...distributions import (
     levels,
     usual_link,
 )
+from ...distributions._base import rescaled
 from ...evaluation import CodeReport, code_report, code_sentence, entries_in_use
 from ...inference import Pathwise
 from ...learning import EM, AbstractObjective, FreeEnergy, Gradient
@@ -71,12 +72,15 @@ from ...shell import (
     check_int,
     check_numbers,
     check_real,
+    framed,
+    framed_chances,
     rows_at_once,
     split_rows,
 )
 from ...shell._answers import answers, evidence_of_rows, keyed_answers, seeded_answers
 from ...shell._networks import batch_for, check_networks, decaying_adam
 from ...shell._schema import kinds_of
+from ...shell._summary import named_parameters
 from ...shell._validation import binary_rows, random_key
 from .._by_column import (
     by_column,
@@ -97,6 +101,14 @@ _MOST_COMPARED = 2000
 # steps of EM for the components of codes
 _EM_STEPS = 200
 _AVERAGE = 0.9
+
+
+def _emission_in_units(model: models.VAE, scale: Array) -> dict[str, Array]:
+    """The learnable arrays by name, what the decoder leaves of the emission in the units of the data."""
+    # the decoder sets where it is
+    member = rescaled(model.emission.member, jnp.zeros_like(scale), 1 / scale)
+    moved = Given(member, model.emission.link)
+    return named_parameters(eqx.tree_at(lambda m: m.emission, model, moved))
 
 
 class VAE(TransformsRows, AbstractDensity):
@@ -448,13 +460,20 @@ class VAE(TransformsRows, AbstractDensity):
         units = -np.where(np.isnan(z), 0.0, np.log(self.scaling_.scale)).sum(axis=1)
         return code_report(likelihood + units, recognition, prior, means)
 
+    def _reported(self) -> tuple[Any, tuple[Array, ...]]:
+        numbers = jax.tree.leaves(eqx.filter(self.model_.emission, eqx.is_inexact_array))
+        if self.scaling_.is_identity or not numbers:
+            return super()._reported()
+        return _emission_in_units, (on_device(self.scaling_.scale.astype(numbers[0].dtype)),)
+
     def _has_components(self) -> bool:
         if isinstance(self.prior, MixturePrior):
             return True
         raise AttributeError("VAE has clusters with a prior that has components: prior=MixturePrior(10).")
 
     @available_if(_has_components)
-    def predict_proba(self, X: Any) -> np.ndarray:
+    @framed_chances
+    def predict_proba(self, X: Any) -> Any:
         """p(c | x) of each component c of the prior, by importance sampling of the code."""
         taken = self._read(X)
         found = seeded_answers(
@@ -469,9 +488,10 @@ class VAE(TransformsRows, AbstractDensity):
         return check_numbers(self, "predict_proba", found)
 
     @available_if(_has_components)
-    def predict(self, X: Any) -> np.ndarray:
+    @framed
+    def predict(self, X: Any) -> Any:
         """The most probable component of the prior for each row."""
-        return np.argmax(self.predict_proba(X), axis=1)
+        return np.argmax(np.asarray(self.predict_proba(X)), axis=1)
 
     @property
     def _samples(self) -> int:

@@ -25,7 +25,7 @@ def escape(text: Any) -> str:
 
 def breakable(text: Any) -> str:
     """The label of a model, which may be broken after its punctuation."""
-    return re.sub(r"([:,(])", r"\1<wbr>", html.escape(visible(text), quote=False))
+    return re.sub(r"([:,+]|\((?=[^()]{4}))", r"\1<wbr>", html.escape(visible(text), quote=False))
 
 
 def told(value: float, error: float | None = None, *, digits: int | None = None) -> str:
@@ -89,7 +89,7 @@ def table_of(
     """A table in a box of its own that scrolls; `heads` are words and units, first cells name their row."""
     rows = list(rows)
     # a heading stands where the cells below it stand
-    sides = [cell.css == "text" for cell in rows[0]] if rows else []
+    sides = [any(cell.css == "text" for cell in cells) for cells in zip(*rows)]
     sides += [False] * (len(heads) - len(sides))
     titles = "".join(
         f'<th scope="col"{" class=text" if side else ""}>{breakable(title)}'

@@ -454,6 +454,25 @@ class SeriesFrame:
         )
 
     @property
+    def declaration(self) -> str:
+        """The call of `series` that gives it, of a table called frame.
+
+        >>> import polars
+        >>> series(polars.DataFrame({"year": [1.0, 2.0], "sales": [3.0, 4.0]}), time="year").declaration
+        "fe.series(frame, time='year', columns=['sales'])"
+        """
+        table = self.table
+        indexed = isinstance(table, PandasTable) and table.indexed
+        names = {
+            "time": None if indexed or table.time is None else table.time.name,
+            "series": None if indexed or table.group is None else table.group.name,
+            "columns": table.columns,
+            "inputs": self.inputs,
+        }
+        given = [f"{what}={name!r}" for what, name in names.items() if name is not None]
+        return f"fe.series({', '.join(['frame', *given])})"
+
+    @property
     def labels(self) -> list[Any] | None:
         """The names of the series; None if there is one."""
         return self.members[0]

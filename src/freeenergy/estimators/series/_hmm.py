@@ -565,8 +565,8 @@ class HMM(Predicts, PredictsProbabilities, ForecastsSeries):
         """The same as `smooth`."""
         return self._shares("predict_proba", _smooth, X, inputs)
 
-    def states(self, X: Any) -> dict[str, np.ndarray]:
-        return {"probabilities": np.asarray(self.predict_proba(X))}
+    def states(self, X: Any, *, inputs: Any = None) -> dict[str, np.ndarray]:
+        return {"probabilities": np.asarray(self.predict_proba(X, inputs=inputs))}
 
     def predict(self, X: Any, *, inputs: Any = None) -> Any:
         """The most probable state of each time step on its own; see `decode` for the best path."""

@@ -218,8 +218,8 @@ class LinearGaussianSSM(AbstractStateSpace):
         """The states given the whole series."""
         return self._states("smooth", _smoothed, X, inputs)
 
-    def states(self, X: Any) -> dict[str, np.ndarray]:
-        found = self.smooth(X)
+    def states(self, X: Any, *, inputs: Any = None) -> dict[str, np.ndarray]:
+        found = self.smooth(X, inputs=inputs)
         std = np.sqrt(np.diagonal(found.covariance, axis1=1, axis2=2))
         return {"mean": np.asarray(found.mean), "std": std}
 

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import html
 import io
+import itertools
 import math
 import re
 import warnings
@@ -89,7 +90,8 @@ def table_of(
     """A table in a box of its own that scrolls; `heads` are words and units, first cells name their row."""
     rows = list(rows)
     # a heading stands where the cells below it stand
-    sides = [any(cell.css == "text" for cell in cells) for cells in zip(*rows)]
+    laid = itertools.zip_longest(*rows, fillvalue=NOTHING)
+    sides = [any(cell.css == "text" for cell in cells) for cells in laid]
     sides += [False] * (len(heads) - len(sides))
     titles = "".join(
         f'<th scope="col"{" class=text" if side else ""}>{breakable(title)}'

@@ -180,6 +180,8 @@ class LinearGaussianSSM(AbstractStateSpace):
         self.checkpoint = checkpoint
 
     def _along(self, name: str, shape: tuple[int, ...]) -> Along:
+        if name.startswith("input_"):
+            return (self.column_names if name == "input_emission" else None), self._input_labels()
         if name.startswith("emission"):
             return self.column_names, *(None,) * (len(shape) - 1)
         return super()._along(name, shape)

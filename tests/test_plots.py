@@ -197,7 +197,7 @@ def test_long_labels_have_two_lines_and_the_room_for_them():
     field = Field("occupation of the husband as it was told at the interview", Column.CATEGORY, words)
     ax = plots.distribution([0, 1, 2], field=field)
     assert [label.get_text() for label in ax.get_yticklabels()] == [
-        "farming, semi-\nskilled or unskille…",
+        "farming, semi-skilled\nor unskilled worker",
         "managerial",
         "professional with an\nadvanced degree",
     ]

@@ -124,7 +124,7 @@ def distribution(
 
 def _words(field: Field) -> list[str]:
     """The labels of a column, for the side of a picture."""
-    return [wrapped(field.told(float(code)), 20, 2) for code in range(len(field.categories))]
+    return [wrapped(field.told(float(code)), 21, 3) for code in range(len(field.categories))]
 
 
 def _shares(part: np.ndarray, values: np.ndarray) -> np.ndarray:

@@ -239,9 +239,8 @@ def unlikely(view: View) -> str:
                 continue
             value = told_cell(view.fields[j], values[j]).text
             bits = told(float(surprise[j]) / math.log(2), digits=1)
-            cells.append(
-                Cell(f"{escape(view.fields[j].name)} = {value} <small>{bits} bits</small>", css="text")
-            )
+            what = f"{escape(view.fields[j].name)} = {value} <small>{bits} bits</small>"
+            cells.append(Cell(what, css="text long"))
         cells += [NOTHING] * (_CELLS - len(cells))
         rows.append([Cell(str(int(row))), value_cell(-float(nats) / math.log(2), digits=1), *cells])
     heads = [

@@ -19,6 +19,8 @@ from matplotlib.image import imsave
 from .. import plots
 from .._core import visible
 
+_LONG = 28
+
 
 def escape(text: Any) -> str:
     return html.escape(visible(text), quote=True)
@@ -62,7 +64,8 @@ class Cell(NamedTuple):
 
 
 def word_cell(text: Any) -> Cell:
-    return Cell(escape(text), str(text), "text")
+    # many words are broken into lines, few stand in one
+    return Cell(escape(text), str(text), "text long" if len(str(text)) > _LONG else "text")
 
 
 def value_cell(
@@ -91,7 +94,7 @@ def table_of(
     rows = list(rows)
     # a heading stands where the cells below it stand
     laid = itertools.zip_longest(*rows, fillvalue=NOTHING)
-    sides = [any(cell.css == "text" for cell in cells) for cells in laid]
+    sides = [any("text" in cell.css for cell in cells) for cells in laid]
     sides += [False] * (len(heads) - len(sides))
     titles = "".join(
         f'<th scope="col"{" class=text" if side else ""}>{breakable(title)}'

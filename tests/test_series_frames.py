@@ -279,9 +279,8 @@ def test_inputs_are_found_by_their_time():
     # an HMM has those that a frame declares, if something depends on them
     driven = {"family": fe.models.RegressionEmissions(), "max_iter": 20, "tol": 1e-2, "random_state": 0}
     hidden = fe.HMM(2, **driven).fit(data)
-    np.testing.assert_array_equal(
-        hidden.coefficients_, fe.HMM(2, **driven).fit(y[:, None], inputs=u[:, None]).coefficients_
-    )
+    bare = fe.HMM(2, **driven).fit(y[:, None], inputs=u[:, None])
+    np.testing.assert_array_equal(hidden.coefficients_, bare.coefficients_)
     # its summary lists them by column and input, of rescaled series
     found = hidden.summary()
     told = dict(zip(found.names, found.values, strict=True))
@@ -290,7 +289,7 @@ def test_inputs_are_found_by_their_time():
     np.testing.assert_allclose(np.array(listed) * units, hidden.coefficients_[:, 0, 0], rtol=1e-9)
     assert {"emissions.intercept[0, y]", "emissions.intercept[1, y]"} < told.keys()
     # what a report shows of its states knows the inputs
-    states = hidden.states(y[:, None], inputs=u[:, None])["probabilities"]
+    states = bare.states(y[:, None], inputs=u[:, None])["probabilities"]
     np.testing.assert_array_equal(states, np.asarray(hidden.predict_proba(data)))
     with pytest.raises(ValueError, match=r"An HMM has inputs if and only if something .* Got inputs"):
         fe.HMM(2).fit(data)

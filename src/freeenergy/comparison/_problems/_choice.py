@@ -40,7 +40,7 @@ def problem_of(models: dict[str, Any], X: Any, y: Any, support: Any, groups: Any
             found.times, labels = container.grid.times, container.source.labels
             found.series_names = None if labels is None else [str(label) for label in labels]
         if inputs is not None:
-            found.input_names = [str(name) for name in X.inputs]
+            found.input_names = [str(name) for name in X.inputs or ()]
         return found
     if y is not None and any(is_classifier(model) for model in models.values()):
         return Labelled(X, y, groups, models.values())

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -1052,6 +1053,48 @@ def test_inputs_of_series_are_columns_and_those_to_come_are_a_file(shops, tmp_pa
         assert run(command) == 2
         out, err = capsys.readouterr()
         assert (out, sentence in err, len(err.splitlines())) == ("", True, 1), err
+
+
+def test_wrong_inputs_to_come_are_told_by_file_series_and_date(shops, tmp_path, capsys):
+    path, frame = shops
+    frame[frame["month"] > "2020-09-30"].to_csv(path, index=False)
+    model, future = str(tmp_path / "m.safetensors"), str(tmp_path / "future.csv")
+    options = [*IN_TIME, "--inputs", "price"]
+    assert run(["fit", path, *options, "-y", "sales", "-m", "autoregression:1", "-o", model, "-q"]) == 0
+    later = pd.date_range("2023-11-30", periods=2, freq="ME").strftime("%Y-%m-%d")
+    known = pd.DataFrame(
+        {"shop": np.repeat(["north", "south"], 2), "month": [*later] * 2, "price": [1.0, 2.0, 3.0, 4.0]}
+    )
+    words = known.assign(month=[*later, "soon", later[1]])
+    cases = (
+        (
+            known[known["shop"] == "north"],
+            f"The file {future!r} must have rows for series 'south'. Got none.",
+        ),
+        # one that ends before the others shortens no forecast
+        (
+            known.iloc[:3],
+            f"The file {future!r} must have a row for every time step. Got none for {later[1]}",
+        ),
+        (known.assign(month=later[0]), f"The times of {future!r} in column 'month' must increase within"),
+        (words, f"The times of {future!r} in column 'month' must be dates or numbers. Got 'soon' in row 3"),
+        (
+            known.assign(price=[1.0, 2.0, 3.0, np.nan]),
+            f"{future!r} must hold finite numbers. Got nan in column 'price' for {later[1]} of series",
+        ),
+    )
+    capsys.readouterr()
+    for rows, sentence in cases:
+        rows.to_csv(future, index=False)
+        assert run(["forecast", model, path, *options, "--future", future]) == 2
+        out, err = capsys.readouterr()
+        assert (out, sentence in err, len(err.splitlines())) == ("", True, 1), err
+    known.to_csv(future, index=False)
+    twice = str(tmp_path / "twice.csv")
+    Path(twice).write_text(Path(path).read_text() + Path(path).read_text().splitlines()[-1] + "\n")
+    assert run(["forecast", model, twice, *options, "--future", future]) == 2
+    lines = len(Path(twice).read_text().splitlines())
+    assert f"and row {lines - 1} (line {lines}) of series" in capsys.readouterr().err
 
 
 def test_series_with_dates_and_inputs_are_compared(shops, capsys):

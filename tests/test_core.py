@@ -375,6 +375,30 @@ def test_map_rows_for_any_number_of_rows(n):
         np.testing.assert_allclose(there[0], squares, rtol=1e-14)
 
 
+def _spread(row, shift):
+    return jnp.sum((row - shift) ** 2), row[::-1]
+
+
+def test_some_thousand_rows_take_the_program_of_some_hundred():
+    x = RNG.normal(size=(9000, 3))
+    x[5] = np.nan
+    for numbers, programs in (((129, 400, 512), 1), ((513, 2048, 2049, 9000), 1)):
+        with count_compilations() as counter:
+            for n in numbers:
+                gaps, flipped = map_rows(_spread, x[:n], jnp.array(2.0))
+                np.testing.assert_allclose(gaps, ((x[:n] - 2) ** 2).sum(1), rtol=1e-14)
+                np.testing.assert_array_equal(flipped, x[:n, ::-1])
+        assert counter.count == programs
+    # rows of many numbers are padded little
+    wide = RNG.normal(size=(600, 70))
+    with count_compilations() as counter:
+        for n in (520, 600):
+            np.testing.assert_allclose(
+                map_rows(_spread, wide[:n], jnp.array(2.0))[0][-1], ((wide[n - 1] - 2) ** 2).sum()
+            )
+    assert counter.count == 1
+
+
 def test_row_hashes_depend_on_values_alone():
     payload = np.array([0x7FF8000000000001, 0xFFF8000000000000], np.uint64).view(np.float64)
     x = np.array([[0.0, 1.0], [-0.0, 1.0], [1.0, 0.0], [payload[0], 1.0], [payload[1], 1.0], [np.nan, 1.0]])

@@ -1,5 +1,6 @@
 """Pictures show the numbers they are given."""
 
+import dataclasses
 from types import SimpleNamespace
 
 import matplotlib as mpl
@@ -11,6 +12,7 @@ from scipy import stats
 
 import freeenergy as fe
 from freeenergy import plots
+from freeenergy.shell import Column, Field
 
 
 def line(model, difference, stderr, kind=fe.Kind.EXACT, error=None):
@@ -175,6 +177,36 @@ def test_latent_shows_coordinates_principal_components_or_ranks():
     assert drawn(bits)
 
 
+def test_curves_that_leap_do_not_hide_the_others():
+    calm = np.linspace(3.0, 2.0, 30)
+    leaping = calm.copy()
+    leaping[2:4] = [900.0, 400.0]
+    ax = plots.learning_curves([{"objective": calm}, {"objective": leaping}])
+    assert 3.0 / np.log(2) < ax.get_ylim()[1] < 6.0
+    assert ax.get_title(loc="right") == "2 of 60 steps above, up to 1.3e+03"
+    ax = plots.learning_curves([{"objective": calm}])
+    assert ax.get_title(loc="right") == ""
+
+
+def test_long_labels_have_two_lines_and_the_room_for_them():
+    words = (
+        "farming, semi-skilled or unskilled worker",
+        "managerial",
+        "professional with an advanced degree",
+    )
+    field = Field("occupation of the husband as it was told at the interview", Column.CATEGORY, words)
+    ax = plots.distribution([0, 1, 2], field=field)
+    assert [label.get_text() for label in ax.get_yticklabels()] == [
+        "farming, semi-skilled\nor unskilled worker",
+        "managerial",
+        "professional with an\nadvanced degree",
+    ]
+    assert ax.get_title(loc="left") == "occupation of the husband as it was\ntold at the interview"
+    many = dataclasses.replace(field, categories=tuple(f"the label with the number {i}" for i in range(9)))
+    tall = plots.distribution([0, 1, 2], field=many)
+    assert tall.figure.get_figheight() > ax.figure.get_figheight()
+
+
 def test_calibration_has_a_binomial_band():
     rng = np.random.default_rng(0)
     ranks = rng.uniform(size=400)
@@ -335,7 +367,7 @@ def test_loadings_are_bars_in_the_order_of_the_factor_that_moves_a_column_most()
     W = np.array([[0.2, -0.9, 0.1, 0.6], [0.8, 0.0, 0.3, -0.1]])
     axes = plots.loadings(2 * W, scale=np.full(4, 2.0), names=["a", "b", "c", "d" * 50])
     labels = [t.get_text() for t in axes[0].get_yticklabels()]
-    assert labels == ["b", "d" * 23 + "…", "a", "c"]
+    assert labels == ["b", "d" * 35 + "…", "a", "c"]
     np.testing.assert_allclose([p.get_width() for p in axes[0].patches], [-0.9, 0.6, 0.2, 0.1])
     np.testing.assert_allclose([p.get_width() for p in axes[1].patches], [0.0, -0.1, 0.8, 0.3])
     signs = {mpl.colors.to_hex(p.get_facecolor()) for p in axes[0].patches[:2]}
@@ -471,7 +503,6 @@ def test_holes_are_marked_where_they_are():
 
 
 def test_a_column_is_drawn_as_what_it_is():
-    from freeenergy.shell import Column, Field
 
     labels = Field("port", Column.CATEGORY, ("Cork", "Southampton", "Cherbourg"))
     ax = plots.distribution([0, 0, 1, np.nan], [2.2, 5.0, -1.0, 1.0], field=labels)
@@ -524,6 +555,13 @@ def test_association_of_data_and_model_stand_on_two_sides():
         ),
         (["softmax-regression:C=0.01", "softmax-regression"], ["softmax-regression C=0.01", "softmax-reg"]),
         (["structural-time-series:trend()+seasonal(12)"], ["structural-time-series"]),
+        (
+            [
+                "structural-time-series:trend()+regressors(1)",
+                "structural-time-series:level()+regressors(1)",
+            ],
+            ["structural-time-series trend+regressors(1)", "structural-time-series level+regressors(1)"],
+        ),
         (["my own", "another one (2)"], ["my own", "another one"]),
         (["a:1,x", "a:1,x "], ["a", "a (2)"]),
     ],

@@ -5,17 +5,21 @@ import html.parser
 import os
 import re
 import shutil
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
+from sklearn.base import clone
 
 import freeenergy as fe
 from freeenergy import report
 from freeenergy.comparison import FoldResult, Standing
+from freeenergy.comparison._tasks import derived_seed
 from freeenergy.distributions import Poisson
+from freeenergy.report._html import NOTHING, Cell, table_of, word_cell
 
 SECTIONS = [
     "columns",
@@ -32,6 +36,7 @@ SECTIONS = [
     "wins",
     "settings",
 ]
+OF_SERIES = [name for name in SECTIONS if name not in ("distributions", "association", "parts", "unlikely")]
 HOSTILE = "<script>document.title='taken'</script>"
 
 
@@ -254,7 +259,8 @@ def test_ranks_of_a_right_model_are_called_wrong_once_in_twenty():
 
 def test_series_are_shown_as_paths_and_what_is_not_there_is_said(series, tmp_path):
     page, text = written(series, tmp_path)
-    assert [name for name in page.ids if name in SECTIONS] == SECTIONS
+    # what says nothing of series is not there
+    assert [name for name in page.ids if name in SECTIONS] == OF_SERIES
     assert "2 models · 3 series · 2 dimensions" in text
     some = SimpleNamespace(**{**vars(series), "n_rows": 11})
     assert "The columns, of 44 steps of 3 of 11 series" in written(some, tmp_path)[0].tables
@@ -310,7 +316,7 @@ def test_pictures_are_of_the_fold_that_has_them(series, tmp_path):
 @pytest.mark.slow
 def test_series_have_hidden_states_and_ranks(regimes, tmp_path):
     page, text = written(regimes, tmp_path)
-    sections = dict(zip(SECTIONS, text.split("<section ")[1:], strict=True))
+    sections = dict(zip(OF_SERIES, text.split("<section ")[1:], strict=True))
     hidden = {row[0]: row[1:] for row in page.tables["Hidden parts"][1:]}
     assert [hidden[name][:3] for name in (HOSTILE, "level", "system", "rows")] == [
         ["states", "2", "40"],
@@ -326,8 +332,67 @@ def test_series_have_hidden_states_and_ranks(regimes, tmp_path):
     assert int(ranks[HOSTILE][1]) == held
     pit = next(r.pit for r in regimes.results if r.model == HOSTILE)
     assert number(ranks[HOSTILE][2]) == pytest.approx(stats.kstest(pit, "uniform").statistic, abs=5e-4)
-    assert "No model of this comparison has parts to show." in sections["parts"]
     assert len(text) < 1_000_000
+
+
+def test_panels_are_told_by_their_names_with_their_inputs_and_hidden_parts(tmp_path):
+    rng = np.random.default_rng(6)
+    firms = [f"The company with the long name of number {i} & sons" for i in range(4)]
+    days = pd.date_range("2024-02-01", periods=12)
+    frame = pd.DataFrame(
+        {"firm": np.repeat(firms, 12), "day": list(days) * 4, "price": rng.normal(size=48)}
+    )
+    frame["sales of the firm"] = 3 * frame["price"] + rng.normal(0, 0.3, 48)
+    panel = fe.series(frame, time="day", series="firm", inputs=["price"])
+    models = {"system": fe.LinearGaussianSSM(1, max_iter=3, tol=10.0), "rows": fe.GaussianDensity()}
+    board = fe.compare(models, panel, cv=2, random_state=0)
+    assert (board.series_names, board.input_names) == (firms, ["price"])
+    page, text = written(board, tmp_path)
+    hidden = {row[0]: row[1:4] for row in page.tables["Hidden parts"][1:]}
+    assert hidden == {"system": ["coordinates", "1", "12"]}
+    fold = next(r for r in board.results if r.model == "system" and r.parts)
+    shown, train = int(fold.rows[0]), np.setdiff1d(np.arange(4), fold.rows)
+    assert f"The series {firms[shown].replace('&', '&amp;')}, which the model was not fitted to" in text
+    # the hidden part is that of the model given the inputs of this very series
+    X, U = (frame[[name]].to_numpy().reshape(4, 12, 1) for name in ("sales of the firm", "price"))
+    seeded = clone(board.models["system"]).set_params(random_state=derived_seed(0, "system", fold.fold))
+    smoothed = seeded.fit(list(X[train]), inputs=list(U[train])).smooth(X[shown], inputs=U[shown])
+    np.testing.assert_allclose(fold.parts["mean"], smoothed.mean, rtol=1e-9)
+    wins = [rows for caption, rows in page.tables.items() if caption.startswith("Series that")]
+    assert {row[0] for rows in wins for row in rows[1:]} <= set(firms)
+    assert sum(len(rows) - 1 for rows in wins) == 4
+    for words in (
+        "Known beside each step: price.",
+        "Steps from 2024-02-01 to 2024-02-12.",
+        "on the same series",
+    ):
+        assert words in text
+    assert "X = fe.series(frame, time=&#x27;day&#x27;, series=&#x27;firm&#x27;, columns=" in text
+
+
+def test_steps_of_one_series_are_told_by_their_dates(series, tmp_path):
+    rng = np.random.default_rng(7)
+    bits = [dataclasses.replace(r, rows=np.arange(3, 6), nats=rng.normal(size=3)) for r in series.results]
+    days = np.datetime64("2024-02-27", "us") + np.arange(6) * np.timedelta64(1, "D")
+    alone = {"results": bits, "examples": series.examples[:1], "n_rows": 6, "times": [days]}
+    page, _ = written(SimpleNamespace(**{**vars(series), **alone}), tmp_path)
+    wins = [rows for caption, rows in page.tables.items() if caption.startswith("Steps that")]
+    assert {row[0] for rows in wins for row in rows[1:]} == {"2024-03-01", "2024-03-02", "2024-03-03"}
+
+
+def test_long_words_of_tables_wrap_in_their_cells(tmp_path):
+    css = (Path(report.__file__).parent / "report.css").read_text()
+    assert re.search(r"td\.long \{[^}]*white-space: normal", css)
+    # one cell of the first row, and one of a row that has no others, say nothing of a heading
+    rows = [
+        [Cell("x"), NOTHING],
+        [Cell("y"), word_cell("a long label of many words which would take a line of the page")],
+        [Cell("failed", span=2)],
+    ]
+    page = Page(table_of("t", [("a", ""), ("b", "")], rows))
+    assert ("th", {"scope": "col", "class": "text"}) in page.tags
+    assert [attrs.get("class") for tag, attrs in page.tags if tag == "td"][:2] == [None, "text long"]
+    assert word_cell("lower bound").css == "text"
 
 
 def test_parts_of_models_are_shown_with_their_shares(images, rows, tmp_path):
@@ -568,7 +633,8 @@ def looks_well(boards, browser, tmp_path):
         grounds = {}
         for width, scheme in ((1280, "light"), (390, "light"), (390, "dark")):
             page = opened(browser, path, complaints, width, scheme)
-            for name in SECTIONS:
+            of_rows = not isinstance(board.examples, list)
+            for name in SECTIONS if of_rows else OF_SERIES:
                 assert page.locator(f"#{name} h2").is_visible(), name
             assert page.title() == "Which model explains the data?"
             assert page.evaluate("document.documentElement.scrollWidth") <= width

@@ -278,10 +278,19 @@ def test_inputs_are_found_by_their_time():
     pd.testing.assert_frame_equal(drawn[["place", "u"]], holes[["place", "u"]], check_freq=False)
     # an HMM has those that a frame declares, if something depends on them
     driven = {"family": fe.models.RegressionEmissions(), "max_iter": 20, "tol": 1e-2, "random_state": 0}
-    np.testing.assert_array_equal(
-        fe.HMM(2, **driven).fit(data).coefficients_,
-        fe.HMM(2, **driven).fit(y[:, None], inputs=u[:, None]).coefficients_,
-    )
+    hidden = fe.HMM(2, **driven).fit(data)
+    bare = fe.HMM(2, **driven).fit(y[:, None], inputs=u[:, None])
+    np.testing.assert_array_equal(hidden.coefficients_, bare.coefficients_)
+    # its summary lists them by column and input, of rescaled series
+    found = hidden.summary()
+    told = dict(zip(found.names, found.values, strict=True))
+    units = hidden.scaling_.scale[0] / hidden.input_scaling_.scale[0]
+    listed = [told["emissions.weights[0, y, u]"], told["emissions.weights[1, y, u]"]]
+    np.testing.assert_allclose(np.array(listed) * units, hidden.coefficients_[:, 0, 0], rtol=1e-9)
+    assert {"emissions.intercept[0, y]", "emissions.intercept[1, y]"} < told.keys()
+    # what a report shows of its states knows the inputs
+    states = bare.states(y[:, None], inputs=u[:, None])["probabilities"]
+    np.testing.assert_array_equal(states, np.asarray(hidden.predict_proba(data)))
     with pytest.raises(ValueError, match=r"An HMM has inputs if and only if something .* Got inputs"):
         fe.HMM(2).fit(data)
     with pytest.raises(ValueError, match=r"Got \[\] and 1 inputs. Add Regressors\(1\) to them"):

@@ -13,7 +13,7 @@ import numpy as np
 from jax import Array
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from ._compilation import Program, programs
+from ._compilation import FEW_NUMBERS, Program, programs
 from ._sources import (
     AbstractBatches,
     AbstractSource,
@@ -30,6 +30,8 @@ _FEW = 512
 _WORTH_SPREADING = 8192
 # a part of many rows that goes to the device
 _BLOCKS_AT_ONCE = 16
+# rows of a part of some thousand rows, and the most such parts
+_PART, _PARTS = 2048, 16
 # these stay in the cache
 _PREPARED_AT_ONCE = 4096
 # a row counts for at most so many on average when passes are counted
@@ -247,19 +249,17 @@ class Data(AbstractSums, AbstractBatches):
 
 
 def map_rows(function: Callable[..., Any], rows: Any, *args: Any, block: int = 4096) -> Any:
-    """`function(row, *args)` for each row, compiled once per bucket; NumPy in and out.
+    """`function(row, *args)` for each row, compiled for few numbers of rows; NumPy in and out.
 
     `function` must be a module-level function (or a bound method of a pytree class accessed
     through one), because the compiled program is kept for it.
     """
     n = len(jax.tree.leaves(rows)[0])
-    most = block * _BLOCKS_AT_ONCE
+    padded, block = _size_of_parts(rows, n, block)
     outs = []
-    for start in range(0, max(n, 1), most):
-        part = jax.tree.map(lambda a, s=start: np.asarray(a)[s : s + most], rows)
+    for start in range(0, max(n, 1), padded):
+        part = jax.tree.map(lambda a, s=start: np.asarray(a)[s : s + padded], rows)
         length = len(jax.tree.leaves(part)[0])
-        # the last of several parts has the program of the others
-        padded = bucket(length) if n <= most else most
         filled = jax.tree.map(
             lambda a, p=padded, m=length: np.concatenate([a, np.zeros((p - m, *a.shape[1:]), a.dtype)]),
             part,
@@ -270,6 +270,24 @@ def map_rows(function: Callable[..., Any], rows: Any, *args: Any, block: int = 4
         out = map_padded(function, filled, *on_all(mesh, args), real=length, block=block, mesh=mesh)
         outs.append(jax.tree.map(lambda a, m=length: a[:m], jax.device_get(out)))
     return jax.tree.map(lambda *parts: np.concatenate(parts), *outs)
+
+
+def _size_of_parts(rows: Any, n: int, block: int) -> tuple[int, int]:
+    """How many rows go to the device at once, and how many of them are done together, at most.
+
+    To compile for a size takes longer than some thousand rows do: up to there all numbers of rows share
+    three sizes, of which blocks of padding are not done.
+    """
+    if n > _SMALLEST:
+        width = sum(math.prod(np.shape(a)[1:]) for a in jax.tree.leaves(rows))
+        size = _FEW if n <= _FEW else _PART
+        while size > _FEW and size * width > FEW_NUMBERS:
+            size //= 2
+        if size * width <= FEW_NUMBERS and n <= size * _PARTS:
+            return size, min(block, _FEW // 2 if size == _FEW else _FEW)
+    most = block * _BLOCKS_AT_ONCE
+    # the last of several parts has the program of the others
+    return (bucket(n) if n <= most else most), block
 
 
 def map_data(function: Callable[..., Any], data: Data, *args: Any, block: int = 4096) -> Any:

@@ -24,7 +24,7 @@ _MOST_MAPS = 16_000
 # where the system does not tell about memory maps
 _MOST_PROGRAMS = 200
 # numbers of data up to which to compile takes longer than to run, and what is left out for them on CPUs
-_FEW_NUMBERS = 2**15
+FEW_NUMBERS = 2**15
 _LEVEL, _LIGHT = "xla_backend_optimization_level", {"xla_cpu_use_fusion_emitters": False}
 
 
@@ -75,7 +75,7 @@ class Program:
         numbers = sum(a.size for a in jax.tree.leaves(data) if eqx.is_array(a))
         # what the user chose holds
         chosen = _LEVEL in os.environ.get("XLA_FLAGS", "")
-        light = numbers <= _FEW_NUMBERS and not chosen and jax.default_backend() == "cpu"
+        light = numbers <= FEW_NUMBERS and not chosen and jax.default_backend() == "cpu"
         return (self._light if light else self._whole)(data, *args, **kwargs)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import inspect
 from collections.abc import Mapping
@@ -621,7 +622,8 @@ def forecast(
         options["future_inputs"], longest = _files.future_inputs(future, reading, timing, found)
         steps = longest if steps is None else steps
     steps = 1 if steps is None else steps
-    with found.in_words_of_the_file():
+    about = contextlib.nullcontext() if future is None else _files.in_words_of_the_future(future)
+    with about, found.in_words_of_the_file():
         answer = estimator.forecast(X, steps, **options)
     parts = {"": answer.mean, " low": answer.low, " high": answer.high}
     if found.steps is None:

@@ -583,7 +583,7 @@ def _is_whole(column: Any) -> bool:
 
 
 def future_inputs(future: str, reading: Reading, timing: Timing, data: Input) -> tuple[Any, int]:
-    """The inputs of the steps to come, from a file, and how many steps it has for every series."""
+    """The inputs of the steps to come, from a file, and how many steps it has after the end of a series."""
     steps = data.steps
     assert steps is not None
     reading = dataclasses.replace(reading, schema=None, drop=None, encode=None)
@@ -602,9 +602,10 @@ def future_inputs(future: str, reading: Reading, timing: Timing, data: Input) ->
             raise ValueError(lacks.format(lacking))
         table = dataclasses.replace(found.table, names=list(steps.inputs), columns=kept)
         found = dataclasses.replace(found, table=table).in_time()
-    with found.in_words_of_the_file():
+    with in_words_of_the_future(future), found.in_words_of_the_file():
         labels, rows, times = found.sequence.members
-    own_labels, _, own_times = data.sequence.members
+    with data.in_words_of_the_file():
+        own_labels, _, own_times = data.sequence.members
     counts = []
     for number, label in enumerate(own_labels or [None]):
         place = 0 if labels is None or label not in labels else labels.index(label)
@@ -612,9 +613,21 @@ def future_inputs(future: str, reading: Reading, timing: Timing, data: Input) ->
             counts.append(len(rows[place]))
         else:
             counts.append(int(np.sum(times[place] > own_times[number][-1])))
-    if not min(counts):
+    if not max(counts):
         raise ValueError(f"{future!r} has no row after the end of the series.")
-    return found.sequence, min(counts)
+    # of a series that has fewer the model says which it needs
+    return found.sequence, max(counts)
+
+
+@contextlib.contextmanager
+def in_words_of_the_future(future: str) -> Iterator[None]:
+    """Says of sentences about future inputs which file they are about."""
+    try:
+        yield
+    except ValueError as error:
+        told = re.sub(r"^The 'future_inputs' of \w+ must", f"The file {future!r} must", str(error))
+        told = re.sub(r"^The times( of X)?", f"The times of {future!r}", told)
+        raise ValueError(told) from None
 
 
 def check_output(path: Path | None, formats: Iterable[str] = _FORMATS) -> None:

@@ -41,6 +41,7 @@ class Comparison:
         evidences: label → the evidence over its parameters, where there are priors; else None.
         schema: what the columns of a table of several kinds are; None for numbers alone and for series.
         times: when the steps of each series were, where a frame says it; else None.
+        series_names, input_names: what the series are called, and the columns known beside them, likewise.
     """
 
     results: list[FoldResult]
@@ -60,6 +61,8 @@ class Comparison:
     _data: tuple[Any, Any]
     schema: Schema | None = None
     times: list[np.ndarray] | None = None
+    series_names: list[str] | None = None
+    input_names: list[str] | None = None
     _best: Any = None
     criteria: dict[str, tuple[float, float]] | None = None
     evidences: dict[str, ParameterEvidence] | None = None
@@ -311,7 +314,9 @@ class Comparison:
         names += [] if self.criteria is None else ["AIC", "BIC"]
         names += [] if self.evidences is None else ["log evidence"]
         for name in names:
-            table.add_column(name, justify="left" if name in ("model", "kind") else "right")
+            table.add_column(
+                name, justify="left" if name in ("model", "kind") else "right", overflow="fold"
+            )
         for line in lines:
             if line.error is not None:
                 table.add_row(Text(visible(line.model)), *[""] * 4, "failed", *[""] * (len(names) - 6))
@@ -352,7 +357,9 @@ class Comparison:
         inside = f"in {lines[0].level:.0%}"
         table = Table(title="Forecasts: errors, and the share in intervals", title_justify="left")
         for name in ("model", "column", "steps ahead", "RMSE", "MASE", inside):
-            table.add_column(name, justify="left" if name in ("model", "column") else "right")
+            table.add_column(
+                name, justify="left" if name in ("model", "column") else "right", overflow="fold"
+            )
         for line in (line for line in lines if line.steps in ends):
             table.add_row(
                 Text(visible(line.model)),
@@ -378,7 +385,7 @@ class Comparison:
         table = Table(title="Predictions of held-out rows", title_justify="left")
         names = list(dict.fromkeys(name for line in lines for name in line.measures))
         for name in ("model", *names):
-            table.add_column(name, justify="left" if name == "model" else "right")
+            table.add_column(name, justify="left" if name == "model" else "right", overflow="fold")
         for line in lines:
             found = [line.measures.get(name) for name in names]
             table.add_row(

@@ -19,6 +19,7 @@ from sklearn.utils.validation import check_consistent_length
 from .._core import Evidence
 from ..estimators import Schema, Support
 from ..shell import Shell
+from ..shell._series_frame import SeriesFrame
 from ..shell._summary import expression
 from ._board import SIGNS, Comparison, with_error
 from ._evidence import NOTE, parameter_evidence, priors_of
@@ -165,6 +166,7 @@ def compare(
         dimension=problem.dimension,
         n_rows=problem.n_rows,
         settings=_settings(named, seed, pairs, cv, test_size, final_size)
+        | ({"X": X.declaration} if isinstance(X, SeriesFrame) and X.declared else {})
         | ({} if horizon is None else {"horizon": int(horizon)})
         | ({"level": level} if horizon is not None or isinstance(problem, AbstractGiven) else {}),
         examples=problem.examples(shown),
@@ -177,6 +179,8 @@ def compare(
         _data=(X, y),
         schema=problem.columns,
         times=problem.times,
+        series_names=problem.series_names,
+        input_names=problem.input_names,
     )
     if final_units is not None and finished:
         board.final, board.finished = _score_final(board, problem, store, units, final_units, n_jobs)

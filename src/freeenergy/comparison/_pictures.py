@@ -19,6 +19,6 @@ def parts(estimator: Any, X: np.ndarray) -> dict[str, np.ndarray]:
     return estimator.parts(X) if isinstance(estimator, Shows) else {}
 
 
-def states(estimator: Any, series: np.ndarray) -> dict[str, np.ndarray]:
+def states(estimator: Any, series: np.ndarray, inputs: np.ndarray | None) -> dict[str, np.ndarray]:
     """The hidden states over a series, where there are such: probabilities, or means with their spread."""
-    return estimator.states(series) if isinstance(estimator, Shows) else {}
+    return estimator.states(series, inputs=inputs) if isinstance(estimator, Shows) else {}

@@ -52,7 +52,7 @@ def missing(
         spans = [(row - 0.5 * width, width) for row in rows[gone[rows, column]]]
         ax.broken_barh(_joined(spans), (line - 0.4, 0.8), color=PALETTE[1], linewidth=0)
     ax.set_yticks(
-        np.arange(len(shown)), [f"{plain(names[column], 24)}  {share[column]:.0%}" for column in shown]
+        np.arange(len(shown)), [f"{plain(names[column], 36)}  {share[column]:.0%}" for column in shown]
     )
     ax.set_ylim(max(len(shown), 1) - 0.5, -0.5)
     ax.set_xlim(-0.5, max(len(X), 1) - 0.5)
@@ -100,8 +100,11 @@ def distribution(
     >>> [label.get_text() for label in axes.get_yticklabels()], axes.patches[0].get_width().round(2)
     (['f', 'm'], np.float64(0.67))
     """
-    ax = new_axes(ax, 3.0, 2.1)
     field = Field("", Column.CONTINUOUS) if field is None else field
+    if ax is None:
+        # two lines a label where they need them
+        lines = sum(word.count("\n") + 1 for word in _words(field)[:_MOST_LABELS])
+        ax = new_axes(None, 3.0, max(2.1, 0.6 + 0.16 * lines))
     sets = [np.asarray(part, float).ravel() for part in (x, other) if part is not None]
     sets = [part[~np.isnan(part)] for part in sets]
     seen = np.unique(np.concatenate(sets)) if sets else np.empty(0)
@@ -112,11 +115,16 @@ def distribution(
     else:
         _histogram(ax, sets, field)
     if str(field.name):
-        ax.set_title(plain(field.name, 32), loc="left", pad=4, fontsize="medium")
+        ax.set_title(wrapped(field.name, 36, 2), loc="left", pad=4, fontsize="medium")
     if labels is not None and len(sets) > 1:
         marks = [ax.plot([], [], "s", color=PALETTE[k])[0] for k in range(2)]
         ax.legend(marks, [plain(label, 16) for label in labels], loc="best", handletextpad=0.2)
     return ax
+
+
+def _words(field: Field) -> list[str]:
+    """The labels of a column, for the side of a picture."""
+    return [wrapped(field.told(float(code)), 21, 3) for code in range(len(field.categories))]
 
 
 def _shares(part: np.ndarray, values: np.ndarray) -> np.ndarray:
@@ -128,7 +136,7 @@ def _bars_of_labels(ax: Axes, sets: list[np.ndarray], field: Field) -> None:
     # a model of continuous columns may draw beyond the codes: what comes back to users is the nearest
     sets = [np.clip(np.rint(part), 0, size - 1) for part in sets]
     shares = np.array([_shares(part, np.arange(size)) for part in sets])
-    words = [field.told(float(code)) for code in range(size)]
+    words = _words(field)
     if size > _MOST_LABELS:
         kept = np.sort(np.argsort(-shares.max(axis=0), kind="stable")[: _MOST_LABELS - 1])
         rest = 1 - shares[:, kept].sum(axis=1)
@@ -138,7 +146,7 @@ def _bars_of_labels(ax: Axes, sets: list[np.ndarray], field: Field) -> None:
     for number, share in enumerate(shares):
         below = places - 0.4 + high * (number + 0.5)
         ax.barh(below, share, high, color=PALETTE[number])
-    ax.set_yticks(places, [plain(word, 18) for word in words])
+    ax.set_yticks(places, words)
     ax.set_ylim(len(words) - 0.4, -0.6)
     ax.tick_params(axis="y", length=0)
     _in_percent(ax.xaxis)
@@ -286,8 +294,8 @@ def association(
             if size <= 12:
                 ax.annotate(f"{strength:.2f}", (j, i), ha="center", va="center", fontsize=8, color=ink())
     places = np.arange(size)
-    ax.set_yticks(places, [plain(name, 20) for name in names])
-    ax.set_xticks(places, [wrapped(name) if size <= 6 else plain(name, 20) for name in names])
+    ax.set_yticks(places, [wrapped(name, 22, 2) for name in names])
+    ax.set_xticks(places, [wrapped(name) if size <= 6 else wrapped(name, 22, 2) for name in names])
     if size > 6:
         ax.tick_params(axis="x", labelrotation=90)
     ax.tick_params(length=0)

@@ -13,9 +13,11 @@ from matplotlib.ticker import MaxNLocator, NullLocator
 from scipy import stats
 
 from ..evaluation import wilson_interval
-from ._style import PALETTE, new_axes, plain, short_names
+from ._style import PALETTE, new_axes, short_names, wrapped
 
 _LN2 = math.log(2)
+# the share of steps that are left out where the rest would take less than one part in so many
+_FEW, _FAR = 0.1, 5
 
 
 def comparison(board: Any, ax: Axes | None = None) -> Axes:
@@ -55,7 +57,7 @@ def comparison(board: Any, ax: Axes | None = None) -> Axes:
                 arrowprops={"arrowstyle": "<-", "color": colour, "linewidth": 1.2},
             )
     ax.margins(x=0.14)  # room for an arrow
-    ax.set_yticks(places, [plain(names[line.model], 40) for line in lines])
+    ax.set_yticks(places, [wrapped(names[line.model], 32, 2) for line in lines])
     ax.set_ylim(len(lines) - 0.4, -0.6)
     scale = "; logarithmic scale" if crowded else ""
     left_out = len(everything) - len(lines)
@@ -113,9 +115,32 @@ def learning_curves(
         ax.set_xscale("log")
     else:
         ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    _near(ax, [line.get_ydata() for line in ax.lines])
     ax.set_xlabel("iteration")
     ax.set_ylabel(unit)
     return ax
+
+
+def _near(ax: Axes, curves: Sequence[Any]) -> None:
+    """Ends the axis where all but a few steps are, and says how many are above it."""
+    values = np.concatenate(
+        [curve[np.isfinite(curve)] for curve in map(np.asarray, curves)] or [np.empty(0)]
+    )
+    if not len(values):
+        return
+    low, usual, high = np.quantile(values, [0, 1 - _FEW, 1])
+    start = max(
+        (float(curve[0]) for curve in map(np.asarray, curves) if np.isfinite(curve[0])), default=low
+    )
+    usual = max(usual, start)
+    if high - low <= _FAR * (usual - low) or usual == low:
+        return
+    margin = 0.05 * (usual - low)
+    ax.set_ylim(low - margin, usual + 2 * margin)
+    beyond = int(np.sum(values > usual + 2 * margin))
+    ax.set_title(
+        f"{beyond} of {len(values)} steps above, up to {high:.3g}", loc="right", pad=4, fontsize="small"
+    )
 
 
 def calibration(

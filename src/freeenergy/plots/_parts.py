@@ -197,7 +197,7 @@ def loadings(
         ax.xaxis.set_major_locator(MaxNLocator(2, symmetric=True))
         ax.spines["left"].set_visible(False)
         ax.tick_params(axis="y", length=0)
-    axes[0].set_yticks(lines, [plain(names[j], 24) for j in columns])
+    axes[0].set_yticks(lines, [plain(names[j], 36) for j in columns])
     axes[0].set_ylim(len(columns) - 0.5, -0.5)
     axes[0].set_xlim(-reach, reach)
     left_out = []

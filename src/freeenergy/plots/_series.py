@@ -9,9 +9,23 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from ._style import PALETTE, called, ink, new_axes, new_figure, plain, shade, spreads, table, width_of
+from ._style import (
+    PALETTE,
+    called,
+    ink,
+    new_axes,
+    new_figure,
+    plain,
+    shade,
+    spreads,
+    table,
+    width_of,
+    wrapped,
+)
 
 _WIDTH = 5.6
+# letters of a title as wide as the axes
+_TITLE = 76
 _MOST_STATES = 20
 
 
@@ -154,7 +168,7 @@ def decoded(
         else:  # more states than colours: only where they change
             ax.vlines(first[1:] - 0.5, 0, 1, transform=ax.get_xaxis_transform(), color=ink(), linewidth=0.3)
         _line(ax, X[:, column])
-        _title(ax, plain(names[column]))
+        _title(ax, plain(names[column], _TITLE))
     rows, time = axes[-1], np.arange(len(p))
     for place, state in enumerate(shown):
         half = 0.42 * np.nan_to_num(p[:, state])
@@ -164,7 +178,7 @@ def decoded(
         if path is not None:
             mine = where == state
             rows.hlines(np.full(mine.sum(), place), first[mine] - 0.5, last[mine] + 0.5, ink(), linewidth=1)
-    rows.set_yticks(np.arange(len(shown)), [plain(states[state], 18) for state in shown])
+    rows.set_yticks(np.arange(len(shown)), [plain(states[state], 30) for state in shown])
     rows.set_ylim(len(shown) - 0.5, -0.5)
     rows.tick_params(axis="y", length=0)
     if len(shown) < p.shape[1]:
@@ -213,7 +227,7 @@ def smoothed(
         if X is not None:
             values = _one_series("smoothed", X)[:, j]
             ax.plot(np.arange(len(values)), values, ".", color=ink(), markersize=2.5)
-        _title(ax, plain(names[j]))
+        _title(ax, plain(names[j], _TITLE))
     axes[-1].set_xlim(0, max(len(mean) - 1, 1))
     _dated(axes[-1], dates)
     return axes
@@ -262,7 +276,7 @@ def forecast(
     ax.set_xlim(begin, end + len(mean) - 1)
     _dated(ax, dates)
     if name is not None:
-        ax.set_ylabel(plain(name))
+        ax.set_ylabel(wrapped(name, 30, 2))
     ax.legend(loc="best")
     return ax
 
@@ -303,7 +317,7 @@ def decomposition(
     axes = _stacked(figure, [1.3] + [1.0] * len(parts))
     end = len(X)
     _line(axes[0], X[:, column])
-    _title(axes[0], plain(name))
+    _title(axes[0], plain(name, _TITLE))
     reach = end
     if ahead is not None:
         mean, low, high = (table("decomposition", "ahead", part)[:, column] for part in ahead)
@@ -312,7 +326,7 @@ def decomposition(
     for number, (ax, (title, (mean, std))) in enumerate(zip(axes[1:], parts.items())):
         mean, std = (table("decomposition", "parts", v)[:, column] for v in (mean, std))
         _band(ax, 0, mean, mean - half * std, mean + half * std, shade(number + 1), "")
-        _title(ax, plain(title))
+        _title(ax, plain(title, _TITLE))
         reach = max(reach, len(mean))
     if reach > end:
         for ax in axes:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -70,15 +69,32 @@ def plain(text: Any, limit: int = 40) -> str:
     return "\u200b" + words if words.startswith("_") else words
 
 
-def wrapped(text: Any) -> str:
-    """Words in lines short enough for a small panel; names may also be broken after punctuation."""
-    words = textwrap.fill(re.sub(r"([_/.:])(?=\w)", r"\1 ", plain(text, 24)), 12)
-    return re.sub(r"([_/.:]) (?=\w)", r"\1", words)
+def wrapped(text: Any, width: int = 12, lines: int = 3) -> str:
+    """Words in at most so many lines of so many letters; names may also be broken after punctuation.
+
+    >>> print(wrapped("average_monthly_temperature", 16, 2))
+    average_monthly_
+    temperature
+    >>> print(wrapped("teacher, nurse, writer, technician", 16, 2))
+    teacher, nurse,
+    writer, technic…
+    """
+    found = [""]
+    for part in re.findall(r"\s+|[^\s_/.:+(-]+[_/.:+(-]*|[_/.:+(-]+", plain(text, width * (lines + 1))):
+        if len(found) < lines and found[-1].strip() and len(found[-1] + part.rstrip()) > width:
+            found.append("")
+        while len(found) < lines and len(part) > width:
+            found[-1], part = part[:width], part[width:]
+            found.append("")
+        found[-1] += part if found[-1] else part.lstrip()
+    kept = [line.rstrip() for line in found]
+    kept[-1] = kept[-1] if len(kept[-1]) <= width else kept[-1][: width - 1] + "…"
+    return "\n".join(kept)
 
 
 # arguments whose value says enough
 _COUNTS = ("n_components", "n_clusters", "n_states", "n_latent", "latent_dim", "p")
-_SHORT = 34
+_SHORT = 60
 
 
 def _arguments(label: str) -> tuple[str, list[str]]:
@@ -117,7 +133,9 @@ def short_names(labels: Sequence[str]) -> dict[str, str]:
                 continue
             key, mark, value = option.partition("=")
             counted = not mark or key.strip() in _COUNTS or value.strip()[:1].isalpha()
-            words.append(value.strip() if mark and counted else option)
+            word = value.strip() if mark and counted else option
+            # what a command line calls without arguments is told by its name
+            words.append(re.sub(r"\b([a-z][\w-]*)\(\)", r"\1", word))
         short = " ".join([name, *words])
         if options and len(short) > _SHORT:
             short = short[: _SHORT - 1] + "…"

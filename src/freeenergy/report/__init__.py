@@ -40,6 +40,8 @@ _SECTIONS = (
 )
 # sections that say nothing of models of numbers given rows
 _OF_DENSITIES = ("samples", "latent", "parts", "calibration", "unlikely")
+# sections that say nothing of series, which are shown over time
+_OF_ROWS = ("distributions", "association", "parts", "unlikely")
 
 
 def _resource(name: str) -> str:
@@ -62,11 +64,11 @@ def to_html(
         image_shape: height and width, when rows are images; square ones are recognised.
     """
     view = View(board, image_shape)
-    with plots.theme():
-        written = [(name, title, write(view)) for name, title, write in _SECTIONS]
     # what is about other data than these is left out
-    left = _OF_DENSITIES if view.numbers else ()
-    written = [(name, title, text) for name, title, text in written if text and name not in left]
+    left = _OF_DENSITIES if view.numbers else _OF_ROWS if view.sequences else ()
+    with plots.theme():
+        written = [(name, title, write(view)) for name, title, write in _SECTIONS if name not in left]
+    written = [section for section in written if section[2]]
     units = f"{board.n_rows:,} {view.units}".replace(",", "\u202f")
     about = f"{len(view.lines)} models · {units} · {board.dimension} dimensions"
     _write(path, "Which model explains the data?", _numbers.headline(view), about, written)

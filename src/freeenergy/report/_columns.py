@@ -11,6 +11,7 @@ from scipy import stats
 from .. import plots
 from ..evaluation import association as associations
 from ..shell import Column, Field
+from ..shell._time import in_words
 from ._html import NOTHING, Cell, card, escape, table_of, told, value_cell, word_cell
 from ._view import View, told_cell
 
@@ -84,8 +85,17 @@ def _of_series(view: View) -> str:
     heads = [("column", ""), ("kind", ""), ("values", ""), ("missing", "share of steps")]
     some = f"{len(steps)} of {view.board.n_rows}" if 1 < len(steps) < view.board.n_rows else f"{len(steps)}"
     found = table_of(f"The columns, of {len(both)} steps of {some} series", heads, rows)
-    if view.dates is not None:
-        found += f"<p>Steps from {escape(view.dates[0])} to {escape(view.dates[-1])}.</p>"
+    inputs = getattr(view.board, "input_names", None)
+    if inputs:
+        found += f"<p>Known beside each step: {escape(', '.join(inputs))}.</p>"
+    times = getattr(view.board, "times", None)
+    if times:
+        first, last = min(own[0] for own in times), max(own[-1] for own in times)
+        found += f"<p>Steps from {escape(in_words(first))} to {escape(in_words(last))}.</p>"
+    names = getattr(view.board, "series_names", None)
+    if names and len(names) > 1:
+        rest = f" and {len(names) - _MOST} more" if len(names) > _MOST else ""
+        found += f"<p>The series: {escape('; '.join(names[:_MOST]))}{rest}.</p>"
     return found
 
 
@@ -100,9 +110,7 @@ def _drawn(view: View) -> list[tuple[str, np.ndarray]]:
 
 
 def _shown_as_a_whole(view: View) -> str:
-    """Where series and images are shown, of which single columns say little; nothing for tables."""
-    if view.sequences:
-        return "<p>Series are shown over time, below.</p>"
+    """Where images are shown, of which single columns say little; nothing for tables."""
     if view.shape is not None or not len(view.board.examples):
         return "<p>Rows are shown as a whole, below.</p>"
     return ""
@@ -231,9 +239,8 @@ def unlikely(view: View) -> str:
                 continue
             value = told_cell(view.fields[j], values[j]).text
             bits = told(float(surprise[j]) / math.log(2), digits=1)
-            cells.append(
-                Cell(f"{escape(view.fields[j].name)} = {value} <small>{bits} bits</small>", css="text")
-            )
+            what = f"{escape(view.fields[j].name)} = {value} <small>{bits} bits</small>"
+            cells.append(Cell(what, css="text long"))
         cells += [NOTHING] * (_CELLS - len(cells))
         rows.append([Cell(str(int(row))), value_cell(-float(nats) / math.log(2), digits=1), *cells])
     heads = [

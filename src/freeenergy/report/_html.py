@@ -6,6 +6,7 @@ import base64
 import hashlib
 import html
 import io
+import itertools
 import math
 import re
 import warnings
@@ -18,6 +19,8 @@ from matplotlib.image import imsave
 from .. import plots
 from .._core import visible
 
+_LONG = 28
+
 
 def escape(text: Any) -> str:
     return html.escape(visible(text), quote=True)
@@ -25,7 +28,7 @@ def escape(text: Any) -> str:
 
 def breakable(text: Any) -> str:
     """The label of a model, which may be broken after its punctuation."""
-    return re.sub(r"([:,(])", r"\1<wbr>", html.escape(visible(text), quote=False))
+    return re.sub(r"([:,+]|\((?=[^()]{4}))", r"\1<wbr>", html.escape(visible(text), quote=False))
 
 
 def told(value: float, error: float | None = None, *, digits: int | None = None) -> str:
@@ -61,7 +64,8 @@ class Cell(NamedTuple):
 
 
 def word_cell(text: Any) -> Cell:
-    return Cell(escape(text), str(text), "text")
+    # many words are broken into lines, few stand in one
+    return Cell(escape(text), str(text), "text long" if len(str(text)) > _LONG else "text")
 
 
 def value_cell(
@@ -89,7 +93,8 @@ def table_of(
     """A table in a box of its own that scrolls; `heads` are words and units, first cells name their row."""
     rows = list(rows)
     # a heading stands where the cells below it stand
-    sides = [cell.css == "text" for cell in rows[0]] if rows else []
+    laid = itertools.zip_longest(*rows, fillvalue=NOTHING)
+    sides = [any("text" in cell.css for cell in cells) for cells in laid]
     sides += [False] * (len(heads) - len(sides))
     titles = "".join(
         f'<th scope="col"{" class=text" if side else ""}>{breakable(title)}'

@@ -231,7 +231,8 @@ def differences(view: View) -> str:
         ("chance", "that the order is real"),
         ("remark", ""),
     ]
-    caption = f"Bits per sample that each model needs more than {view.short[best.model]}, on the same rows"
+    name, units = view.short[best.model], view.units
+    caption = f"Bits per sample that each model needs more than {name}, on the same {units}"
     alt = f"Paired differences to {best.model} with intervals of 95 %; the table below has the numbers."
     title = "Dots with intervals of 95 %. The arrow of a bound points to where the truth may be."
     return card(plots.comparison(view.board), title, alt, "single") + table_of(caption, heads, rows)
@@ -277,9 +278,9 @@ def learning(view: View) -> str:
         ("spread", "standard deviation over fits, bits"),
     ]
     note = (
-        "<p>What each learner lowers, on the rows it is trained on: a line for each fit. For most models "
-        "it is the free energy, an upper bound of the code length; for models trained by contrast it is a "
-        "difference of energies, which shows progress but is no code length.</p>"
+        f"<p>What each learner lowers, on the {view.units} it is trained on: a line for each fit. For most "
+        "models it is the free energy, an upper bound of the code length; for models trained by contrast "
+        "it is a difference of energies, which shows progress but is no code length.</p>"
     )
     cards_html = f'<div class="cards">{"".join(cards)}</div>'
     return note + cards_html + table_of("Learning, mean over the fits of all folds", heads, rows)
@@ -319,11 +320,13 @@ def _cases(view: View, winner: str, loser: str, cases: list[int]) -> str:
     """A table of the rows that one model explains so much better than another."""
     names, values = view.described(cases)
     one, two = view.short[winner], view.short[loser]
-    heads = [(view.unit, "number"), (one, "bits"), (two, "bits"), ("difference", "bits"), *names]
+    told = "number" if view.unit_names is None else ""
+    heads = [(view.unit, told), (one, "bits"), (two, "bits"), ("difference", "bits"), *names]
     rows = []
     for row, cells in zip(cases, values):
         own, other = view.bits[winner][row], view.bits[loser][row]
-        rows.append([Cell(str(row)), *(value_cell(v, digits=2) for v in (own, other, other - own)), *cells])
+        bits = (value_cell(v, digits=2) for v in (own, other, other - own))
+        rows.append([Cell(escape(view.unit_name(row)), row), *bits, *cells])
     # the values of the others are not kept
     some = len(view.board.example_rows) if not view.sequences else view.board.n_rows
     among = f", among {some} of {view.board.n_rows} {view.units}" if some < view.board.n_rows else ""
@@ -336,6 +339,8 @@ def settings(view: View) -> str:
     rows = [[Cell(breakable(name)), word_cell(value)] for name, value in settings.items()]
     models = [f"    {label!r}: {settings.get(f'model {label}', '…')}," for label in view.board.labels]
     data = "X" if view.board.y is None else "X, y"
+    made = settings.get("X")
+    of = "a frame with the data" if made else "the data"
     # line by line, since the end of one is nothing to be seen
     code = "\n".join(
         escape(line)
@@ -344,6 +349,7 @@ def settings(view: View) -> str:
             "from freeenergy import *",
             "from freeenergy.distributions import *",
             "",
+            *([f"X = {made}"] if made else []),
             "models = {",
             *models,
             "}",
@@ -352,7 +358,8 @@ def settings(view: View) -> str:
         ]
     )
     return (
-        f"<p>The same data, seed and versions give the same numbers; <code>{data}</code>: the data.</p>"
+        f"<p>The same data, seed and versions give the same numbers; "
+        f"<code>{'frame' if made else data}</code>: {of}.</p>"
         f'<pre tabindex="0"><code>{code}</code></pre>'
         + table_of("Settings, seeds and versions", [("what", ""), ("value", "")], rows)
     )

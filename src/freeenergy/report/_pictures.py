@@ -194,27 +194,35 @@ def _states(view: View) -> str:
     """Hidden states over a series that was held out."""
     cards, rows = [], []
     names = list(view.board.feature_names)
+    whose = ""
     for line in view.good:
-        found = dict(view.first(line.model, "parts") or {})
-        series, times = found.pop("series", None), found.pop("times", None)
-        if series is None:
+        fold = next((fold for fold in view.folds(line.model) if "series" in fold.parts), None)
+        if fold is None:
             continue
+        found = dict(fold.parts)
+        series, times = found.pop("series"), found.pop("times", None)
+        if view.units == "series" and view.unit_names is not None:
+            whose = view.unit_name(int(fold.rows[0]))
         dates = None if times is None else [in_words(time) for time in times.astype("M8[us]")]
         sure = NOTHING
         if "probabilities" in found:
             p = found["probabilities"]
             what, count, sure = "states", p.shape[1], Cell(f"{100 * p.max(axis=1).mean():.0f} %")
-            axes = plots.decoded(series, p, names=names, dates=dates)
+            drawn = [plots.decoded(series, p, names=names, dates=dates)]
         elif "mean" in found:
             what, count = "coordinates", found["mean"].shape[1]
-            axes = plots.smoothed(found["mean"], found["std"], dates=dates)
+            drawn = [plots.smoothed(found["mean"], found["std"], dates=dates)]
         else:
             order = sorted(name.split(" ", 2)[1:] for name in found if name.startswith("mean"))
             parts = {name: (found[f"mean {n} {name}"], found[f"std {n} {name}"]) for n, name in order}
             what, count = "parts of the sum", len(parts)
-            axes = plots.decomposition(series, parts, name=names[0], dates=dates)
+            drawn = [
+                plots.decomposition(series, parts, column=column, name=names[column], dates=dates)
+                for column in range(min(series.shape[1], _FEATURES))
+            ]
         alt = f"Hidden {what} of {line.model} over {len(series)} steps of a series that was held out."
-        cards.append(card(axes[0], f"<b>{view.name(line.model)}</b>: {what} given the whole series", alt))
+        title = f"<b>{view.name(line.model)}</b>: {what} given the whole series"
+        cards += [card(axes[0], title, alt) for axes in drawn]
         rows.append(
             [
                 Cell(view.name(line.model)),
@@ -235,6 +243,7 @@ def _states(view: View) -> str:
     ]
     alone = len(view.board.examples) == 1
     over = "The series, whose end was held out." if alone else "A series that the model was not fitted to."
+    over = f"The series {escape(whose)}, which the model was not fitted to." if whose else over
     note = (
         f"<p>{over} Bands hold the truth with probability 95 % "
         "if the model is right; a state has a row as thick as its probability, and the series a ground "
@@ -255,6 +264,8 @@ def parts(view: View) -> str:
         found = view.first(line.model, "parts") or {}
         if not kept.any():
             break
+        if len(found.get("weights", ())) == 1:
+            continue  # one component, which is the whole
         if "loadings" in found:
             W = found["loadings"]
             what, share = "factors", (W**2).sum(axis=1) / max(kept.sum(), 1)

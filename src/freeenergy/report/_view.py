@@ -13,7 +13,7 @@ from .. import plots
 from .._core import Kind
 from ..shell import Column, Field
 from ..shell._time import in_words
-from ._html import NOTHING, Cell, bitmap, breakable, escape, with_error
+from ._html import NOTHING, Cell, bitmap, breakable, escape, with_error, word_cell
 
 # bits are code lengths, −log₂ p: a lower bound of log p bounds them from above
 SIGN = {Kind.EXACT: "", Kind.LOWER: "≤ ", Kind.UPPER: "≥ ", Kind.ESTIMATE: "≈ "}
@@ -68,6 +68,18 @@ class View:
         if any(not np.array_equal(own, longest[: len(own)]) for own in times):
             return None
         return [in_words(time) for time in longest]
+
+    @property
+    def unit_names(self) -> list[str] | None:
+        """What the user calls the series, or the steps of a single one; None where they are numbered."""
+        if self.units == "series":
+            return getattr(self.board, "series_names", None)
+        return self.dates if self.units == "steps" else None
+
+    def unit_name(self, number: int) -> str:
+        """What the user calls a row, a series or a step."""
+        names = self.unit_names
+        return str(number) if names is None else names[number]
 
     def _recognised_shape(self) -> tuple[int, int] | None:
         """Square images: columns called `pixel…`, or a square number (≥ 16) of columns of whole numbers."""
@@ -142,9 +154,9 @@ def told_cell(field: Field, code: float) -> Cell:
     if np.isnan(code):
         return NOTHING
     words = field.told(float(code))
-    return Cell(
-        escape(words) if not field.numeric else words.replace("-", "−") if field.unit == "" else words
-    )
+    if not field.numeric:
+        return word_cell(words)
+    return Cell(words.replace("-", "−") if field.unit == "" else words)
 
 
 def about(line: Any) -> str:

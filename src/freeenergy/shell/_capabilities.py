@@ -235,8 +235,8 @@ class Shows:
         """
         return {}
 
-    def states(self, X: Any) -> dict[str, np.ndarray]:
-        """The hidden states along one series, for a picture.
+    def states(self, X: Any, *, inputs: Any = None) -> dict[str, np.ndarray]:
+        """The hidden states along one series, with what is known beside it, for a picture.
 
         `probabilities`; or `mean` and `std`, also as `mean 0 Level` and so on for the parts of a series.
         Empty if there are no states.

@@ -314,15 +314,23 @@ def _inputs_in_frame(
     parts = []
     for place, steps in zip(places, wanted, strict=True):
         found = np.searchsorted(times[place], steps).clip(max=len(times[place]) - 1)
+        of = "" if labels is None else f" of series {labels[place]!r}"
         missing = np.flatnonzero(times[place][found] != steps)
         if len(missing):
             first = in_words(steps[missing[0]])
-            of = "" if labels is None else f" of series {labels[place]!r}"
             raise ValueError(
                 f"{subject} must have a row for every time step. Got none for {first}{of}. "
                 "Add rows for the steps that are missing, with their inputs."
             )
-        parts.append(values[rows[place][found]])
+        part = values[rows[place][found]]
+        wrong = np.argwhere(~np.isfinite(part))
+        if len(wrong):
+            step, column = wrong[0]
+            raise ValueError(
+                f"{subject} must hold finite numbers. Got {part[step, column]} in column "
+                f"{columns[column]!r} for {in_words(steps[step])}{of}."
+            )
+        parts.append(part)
     return parts
 
 

@@ -298,8 +298,14 @@ def _is_dated(index: Any) -> bool:
     return index.inferred_type in ("datetime64", "period", "date")
 
 
-def _no_times(table: AbstractTable, first: Any) -> ValueError:
-    return ValueError(f"The times of X must be dates or numbers. Got {first!r} in {table.row(0)}.")
+def _no_times(table: AbstractTable) -> ValueError:
+    times = list(table.time)
+    # of a column that is neither, or of one that is both, the first is named
+    wrong = (place for place, one in enumerate(times) if as_times([one]) is None)
+    place = next(wrong, 0)
+    return ValueError(
+        f"The times of X must be dates or numbers. Got {times[place]!r} in {table.row(place)}."
+    )
 
 
 class Grid(NamedTuple):
@@ -349,7 +355,7 @@ class SeriesFrame:
         times = table.times()
         if times is None:
             if table.time is not None and isinstance(table, PandasTable) and table.declared:
-                raise _no_times(table, table.time[0])
+                raise _no_times(table)
             if labels is not None and table.time is not None:
                 self._check_order(labels, rows, np.asarray(table.time))
             return labels, rows, None
@@ -452,6 +458,25 @@ class SeriesFrame:
             a is None or b is None or list(a) == list(b)
             for a, b in ((own.time, others.time), (own.group, others.group))
         )
+
+    @property
+    def declaration(self) -> str:
+        """The call of `series` that gives it, of a table called frame.
+
+        >>> import polars
+        >>> series(polars.DataFrame({"year": [1.0, 2.0], "sales": [3.0, 4.0]}), time="year").declaration
+        "fe.series(frame, time='year', columns=['sales'])"
+        """
+        table = self.table
+        indexed = isinstance(table, PandasTable) and table.indexed
+        names = {
+            "time": None if indexed or table.time is None else table.time.name,
+            "series": None if indexed or table.group is None else table.group.name,
+            "columns": table.columns,
+            "inputs": self.inputs,
+        }
+        given = [f"{what}={name!r}" for what, name in names.items() if name is not None]
+        return f"fe.series({', '.join(['frame', *given])})"
 
     @property
     def labels(self) -> list[Any] | None:
@@ -644,7 +669,7 @@ def series(
             None if series is None else frame[series],
         )
         if time is not None and table.times() is None:
-            raise _no_times(table, frame[time][0])
+            raise _no_times(table)
         return SeriesFrame(table, beside or None)
     if not keys:
         return SeriesFrame(dataclasses.replace(_indexed(frame), columns=list(chosen)), beside or None)

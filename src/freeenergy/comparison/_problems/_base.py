@@ -33,11 +33,14 @@ class AbstractProblem(abc.ABC):
         index: the labels of the rows, where the user's frame has such.
         columns: what the columns of a table of several kinds are.
         times: when the steps of each series were, where a frame says it.
+        series_names, input_names: what the series are called, and what is known beside them, likewise.
     """
 
     index: Any = None
     columns: Schema | None = None
     times: list[np.ndarray] | None = None
+    series_names: list[str] | None = None
+    input_names: list[str] | None = None
     # the fold whose models are drawn
     shown_fold: ClassVar[int] = 0
     _units_are_rows: ClassVar[bool] = True

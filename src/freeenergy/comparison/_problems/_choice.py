@@ -36,7 +36,11 @@ def problem_of(models: dict[str, Any], X: Any, y: Any, support: Any, groups: Any
             found = SeveralSeries(series, inputs, support, groups, models.values(), names, told, schema)
         else:
             found = OneSeries(series[0], inputs, support, models.values(), names, told, schema)
-        found.times = container.grid.times if isinstance(container, Framed) else None
+        if isinstance(container, Framed):
+            found.times, labels = container.grid.times, container.source.labels
+            found.series_names = None if labels is None else [str(label) for label in labels]
+        if inputs is not None:
+            found.input_names = [str(name) for name in X.inputs or ()]
         return found
     if y is not None and any(is_classifier(model) for model in models.values()):
         return Labelled(X, y, groups, models.values())

@@ -245,7 +245,7 @@ class AbstractSeries(AbstractProblem):
         own, drawn = evenly(own, _RANKED), evenly(drawn, _RANKED)
         if len(own) and np.isfinite(own).all() and np.isfinite(drawn).all():
             found |= {"pit": pit_ranks(own, drawn, seed=seed), "pit_draws": len(drawn)}
-        states = _pictures.states(estimator, series[0]) if known is None else {}
+        states = _pictures.states(estimator, series[0], None if known is None else known[0])
         if states:
             states["series"] = series[0]
             times = self._times(test)

@@ -71,7 +71,7 @@ from ...shell._density import likeliest
 from ...shell._information import Terms
 from ...shell._rows import canonical_rows
 from ...shell._schema import kinds_of
-from ...shell._summary import named_parameters
+from ...shell._summary import Along, named_parameters
 from ...shell._validation import random_key
 from .._by_column import (
     by_column,
@@ -565,8 +565,14 @@ class HMM(Predicts, PredictsProbabilities, ForecastsSeries):
         """The same as `smooth`."""
         return self._shares("predict_proba", _smooth, X, inputs)
 
-    def states(self, X: Any) -> dict[str, np.ndarray]:
-        return {"probabilities": np.asarray(self.predict_proba(X))}
+    def _along(self, name: str, shape: tuple[int, ...]) -> Along:
+        of_inputs = isinstance(self.model_.emissions, RegressionEmissions)
+        if of_inputs and name in ("emissions.weights", "emissions.intercept"):
+            return (None, self.column_names, self._input_labels())[: len(shape)]
+        return super()._along(name, shape)
+
+    def states(self, X: Any, *, inputs: Any = None) -> dict[str, np.ndarray]:
+        return {"probabilities": np.asarray(self.predict_proba(X, inputs=inputs))}
 
     def predict(self, X: Any, *, inputs: Any = None) -> Any:
         """The most probable state of each time step on its own; see `decode` for the best path."""

@@ -180,6 +180,8 @@ class LinearGaussianSSM(AbstractStateSpace):
         self.checkpoint = checkpoint
 
     def _along(self, name: str, shape: tuple[int, ...]) -> Along:
+        if name.startswith("input_"):
+            return (self.column_names if name == "input_emission" else None), self._input_labels()
         if name.startswith("emission"):
             return self.column_names, *(None,) * (len(shape) - 1)
         return super()._along(name, shape)
@@ -218,8 +220,8 @@ class LinearGaussianSSM(AbstractStateSpace):
         """The states given the whole series."""
         return self._states("smooth", _smoothed, X, inputs)
 
-    def states(self, X: Any) -> dict[str, np.ndarray]:
-        found = self.smooth(X)
+    def states(self, X: Any, *, inputs: Any = None) -> dict[str, np.ndarray]:
+        found = self.smooth(X, inputs=inputs)
         std = np.sqrt(np.diagonal(found.covariance, axis1=1, axis2=2))
         return {"mean": np.asarray(found.mean), "std": std}
 

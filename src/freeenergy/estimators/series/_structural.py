@@ -322,9 +322,9 @@ class StructuralTimeSeries(AbstractStateSpace):
             for k, name in enumerate(names)
         }
 
-    def states(self, X: Any) -> dict[str, np.ndarray]:
+    def states(self, X: Any, *, inputs: Any = None) -> dict[str, np.ndarray]:
         shown = {}
-        for number, (name, part) in enumerate(self.decompose(X).items()):
+        for number, (name, part) in enumerate(self.decompose(X, inputs=inputs).items()):
             shown[f"mean {number} {name}"] = np.asarray(part.mean)
             shown[f"std {number} {name}"] = np.asarray(part.std)
         return shown

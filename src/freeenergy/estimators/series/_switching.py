@@ -159,5 +159,5 @@ class SwitchingLinearSystem(PredictsProbabilities, AbstractStateSpace):
         """The probability of each regime at each step, given the whole series; approximate."""
         return self._shares("predict_proba", _regimes, X, inputs)
 
-    def states(self, X: Any) -> dict[str, np.ndarray]:
-        return {"probabilities": np.asarray(self.predict_proba(X))}
+    def states(self, X: Any, *, inputs: Any = None) -> dict[str, np.ndarray]:
+        return {"probabilities": np.asarray(self.predict_proba(X, inputs=inputs))}

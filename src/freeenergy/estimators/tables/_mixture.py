@@ -33,6 +33,7 @@ from ...distributions import (
     DirichletPrior,
     Full,
     Gaussian,
+    Product,
     component_axes,
     levels,
     rescaled_stack,
@@ -76,6 +77,11 @@ from ._starts import LLOYD_STEPS, AbstractStart, PlusPlus, at_known, start_model
 # how often components that hold less than a row and a half are given something else to explain
 _REPAIRS = 3
 _LEAST_ROWS = 1.5
+
+
+@eqx.filter_jit
+def _means(members: Any) -> Array:
+    return jax.vmap(lambda member: member.mean(), (component_axes(members),))(members)
 
 
 @eqx.filter_jit
@@ -391,8 +397,13 @@ class AbstractMixture(Predicts, PredictsProbabilities, AbstractDensity):
     def latent(self, X: Any) -> np.ndarray:
         return np.asarray(self.predict_proba(X))
 
+<<<<<<< HEAD
     def states(self, X: Any) -> dict[str, np.ndarray]:
         return {"probabilities": np.asarray(self.predict_proba(X))}
+=======
+    def states(self, X: Any, *, inputs: Any = None) -> dict[str, np.ndarray]:
+        return {"probabilities": self.predict_proba(X)}
+>>>>>>> report
 
     @property
     def weights_(self) -> np.ndarray:
@@ -584,10 +595,9 @@ class Mixture(AbstractIncrementalMixture):
 
     def parts(self, X: Any) -> dict[str, np.ndarray]:
         members = self.model_.components
-        if not isinstance(members, AbstractIndependent):
+        if not isinstance(members, AbstractIndependent | Product):
             return {}
-        means = jax.vmap(lambda member: member.mean(), (component_axes(members),))(members)
-        return {"weights": self.weights_, "means": self.scaling_.invert(np.asarray(means))}
+        return {"weights": self.weights_, "means": self.scaling_.invert(np.asarray(_means(members)))}
 
     def _distances(self, rows: Rows) -> Scaling:
         return Scaling.standardise(rows.x, rows.weight)

@@ -49,12 +49,10 @@ def run_chain(
     """
 
     def record(state: Any, i: Array) -> tuple[Any, Any]:
-        # the burn-in is done before the first state that is kept, by the one loop that has the kernel in it;
+        # the burn-in is done before the first state that is kept, in the one loop with the kernel in it;
         # the number of the step is folded in, so that a longer chain begins like a shorter one
         begin, end = jnp.where(i == 0, 0, burn_in + i * thin), burn_in + (i + 1) * thin
-        state = jax.lax.fori_loop(
-            begin, end, lambda i, s: kernel(s, key=jax.random.fold_in(key, i)), state
-        )
+        state = jax.lax.fori_loop(begin, end, lambda i, s: kernel(s, key=jax.random.fold_in(key, i)), state)
         return state, state if keep is None else keep(state)
 
     return jax.lax.scan(record, state, jnp.arange(steps))[1]

@@ -127,6 +127,15 @@ def _learned(estimator, X):
         return clone(estimator).fit(X)
 
 
+@functools.cache
+def _completed(name):
+    """A fitted density, a row without its last entry, and what the density itself says of that."""
+    model, X = _fitted(name)
+    row = X[:1].copy()
+    row[0, -1] = np.nan
+    return model, row, fe.infer(model, row, key=0)
+
+
 ROWS = [
     name
     for name, case in CASES.items()
@@ -137,10 +146,7 @@ ROWS = [
 @pytest.mark.parametrize("name", ROWS)
 def test_the_missing_entry_of_every_density_by_two_methods(name):
     """Draws of the density itself, and its log p along the missing entry, which nothing else has made."""
-    model, X = _fitted(name)
-    row = X[:1].copy()
-    row[0, -1] = np.nan
-    found = fe.infer(model, row, key=0)
+    model, row, found = _completed(name)
     [column] = found.draws
     values = np.asarray(found.draws[column]).ravel()
     space = found.spaces[0]
@@ -185,10 +191,8 @@ BY_SLOWLY = {"NormalizingFlow": WALK, "LatentDirichletAllocation": SHORT}
 
 @pytest.mark.parametrize("name", [*BY, *(pytest.param(name, marks=pytest.mark.slow) for name in BY_SLOWLY)])
 def test_missing_entries_by_a_method_agree_with_the_density(name):
-    model, X = _fitted(name)
-    row = X[:1].copy()
-    row[0, -1] = np.nan
-    own, found = (fe.infer(model, row, method=method, key=0) for method in (None, (BY | BY_SLOWLY)[name]))
+    model, row, own = _completed(name)
+    found = fe.infer(model, row, method=(BY | BY_SLOWLY)[name], key=0)
     [column] = own.draws
     (a, a_error), (b, b_error) = (one.expect(lambda z: z[column]) for one in (own, found))
     assert abs(a - b) < FAR * np.hypot(a_error, b_error)

@@ -137,6 +137,7 @@ def _draw_inside(low: Array, width: Array, u: Array) -> tuple[Array, Array]:
     return jnp.where(low + 0.5 * width > 0, -y, y), weight
 
 
+@jax.jit
 def log_normal_rectangle(low: Array, width: Array, slope: Array) -> Array:
     """log ∫ φ(y) (Φ(b − s y + v) − Φ(b − s y)) dy over [a, a + w]: two cells of which the second leans.
 

@@ -99,9 +99,10 @@ def annealed_importance(
     >>> start = jax.random.normal(jax.random.key(0), (100, 1))
     >>> log_z0 = jnp.log(2 * jnp.pi) / 2
     >>> path = linear_schedule(100)
-    >>> found = annealed_importance(
-    ...     normal, redraw, start, log_partition=log_z0, schedule=path, key=jax.random.key(1)
-    ... )
+    >>> @jax.jit
+    ... def run(key):
+    ...     return annealed_importance(normal, redraw, start, log_partition=log_z0, schedule=path, key=key)
+    >>> found = run(jax.random.key(1))
     >>> bool(jnp.abs(found.log_partition - (log_z0 - jnp.log(2) / 2)) < 4 * found.stderr)
     True
     """

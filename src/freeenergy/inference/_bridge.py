@@ -17,6 +17,7 @@ from ._recognition import weighted_draws
 from ._walks import FreeTarget
 
 
+@eqx.filter_jit
 def bridge_evidence(
     of_posterior: Float[Array, "chains steps"], of_proposal: Float[Array, " draws"], *, rounds: int = 200
 ) -> LogEvidence:

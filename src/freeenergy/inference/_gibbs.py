@@ -48,17 +48,14 @@ def run_chain(
     [12, 14, 16]
     """
 
-    def advance(state: Any, first: Any, count: int) -> Any:
-        # the number of the step is folded in, so that a longer chain begins like a shorter one
-        return jax.lax.fori_loop(
-            first, first + count, lambda i, s: kernel(s, key=jax.random.fold_in(key, i)), state
-        )
-
     def record(state: Any, i: Array) -> tuple[Any, Any]:
-        state = advance(state, burn_in + i * thin, thin)
+        # the burn-in is done before the first state that is kept, in the one loop with the kernel in it;
+        # the number of the step is folded in, so that a longer chain begins like a shorter one
+        begin, end = jnp.where(i == 0, 0, burn_in + i * thin), burn_in + (i + 1) * thin
+        state = jax.lax.fori_loop(begin, end, lambda i, s: kernel(s, key=jax.random.fold_in(key, i)), state)
         return state, state if keep is None else keep(state)
 
-    return jax.lax.scan(record, advance(state, 0, burn_in), jnp.arange(steps))[1]
+    return jax.lax.scan(record, state, jnp.arange(steps))[1]
 
 
 def block_gibbs(*conditionals: Callable[..., Any]) -> Kernel:

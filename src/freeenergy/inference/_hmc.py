@@ -111,8 +111,9 @@ class AbstractHamiltonian(AbstractSteps):
 
         target = FreeTarget(energy, space)
         keys = jax.random.split(key, self.chains)
-        begin = [start(space, key=k) if self.start is None else self.start for k in keys]
-        free = jnp.stack([to_free(space, z) for z in begin])
+        free = jax.vmap(
+            lambda k: to_free(space, start(space, key=k) if self.start is None else self.start)
+        )(keys)
         with _as_blackjax_wants():
             place = jax.vmap(lambda v: hmc.init(v, lambda u: -target(u)))(free)
             first = jnp.full((), 0.1 / free.shape[1] ** 0.25, free.dtype)

@@ -168,8 +168,9 @@ def begin_lbfgs(start: Float[Array, " n"], *, memory: int | None = None) -> LBFG
     >>> def parabola(x):
     ...     return jnp.vdot(x, x), 2 * x
     >>> state = begin_lbfgs(jnp.array([3.0, -4.0]))
+    >>> step = jax.jit(lambda state: state.tell(*parabola(state.ask())))
     >>> for _ in range(12):
-    ...     state = state.tell(*parabola(state.ask()))
+    ...     state = step(state)
     >>> float(state.value) < 1e-20
     True
     """

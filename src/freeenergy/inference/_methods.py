@@ -9,7 +9,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -318,7 +318,7 @@ def _improper_near(
         for own, value in zip(leaves_of(smooth), jax.tree.leaves(moving), strict=True)
     )
     other = to_free(smooth, moving) if alike else begin
-    return first_improper(target, jnp.where(jnp.isfinite(target(begin)), begin, other))
+    return first_improper(target, begin, other)
 
 
 def leaves_of(space: PyTree) -> tuple[AbstractSpace, ...]:
@@ -627,34 +627,56 @@ class RandomWalk(AbstractMethod):
             begin, warm, run = jax.random.split(key, 3)
             free = to_free(space, start(space, key=begin) if self.start is None else self.start)
             first = WalkState(free, target(free), jnp.zeros((), free.dtype))
-            here, factor = self._adapt(target, first, warm)
 
-            def kernel(state: WalkState, *, key: Array) -> WalkState:
-                draw, choose = jax.random.split(key)
-                step = factor @ jax.random.normal(draw, free.shape, free.dtype)
-                return metropolis_step(target, state, step, choose)[0]
+            def kernel(walk: _Walk, *, key: Array) -> _Walk:
+                # one loop for the warm-up and for what is kept has the energy in it once; each has its keys
+                del key
+                warms = walk.number < self.burn_in
+                number = jnp.where(warms, walk.number, walk.number - self.burn_in)
+                draw, choose = jax.random.split(jax.random.fold_in(jnp.where(warms, warm, run), number))
+                u = jax.random.normal(draw, free.shape, free.dtype)
+                accepted = jnp.where(walk.number == self.burn_in, 0, walk.state.accepted)
+                here = walk.state._replace(accepted=accepted)
+                state, chance = metropolis_step(target, here, walk.factor @ u, choose)
+                factor = jax.lax.cond(
+                    warms, lambda: self._adapted(walk.factor, u, chance, number), lambda: walk.factor
+                )
+                return _Walk(walk.number + 1, state, factor)
 
-            here = here._replace(accepted=jnp.zeros_like(here.accepted))
-            walked = run_chain(kernel, here, steps=self.steps, thin=self.thin, key=run)
-            share = walked.accepted[-1] / (self.steps * self.thin)
-            return walked.free, share, first.energy, jnp.sqrt(jnp.mean(factor**2) * len(factor))
+            eye = jnp.eye(free.size, dtype=free.dtype)
+            free, accepted, scale = run_chain(
+                kernel,
+                _Walk(jnp.zeros((), int), first, self.scale / free.size**0.5 * eye),
+                steps=self.steps,
+                burn_in=self.burn_in,
+                thin=self.thin,
+                keep=lambda w: (
+                    w.state.free,
+                    w.state.accepted,
+                    jnp.sqrt(jnp.mean(w.factor**2) * len(eye)),
+                ),
+                key=run,
+            )
+            return free, accepted[-1] / (self.steps * self.thin), first.energy, scale[-1]
 
         free, share, begun, scale = jax.vmap(chain)(jax.random.split(key, self.chains))
         draws = jax.vmap(jax.vmap(target.value))(free)
         told = worth_of(free, begun) | {"acceptance": jnp.mean(share), "scale": jnp.mean(scale)}
         return DrawsPosterior(draws, None, spaces=leaves_of(space), diagnostics=told)
 
-    def _adapt(self, target: FreeTarget, first: WalkState, key: Array) -> tuple[WalkState, Array]:
-        dim = first.free.size
-        eye = jnp.eye(dim, dtype=first.free.dtype)
+    def _adapted(
+        self, factor: Float[Array, "size size"], u: Float[Array, " size"], chance: Array, number: Array
+    ) -> Float[Array, "size size"]:
+        """The shape of the steps after a step of the warm-up, factor @ u, with that chance to be taken."""
+        eye = jnp.eye(len(u), dtype=u.dtype)
+        rate = jnp.minimum(1, len(u) * (number.astype(u.dtype) + 1.0) ** (-2 / 3))
+        change = eye + rate * (chance - self.acceptance) * jnp.outer(u, u) / jnp.vdot(u, u)
+        return jnp.linalg.cholesky(factor @ change @ factor.T)
 
-        def body(i: Array, carry: tuple[WalkState, Array]) -> tuple[WalkState, Array]:
-            state, factor = carry
-            draw, choose = jax.random.split(jax.random.fold_in(key, i))
-            u = jax.random.normal(draw, (dim,), first.free.dtype)
-            state, chance = metropolis_step(target, state, factor @ u, choose)
-            rate = jnp.minimum(1, dim * (i + 1.0) ** (-2 / 3))
-            change = eye + rate * (chance - self.acceptance) * jnp.outer(u, u) / jnp.vdot(u, u)
-            return state, jnp.linalg.cholesky(factor @ change @ factor.T)
 
-        return jax.lax.fori_loop(0, self.burn_in, body, (first, self.scale / dim**0.5 * eye))
+class _Walk(NamedTuple):
+    """A random walk with the number of its next step and the shape of its steps."""
+
+    number: Int[Array, ""]
+    state: WalkState
+    factor: Float[Array, "size size"]

@@ -23,6 +23,7 @@ class ParetoSmoothed(NamedTuple):
     pareto_k: Float[Array, ""]
 
 
+@jax.jit
 def pareto_smooth(log_weights: Float[Array, " draws"]) -> ParetoSmoothed:
     """Replaces the largest importance weights by quantiles of the Pareto law of their tail (PSIS).
 

@@ -25,6 +25,7 @@ from .._core import (
     aligned,
     in_notebook,
     notes_in_notebook,
+    on_device,
     table_in_notebook,
 )
 from ..distributions import AbstractDistribution, AbstractPartial
@@ -444,8 +445,37 @@ def _average(values: PyTree, weights: Float[Array, " values"]) -> PyTree:
 
 
 @eqx.filter_jit
-def _chosen(values: PyTree, which: Array) -> PyTree:
+def _resampled(values: PyTree, weights: Float[Array, " values"], n: int, key: Array) -> PyTree:
+    """`n` of the values by their weights, found from the sums of these."""
+    edges = jnp.cumsum(weights)
+    place = jnp.searchsorted(edges, jax.random.uniform(key, (n,), edges.dtype) * edges[-1], side="right")
+    # (what rounding lifts to the last edge is the last value that has a weight)
+    which = jnp.minimum(place, jnp.searchsorted(edges, edges[-1]))
     return jax.tree.map(lambda a: a[which], values)
+
+
+@eqx.filter_jit
+def _drawn(q: AbstractDistribution, n: int, key: Array) -> PyTree:
+    return jax.vmap(lambda k: q.sample(key=k))(jax.random.split(key, n))
+
+
+@eqx.filter_jit
+def _of_each(f: Callable[[Any], PyTree], draws: PyTree) -> PyTree:
+    """f of each draw of (chains, steps, …)."""
+    return jax.tree.map(lambda a: a.astype(float), jax.vmap(jax.vmap(f))(draws))
+
+
+def _chain_means(values: PyTree) -> tuple[PyTree, PyTree]:
+    """`chain_mean` of each leaf, on the host unless it is part of a program."""
+    leaves, structure = jax.tree.flatten(values)
+    if any(isinstance(leaf, Tracer) for leaf in leaves):
+        pairs = [chain_mean(leaf) for leaf in leaves]
+    else:
+        # (what is no number has no mean, which is not worth a warning)
+        with np.errstate(all="ignore"):
+            pairs = [tuple(map(on_device, chain_mean(np.asarray(leaf)))) for leaf in leaves]
+    means, errors = zip(*pairs, strict=True) if pairs else ((), ())
+    return jax.tree.unflatten(structure, means), jax.tree.unflatten(structure, errors)
 
 
 class FinitePosterior(AbstractPosterior):
@@ -471,7 +501,7 @@ class FinitePosterior(AbstractPosterior):
         return self.states, self.probabilities
 
     def sample(self, n: int, *, key: Array) -> PyTree:
-        return _chosen(self.states, jax.random.categorical(key, jnp.log(self.probabilities), shape=(n,)))
+        return _resampled(self.states, self.probabilities, n, key)
 
     @eqx.filter_jit
     def expect(self, f: Callable[[Any], PyTree]) -> tuple[PyTree, PyTree]:
@@ -506,10 +536,10 @@ class DistributionPosterior(AbstractPosterior):
 
     def weighted_values(self) -> tuple[PyTree, Float[Array, " values"]]:
         n = len(jax.tree.leaves(self.draws)[0])
-        return self.draws, jnp.full(n, 1 / n)
+        return self.draws, on_device(np.full(n, 1 / n))
 
     def sample(self, n: int, *, key: Array) -> PyTree:
-        return jax.vmap(lambda k: self.q.sample(key=k))(jax.random.split(key, n))
+        return _drawn(self.q, n, key)
 
     @eqx.filter_jit
     def expect(self, f: Callable[[Any], PyTree]) -> tuple[PyTree, PyTree]:
@@ -559,20 +589,23 @@ class DrawsPosterior(AbstractPosterior):
             return self.draws, jax.nn.softmax(self.log_weights)
         flat = jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), self.draws)
         n = len(jax.tree.leaves(flat)[0])
-        return flat, jnp.full(n, 1 / n)
+        return flat, on_device(np.full(n, 1 / n))
 
     def sample(self, n: int, *, key: Array) -> PyTree:
-        values, weights = self.weighted_values()
-        return _chosen(values, jax.random.categorical(key, jnp.log(weights), shape=(n,)))
+        return _resampled(*self.weighted_values(), n, key)
+
+    def expect(self, f: Callable[[Any], PyTree]) -> tuple[PyTree, PyTree]:
+        return (
+            self._expect_weighted(f)
+            if self.log_weights is not None
+            else _chain_means(_of_each(f, self.draws))
+        )
 
     @eqx.filter_jit
-    def expect(self, f: Callable[[Any], PyTree]) -> tuple[PyTree, PyTree]:
-        if self.log_weights is None:
-            pairs = jax.tree.map(lambda a: chain_mean(a.astype(float)), jax.vmap(jax.vmap(f))(self.draws))
-        else:
-            pairs = jax.tree.map(lambda a: self._weighted_mean(a.astype(float)), jax.vmap(f)(self.draws))
-        outer = jax.tree.structure(jax.eval_shape(f, _chosen(self.weighted_values()[0], jnp.asarray(0))))
-        return jax.tree.transpose(outer, jax.tree.structure((0, 0)), pairs)
+    def _expect_weighted(self, f: Callable[[Any], PyTree]) -> tuple[PyTree, PyTree]:
+        values = jax.vmap(f)(self.draws)
+        pairs = jax.tree.map(lambda a: self._weighted_mean(a.astype(float)), values)
+        return jax.tree.transpose(jax.tree.structure(values), jax.tree.structure((0, 0)), pairs)
 
     def _weighted_mean(self, values: Float[Array, " draws *event"]) -> tuple[Array, Array]:
         assert self.log_weights is not None

@@ -58,8 +58,12 @@ _MOST_COORDINATES = 512
 LOOKS_A_COORDINATE = 8
 
 
-def first_improper(target: FreeTarget, free: Float[Array, " size"]) -> Int[Array, ""]:
+def first_improper(
+    target: FreeTarget, free: Float[Array, " size"], other: Float[Array, " size"] | None = None
+) -> Int[Array, ""]:
     """The first free coordinate along which exp(−e) has no integral, or −1 if none is known.
+
+    It is looked for from `free`, or from `other` where `free` is impossible.
 
     A density that can be integrated can be so along almost every line, so that its energy grows by more
     than the logarithm of the distance.  Where it is no number far out, such as beyond the least number
@@ -68,24 +72,26 @@ def first_improper(target: FreeTarget, free: Float[Array, " size"]) -> Int[Array
     if not 0 < len(free) <= _MOST_COORDINATES:
         return jnp.full((), -1)
 
-    def flat(at: Array) -> Array:
-        """Whether the energy grows too little in a direction."""
-        place, sign = at // 2, jnp.where(at % 2 == 0, 1.0, -1.0)
+    def there(begin: Array, looked: tuple[Array, Array, Array]) -> tuple[Array, Array]:
+        place, step, first = looked
+        energy = target(begin.at[place].add(step.astype(begin.dtype)))
+        if other is not None:
+            begin = jnp.where(first & ~jnp.isfinite(energy), other, begin)
+        return begin, energy
 
-        def there(far: Array) -> Array:
-            return target(free.at[place].add((sign * far).astype(free.dtype)))
-
-        near, not_so_near, far, farther = jax.lax.map(
-            there, jnp.array([_NEAR, _NOT_SO_NEAR, _FAR, _FARTHER])
-        )
-        rise, short = farther - far, not_so_near - near
-        known = jnp.isfinite(far) & ~jnp.isnan(rise)
-        # where it is no number there either, nothing is known
-        level = jnp.isfinite(short) & (short <= 1e-12 * jnp.abs(near))
-        # (one over the distance has no integral, and rounding is no more than a little)
-        return jnp.where(known, rise < (1 + 1e-9) * np.log(_FARTHER / _FAR), level)
-
-    found = jax.lax.map(flat, jnp.arange(2 * len(free)))
+    # both ways along each coordinate, and before that where it begins, by one loop with the energy in it
+    far = np.multiply.outer([1.0, -1.0], [_NEAR, _NOT_SO_NEAR, _FAR, _FARTHER])
+    steps = np.concatenate([[0.0], np.tile(far.ravel(), len(free))])
+    places = np.concatenate([[0], np.repeat(np.arange(len(free)), far.size)])
+    looked = jax.tree.map(jnp.asarray, (places, steps, np.arange(len(steps)) == 0))
+    energies = jax.lax.scan(there, free, looked)[1][1:]
+    near, not_so_near, far, farther = energies.reshape(-1, far.shape[1]).T
+    rise, short = farther - far, not_so_near - near
+    known = jnp.isfinite(far) & ~jnp.isnan(rise)
+    # where it is no number there either, nothing is known
+    level = jnp.isfinite(short) & (short <= 1e-12 * jnp.abs(near))
+    # (one over the distance has no integral, and rounding is no more than a little)
+    found = jnp.where(known, rise < (1 + 1e-9) * np.log(_FARTHER / _FAR), level)
     return jnp.where(jnp.any(found), jnp.argmax(found) // 2, -1)
 
 

@@ -88,7 +88,7 @@ def score_matching(model: Any, batch: Batch, key: Array) -> Array:
     >>> from freeenergy.distributions import Diagonal, Gaussian
     >>> batch = Batch(jnp.array([[1.0], [2.0], [4.0], [5.0]]), jnp.full(4, 0.25))
     >>> normal = Gaussian(jnp.array([3.0]), Diagonal(jnp.array([2.5])))
-    >>> round(float(score_matching(normal, batch, jax.random.key(0))), 6)
+    >>> round(float(eqx.filter_jit(score_matching)(normal, batch, jax.random.key(0))), 6)
     -0.2
     """
 
@@ -304,7 +304,7 @@ class Denoising(eqx.Module):
     >>> from freeenergy.models import Diffusion
     >>> still = Diffusion(lambda x, log_snr: jnp.zeros_like(x), 1)
     >>> batch = Batch(jnp.zeros((4, 1)), jnp.full(4, 0.25))
-    >>> bool(Denoising(draws=50)(still, batch, jax.random.key(0)) > 0)
+    >>> bool(eqx.filter_jit(Denoising(draws=50))(still, batch, jax.random.key(0)) > 0)
     True
     """
 

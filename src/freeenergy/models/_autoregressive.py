@@ -144,7 +144,7 @@ class AutoregressiveModel(AbstractBoundedModel):
     >>> coins = Head.of([Given(Bernoulli(jnp.full(1, 0.5)))] * 3, (0, 1, 2))
     >>> network = Masked(width=8, depth=1).build(3, 2, 1, dtype=float, key=jax.random.key(0))
     >>> model = AutoregressiveModel(network, (coins,), jnp.zeros((3, 1)), jnp.array([2, 0, 1]))
-    >>> round(float(model.log_prob(jnp.array([1.0, 0.0, jnp.nan])) / jnp.log(2)), 6)
+    >>> round(float(eqx.filter_jit(model.log_prob)(jnp.array([1.0, 0.0, jnp.nan])) / jnp.log(2)), 6)
     -2.0
     """
 

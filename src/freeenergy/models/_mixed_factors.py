@@ -76,7 +76,7 @@ class MixedFactors(AbstractBoundedModel, AbstractCoded):
     >>> items = Given(Bernoulli(jnp.full(2, 0.5)))
     >>> model = MixedFactors(jnp.ones((2, 1)), jnp.zeros(2), items)
     >>> answers = jnp.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
-    >>> round(float(jnp.sum(jnp.exp(jax.vmap(model.log_prob_by_quadrature)(answers)))), 9)
+    >>> round(float(jnp.sum(jnp.exp(jax.jit(jax.vmap(model.log_prob_by_quadrature))(answers)))), 9)
     1.0
     """
 

@@ -25,6 +25,7 @@ from ..._core import (
 )
 from ...distributions import (
     AbstractConjugatePrior,
+    AbstractCovariance,
     AbstractExponentialFamily,
     AbstractShaped,
     DirichletPrior,
@@ -101,6 +102,14 @@ def _smooth(series: Series, model: models.HMM, incomplete: bool) -> Array:
 def _decode(series: Series, model: models.HMM, incomplete: bool, n: int) -> Array:
     best = model.decode(series, n, incomplete=incomplete)
     return jnp.where(best.log_prob[None] > -jnp.inf, best.states, -1)
+
+
+@eqx.filter_jit
+def _of_each(structure: AbstractCovariance, roots: np.ndarray, states: int) -> AbstractCovariance:
+    """A stack of one covariance for all states, of which `roots` is a square root."""
+    second = jnp.sum(jax.vmap(structure.second_moments)(roots.T), axis=0)
+    ones = jnp.ones((states, len(roots)))
+    return structure.from_moments(ones, 0 * ones, jnp.tile(second, (states, 1)))
 
 
 @eqx.filter_jit
@@ -501,14 +510,11 @@ class HMM(Predicts, PredictsProbabilities, ForecastsSeries):
                 y, z, weight, self.n_states, LLOYD_STEPS, key=start_key
             )
             spread = spread + 1e-3 * np.eye(y.shape[1])
-            structure = self.family.covariance
-            roots = on_device(np.linalg.cholesky(spread))
-            second = jnp.sum(jax.vmap(structure.second_moments)(roots.T), axis=0)
-            ones, second = jnp.ones(W.shape[:2]), jnp.tile(second, (self.n_states, 1))
+            roots = np.linalg.cholesky(spread)
             emissions = RegressionEmissions(
                 on_device(W[..., :-1]),
                 on_device(W[..., -1]),
-                structure.from_moments(ones, 0 * ones, second),
+                _of_each(self.family.covariance, roots, self.n_states),
             )
             share = np.bincount(owner, weight, self.n_states) + 1
             yield fit_key, self._chain(on_device(share / share.sum()), emissions, sequences)

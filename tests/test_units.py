@@ -138,7 +138,12 @@ def test_a_bound_in_units_is_the_evidence_of_the_rows_that_were_passed():
 def of_a_series(model, inner, chain):
     key = jax.random.key(0)
     drawn = model.sample(6, key=key), inner.sample(6, key=key)
-    return model.step_evidence(chain), model.complete_mean(chain), *drawn, model.complete_sample(chain, key=key)
+    return (
+        model.step_evidence(chain),
+        model.complete_mean(chain),
+        *drawn,
+        model.complete_sample(chain, key=key),
+    )
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

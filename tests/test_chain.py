@@ -2,11 +2,13 @@
 
 import itertools
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from freeenergy._core import on_device
 from freeenergy.inference import (
     AbstractBeliefs,
     AbstractParallelBeliefs,
@@ -59,14 +61,20 @@ def exact():
     pairs = np.zeros((T - 1, K, K))
     for t in range(T - 1):
         np.add.at(pairs[t], (paths[:, t], paths[:, t + 1]), posterior)
-    arrays = (jnp.asarray(initial), jnp.asarray(transition), FiniteStep(jnp.asarray(logs)))
+    arrays = (on_device(initial), on_device(transition), FiniteStep(on_device(logs)))
     return arrays, np.log(p.sum()), marginals, pairs, paths, score, posterior
 
 
+@eqx.filter_jit
 def run(initial, transition, steps, forward=filter, backward=smooth, **options):
     beliefs = FiniteBeliefs(transition)
     result = forward(beliefs, initial, steps, **options)
     return result, backward(beliefs, result, steps, options.get("starts"))
+
+
+filtered_by = eqx.filter_jit(filter)
+smoothed_by = eqx.filter_jit(smooth)
+decoded = eqx.filter_jit(best_paths)
 
 
 @pytest.mark.parametrize(
@@ -79,6 +87,7 @@ def test_equals_enumeration(exact, forward, backward):
     filtered, smoothed = run(*arrays, forward, backward)
     assert isinstance(filtered, Filtered)
     assert isinstance(smoothed, Smoothed)
+    filtered, smoothed = jax.tree.map(np.asarray, (filtered, smoothed))
     np.testing.assert_allclose(filtered.log_evidence.sum(), evidence, rtol=1e-12)
     np.testing.assert_allclose(smoothed.marginals, marginals, atol=1e-12)
     np.testing.assert_allclose(smoothed.pairs, pairs, atol=1e-12)
@@ -96,7 +105,7 @@ def test_posterior_is_a_chain_again(exact):
     """The product of the forward kernels is the posterior of every whole path."""
     arrays, _, marginals, _, paths, _, posterior = exact
     _, smoothed = run(*arrays)
-    kernels = np.asarray(jax.vmap(FiniteBeliefs(arrays[1]).forward)(smoothed.pairs))
+    kernels = np.asarray(jax.jit(jax.vmap(FiniteBeliefs(arrays[1]).forward))(smoothed.pairs))
     product = marginals[0][paths[:, 0]]
     for t in range(T - 1):
         product = product * kernels[t][paths[:, t], paths[:, t + 1]]
@@ -106,10 +115,10 @@ def test_posterior_is_a_chain_again(exact):
 def test_sampled_paths_follow_the_posterior(exact):
     arrays, *_, posterior = exact
     beliefs = FiniteBeliefs(arrays[1])
-    filtered = filter(beliefs, arrays[0], arrays[2])
+    filtered = filtered_by(beliefs, arrays[0], arrays[2])
     n = 20_000
     keys = jax.random.split(jax.random.key(1), n)
-    draws = jax.vmap(lambda k: sample_paths(beliefs, filtered, arrays[2], key=k))(keys)
+    draws = jax.jit(jax.vmap(lambda k: sample_paths(beliefs, filtered, arrays[2], key=k)))(keys)
     codes = np.asarray(draws) @ K ** np.arange(T)[::-1]
     counts = np.bincount(codes, minlength=K**T)
     assert counts[posterior == 0].sum() == 0
@@ -121,16 +130,16 @@ def test_sampled_paths_follow_the_posterior(exact):
 def test_best_paths(exact):
     arrays, *_, paths, score, _ = exact
     n = 6
-    found = best_paths(*arrays, n=n)
+    found = decoded(*arrays, n=n)
     assert isinstance(found, BestPaths)
     order = np.argsort(score)[::-1][:n]
     np.testing.assert_array_equal(np.asarray(found.states).T, paths[order])
     np.testing.assert_allclose(found.log_prob, score[order], rtol=1e-12)
-    one = best_paths(*arrays)
-    np.testing.assert_array_equal(one.states[:, 0], paths[order[0]])
+    one = decoded(*arrays)
+    np.testing.assert_array_equal(np.asarray(one.states)[:, 0], paths[order[0]])
     # with more paths asked for than there are, the rest is impossible
-    short = FiniteStep(arrays[2].log_likelihood[:1])
-    few = best_paths(arrays[0], arrays[1], short, n=5)
+    short = FiniteStep(np.asarray(arrays[2].log_likelihood)[:1])
+    few = decoded(arrays[0], arrays[1], short, n=5)
     assert np.isneginf(np.asarray(few.log_prob)[3:]).all()
     assert np.isfinite(np.asarray(few.log_prob)[:3]).all()
 
@@ -138,62 +147,67 @@ def test_best_paths(exact):
 def test_max_marginals_and_the_zero_temperature_limit(exact):
     """`smooth` at temperature zero is the best path through each state, the limit of T log γ."""
     (initial, transition, steps), *_, paths, score, _ = exact
-    beliefs = BestBeliefs(jnp.log(transition))
-    filtered = filter(beliefs, jnp.log(initial)[:, None], steps)
-    smoothed = smooth(beliefs, filtered, steps)
+    initial, transition, logs = (np.asarray(a) for a in (initial, transition, steps.log_likelihood))
+    with np.errstate(divide="ignore"):
+        beliefs = BestBeliefs(on_device(np.log(transition)))
+    filtered = filtered_by(beliefs, np.log(initial)[:, None], steps)
+    smoothed = smoothed_by(beliefs, filtered, steps)
     for t in range(T):
         through = np.array([score[paths[:, t] == k].max() for k in range(K)]) - score.max()
-        np.testing.assert_allclose(smoothed.marginals[t, :, 0], through, atol=1e-10)
+        np.testing.assert_allclose(np.asarray(smoothed.marginals)[t, :, 0], through, atol=1e-10)
     temperature = 0.01
-    cold = FiniteStep(steps.log_likelihood / temperature)
-    power = transition ** (1 / temperature)
-    limit = filter(FiniteBeliefs(power), initial ** (1 / temperature), cold)
-    best = temperature * float(limit.log_evidence.sum())
+    power = on_device(transition ** (1 / temperature))
+    limit = filtered_by(FiniteBeliefs(power), initial ** (1 / temperature), FiniteStep(logs / temperature))
+    best = temperature * np.sum(limit.log_evidence)
     # T log Σ exp(score / T) lies between the maximum and T log(number of paths) above it
     assert score.max() - 1e-9 <= best <= score.max() + temperature * np.log(len(score))
-    kernel = np.asarray(beliefs.forward(smoothed.pairs[0]))
+    kernel = np.asarray(eqx.filter_jit(lambda b, pairs: b.forward(pairs[0]))(beliefs, smoothed.pairs))
     assert (kernel.max(axis=1) == 0).all()
 
 
 def test_ice_cream():
     """Jurafsky and Martin's example: 3, 1 and 3 ice creams in hot or cold weather."""
-    initial, transition = jnp.array([0.8, 0.2]), jnp.array([[0.6, 0.4], [0.5, 0.5]])
+    initial, transition = on_device([0.8, 0.2]), on_device([[0.6, 0.4], [0.5, 0.5]])
     likelihoods = np.array([[0.4, 0.1], [0.2, 0.5], [0.4, 0.1]])
-    filtered, smoothed = run(initial, transition, FiniteStep(jnp.log(likelihoods)))
+    filtered, smoothed = run(initial, transition, FiniteStep(on_device(np.log(likelihoods))))
     scale = np.exp(np.cumsum(filtered.log_evidence))
     alpha = np.asarray(filtered.filtered) * scale[:, None]
     np.testing.assert_allclose(alpha, [[0.32, 0.02], [0.0404, 0.069], [0.023496, 0.005066]], rtol=1e-12)
-    np.testing.assert_allclose(smoothed.marginals[0], [0.936629, 0.063371], atol=5e-7)
+    np.testing.assert_allclose(np.asarray(smoothed.marginals)[0], [0.936629, 0.063371], atol=5e-7)
 
 
 def test_pointwise_decoding_can_be_impossible_but_viterbi_is_not():
-    transition = jnp.array([[1.0, 0, 0], [0, 0, 1], [0, 0, 1]])
-    initial = jnp.array([0.4, 0.3, 0.3])
-    steps = FiniteStep(jnp.zeros((2, 3)))
+    transition = on_device([[1.0, 0, 0], [0, 0, 1], [0, 0, 1]])
+    initial = on_device([0.4, 0.3, 0.3])
+    steps = FiniteStep(on_device(np.zeros((2, 3))))
     _, smoothed = run(initial, transition, steps)
     assert np.argmax(smoothed.marginals, axis=1).tolist() == [0, 2]
-    best = best_paths(initial, transition, steps)
-    assert best.states[:, 0].tolist() == [0, 0]
-    np.testing.assert_allclose(np.exp(best.log_prob[0]), 0.4)
+    best = decoded(initial, transition, steps)
+    assert np.asarray(best.states)[:, 0].tolist() == [0, 0]
+    np.testing.assert_allclose(np.exp(np.asarray(best.log_prob)[0]), 0.4)
 
 
 @pytest.mark.parametrize("forward", [filter, pytest.param(parallel_filter, marks=pytest.mark.slow)])
 def test_underflow_and_impossible_observations(forward):
     """Tiny likelihoods are not zero, and states that cannot be reached do not set the scale."""
-    initial = jnp.array([1.0, 0.0])
-    transition = jnp.array([[1.0, 0.0], [0.5, 0.5]])
-    logs = jnp.array([[-5000.0, 0.0], [-3.0, 2000.0]])
-    result = forward(FiniteBeliefs(transition), initial, FiniteStep(logs))
-    np.testing.assert_allclose(result.log_evidence, [-5000.0, -3.0], rtol=1e-12)
+    initial = np.array([1.0, 0.0])
+    transition = on_device([[1.0, 0.0], [0.5, 0.5]])
+    logs = np.array([[-5000.0, 0.0], [-3.0, 2000.0]])
 
-    def total(logs, initial):
-        return forward(FiniteBeliefs(transition), initial, FiniteStep(logs)).log_evidence.sum()
+    @jax.jit
+    def total_and_slopes(logs, initial):
+        def total(logs, initial):
+            steps = forward(FiniteBeliefs(transition), initial, FiniteStep(logs)).log_evidence
+            return steps.sum(), steps
 
-    impossible = logs.at[1, 0].set(-jnp.inf)
-    assert np.isneginf(total(impossible, initial))
-    gradients = jax.grad(total, (0, 1))(impossible, initial)
+        return jax.value_and_grad(total, (0, 1), has_aux=True)(logs, initial)
+
+    (_, steps), (in_logs, _) = total_and_slopes(logs, initial)
+    np.testing.assert_allclose(steps, [-5000.0, -3.0], rtol=1e-12)
+    np.testing.assert_allclose(in_logs, [[1.0, 0.0], [1.0, 0.0]])
+    (total, _), gradients = total_and_slopes(np.array([[-5000.0, 0.0], [-np.inf, 2000.0]]), initial)
+    assert np.isneginf(total)
     assert all(np.isfinite(np.asarray(g)).all() for g in gradients)
-    np.testing.assert_allclose(jax.grad(total)(logs, initial), [[1.0, 0.0], [1.0, 0.0]])
 
 
 @pytest.mark.slow
@@ -214,43 +228,45 @@ def test_long_series_in_parallel_and_in_order():
     ids=["scan", "parallel"],
 )
 def test_several_series_in_one_and_steps_without_observation(forward, backward):
-    initial, transition, logs = map(jnp.asarray, problem(4, 9))
-    observed = jnp.asarray([True, False, True, True, True, False, True, True, False])
-    starts = jnp.asarray([True, False, False, False, True, False, False, False, False])
+    initial, transition, logs = map(on_device, problem(4, 9))
+    observed = np.array([True, False, True, True, True, False, True, True, False])
+    starts = np.array([True, False, False, False, True, False, False, False, False])
     filtered, smoothed = run(
         initial, transition, FiniteStep(logs), forward, backward, observed=observed, starts=starts
     )
+    filtered, smoothed = jax.tree.map(np.asarray, (filtered, smoothed))
+    known = np.where(observed[:, None], np.asarray(logs), 0)
     for part in (slice(0, 4), slice(4, 9)):
         # not observed is the same as likelihood one
-        alone = jnp.where(observed[part, None], logs[part], 0)
-        paths, score = paths_of(*problem(4, 9)[:2], np.asarray(alone))
+        paths, score = paths_of(*problem(4, 9)[:2], known[part])
         p = np.exp(score)
         np.testing.assert_allclose(filtered.log_evidence[part].sum(), np.log(p.sum()), rtol=1e-10)
         marginals = [[p[paths[:, t] == k].sum() / p.sum() for k in range(K)] for t in range(paths.shape[1])]
         np.testing.assert_allclose(smoothed.marginals[part], marginals, atol=1e-12)
-    best = best_paths(initial, transition, FiniteStep(jnp.where(observed[:, None], logs, 0)), starts=starts)
-    parts = [
-        best_paths(initial, transition, FiniteStep(jnp.where(observed[p, None], logs[p], 0)))
-        for p in (slice(0, 4), slice(4, 9))
-    ]
+    best = decoded(initial, transition, FiniteStep(known), starts=starts)
+    parts = [decoded(initial, transition, FiniteStep(known[p])) for p in (slice(0, 4), slice(4, 9))]
     np.testing.assert_array_equal(best.states, np.concatenate([p.states for p in parts]))
 
 
 def test_time_stands_still_in_padding():
     """Nothing changes when padding is appended, not even the n best paths."""
-    initial, transition, logs = map(jnp.asarray, problem(8, 6))
-    real = jnp.arange(6) < 4
+    initial, transition, logs = problem(8, 6)
+    real = np.arange(6) < 4
     longer, shorter = FiniteStep(logs), FiniteStep(logs[:4])
-    # rows that do not sum to one, as at a temperature: padding must not count them either
-    beliefs = FiniteBeliefs(transition**0.5)
-    padded = filter(beliefs, initial, longer, None, None, real)
-    plain = filter(beliefs, initial, shorter)
+
+    @jax.jit
+    def asked(steps, real):
+        # rows that do not sum to one, as at a temperature: padding must not count them either
+        beliefs = FiniteBeliefs(transition**0.5)
+        filtered = filter(beliefs, initial, steps, None, None, real)
+        smoothed = smooth(beliefs, filtered, steps, None, real).marginals
+        return filtered, smoothed, best_paths(initial, transition, steps, 4, None, real)
+
+    padded, smoothed, one = jax.tree.map(np.asarray, asked(longer, real))
+    plain, alone, two = jax.tree.map(np.asarray, asked(shorter, None))
     np.testing.assert_allclose(padded.log_evidence.sum(), plain.log_evidence.sum(), rtol=1e-12)
-    smoothed = smooth(beliefs, padded, longer, None, real).marginals
-    np.testing.assert_allclose(smoothed[:4], smooth(beliefs, plain, shorter).marginals, atol=1e-12)
+    np.testing.assert_allclose(smoothed[:4], alone, atol=1e-12)
     np.testing.assert_allclose(smoothed[5], plain.filtered[-1], atol=1e-12)
-    one = best_paths(initial, transition, longer, 4, None, real)
-    two = best_paths(initial, transition, shorter, 4)
     np.testing.assert_array_equal(one.states[:4], two.states)
     np.testing.assert_allclose(one.log_prob, two.log_prob, rtol=1e-12)
 
@@ -259,45 +275,50 @@ def test_transitions_that_change_with_time():
     initial, _, logs = problem(5)
     rng = np.random.default_rng(6)
     transitions = rng.dirichlet(np.ones(K), (T, K))
-    steps = FiniteStep(jnp.asarray(logs), jnp.asarray(transitions))
+    steps = FiniteStep(logs, transitions)
     paths = np.array(list(itertools.product(range(K), repeat=T)))
     score = np.log(initial)[paths[:, 0]] + logs[np.arange(T), paths].sum(axis=1)
     for t in range(1, T):
         score = score + np.log(transitions[t])[paths[:, t - 1], paths[:, t]]
-    result = filter(FiniteBeliefs(), jnp.asarray(initial), steps)
-    np.testing.assert_allclose(result.log_evidence.sum(), np.log(np.exp(score).sum()), rtol=1e-12)
-    best = best_paths(jnp.asarray(initial), None, steps)
-    np.testing.assert_array_equal(best.states[:, 0], paths[np.argmax(score)])
+    result = filtered_by(FiniteBeliefs(), initial, steps)
+    np.testing.assert_allclose(np.sum(result.log_evidence), np.log(np.exp(score).sum()), rtol=1e-12)
+    best = decoded(initial, None, steps)
+    np.testing.assert_array_equal(np.asarray(best.states)[:, 0], paths[np.argmax(score)])
     with pytest.raises(ValueError, match="A transition must be given by FiniteBeliefs or by every step"):
-        filter(FiniteBeliefs(), jnp.asarray(initial), FiniteStep(jnp.asarray(logs)))
+        filtered_by(FiniteBeliefs(), initial, FiniteStep(logs))
 
 
 def test_gradient_is_the_finite_difference():
-    initial, transition, logs = map(jnp.asarray, problem(7, zeros=False))
+    initial, transition, logs = problem(7, zeros=False)
 
-    def total(transition, logs):
-        return filter(FiniteBeliefs(transition), initial, FiniteStep(logs)).log_evidence.sum()
+    @jax.jit
+    def total_and_slopes(transition, logs):
+        def total(transition, logs):
+            return filter(FiniteBeliefs(transition), initial, FiniteStep(logs)).log_evidence.sum()
 
-    slopes = jax.grad(total, (0, 1))(transition, logs)
+        return jax.value_and_grad(total, (0, 1))(transition, logs)
+
+    slopes = [np.asarray(slope) for slope in total_and_slopes(transition, logs)[1]]
     h = 1e-6
-    for which, array in enumerate((transition, logs)):
+    for which in range(2):
         for index in [(0, 1), (2, 2), (1, 0)]:
-            arrays = [transition, logs]
-            arrays[which] = array.at[index].add(h)
-            up = total(*arrays)
-            arrays[which] = array.at[index].add(-h)
-            np.testing.assert_allclose(slopes[which][index], (up - total(*arrays)) / (2 * h), rtol=1e-6)
+            ends = []
+            for step in (h, -h):
+                arrays = [transition.copy(), logs.copy()]
+                arrays[which][index] += step
+                ends.append(float(total_and_slopes(*arrays)[0]))
+            np.testing.assert_allclose(slopes[which][index], (ends[0] - ends[1]) / (2 * h), rtol=1e-6)
 
 
 def test_stationary_distribution():
-    whack = jnp.array([[0.1, 0.4, 0.5], [0.4, 0.0, 0.6], [0.0, 0.6, 0.4]])
+    whack = np.array([[0.1, 0.4, 0.5], [0.4, 0.0, 0.6], [0.0, 0.6, 0.4]])
     np.testing.assert_allclose(stationary(whack), np.array([12, 27, 37]) / 76, rtol=1e-10)
     # periodic: the powers of A do not converge, the law is unique
-    around = jnp.array([[0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [1.0, 0.0, 0.0]])
+    around = np.array([[0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [1.0, 0.0, 0.0]])
     # reducible with one closed class: states 0 and 1 are left for good
-    leaving = jnp.array([[0.5, 0.5, 0, 0], [0.25, 0.25, 0.5, 0], [0, 0, 0, 1.0], [0, 0, 0.5, 0.5]])
+    leaving = np.array([[0.5, 0.5, 0, 0], [0.25, 0.25, 0.5, 0], [0, 0, 0, 1.0], [0, 0, 0.5, 0.5]])
     # nearly apart: π = (b, a) / (a + b) for rates a and b of leaving
-    slow = jnp.array([[1 - 1e-12, 1e-12], [3e-12, 1 - 3e-12]])
+    slow = np.array([[1 - 1e-12, 1e-12], [3e-12, 1 - 3e-12]])
     laws = [(around, [1 / 3] * 3), (leaving, [0, 0, 1 / 3, 2 / 3]), (slow, [0.75, 0.25])]
     for transition, law in laws:
         np.testing.assert_allclose(stationary(transition), law, rtol=1e-4 if transition is slow else 1e-12)

@@ -60,7 +60,7 @@ RNG = np.random.default_rng(0)
 
 def _matrices(n: int, dim: int) -> Array:
     half = RNG.normal(size=(n, dim, dim))
-    return jnp.asarray(half @ half.transpose(0, 2, 1) + 0.1 * np.eye(dim))
+    return on_device(half @ half.transpose(0, 2, 1) + 0.1 * np.eye(dim))
 
 
 class Everything(eqx.Module):
@@ -81,12 +81,12 @@ class Holder(eqx.Module):
 
 def _everything(n: int) -> Everything:
     return Everything(
-        jnp.asarray(RNG.normal(size=(n, 3))),
-        jnp.asarray(RNG.gamma(1.0, size=(n, 3))),
-        jnp.asarray(RNG.uniform(size=(n, 3))),
-        jnp.asarray(RNG.dirichlet(np.ones(4), size=n)),
+        on_device(RNG.normal(size=(n, 3))),
+        on_device(RNG.gamma(1.0, size=(n, 3))),
+        on_device(RNG.uniform(size=(n, 3))),
+        on_device(RNG.dirichlet(np.ones(4), size=n)),
         _matrices(n, 3),
-        jnp.full((n, 2), -7.0),
+        on_device(np.full((n, 2), -7.0)),
     )
 
 
@@ -95,22 +95,28 @@ def _everything(n: int) -> Everything:
 
 def test_constraints_round_trip_through_stacks_containers_and_vmap():
     stack = _everything(5)
-    model = Holder(stack, [jnp.array([0.3]), jnp.array(2.0)])
-    again = constrain(unconstrain(model))
+    model = Holder(stack, [on_device([0.3]), on_device(2.0)])
+
+    @eqx.filter_jit
+    def there_and_back(model, stack):
+        free = jax.vmap(unconstrain)(stack)
+        return constrain(unconstrain(model)), unconstrain(stack), free, jax.vmap(constrain)(free)
+
+    again, together, free, back = there_and_back(model, stack)
     for old, new in zip(jax.tree.leaves(model), jax.tree.leaves(again), strict=True):
         np.testing.assert_allclose(new, old, rtol=1e-12, atol=1e-14)
     # the same, member by member
-    free = jax.vmap(unconstrain)(stack)
-    for whole, each in zip(jax.tree.leaves(unconstrain(stack)), jax.tree.leaves(free), strict=True):
+    for whole, each in zip(jax.tree.leaves(together), jax.tree.leaves(free), strict=True):
         np.testing.assert_allclose(whole, each, rtol=1e-12, atol=1e-14)
-    for old, new in zip(jax.tree.leaves(stack), jax.tree.leaves(jax.vmap(constrain)(free)), strict=True):
+    for old, new in zip(jax.tree.leaves(stack), jax.tree.leaves(back), strict=True):
         np.testing.assert_allclose(new, old, rtol=1e-12, atol=1e-14)
     assert free.kept.tolist() == stack.kept.tolist()
 
 
 def test_constrain_maps_any_reals_into_the_set():
-    noise = jax.tree.map(lambda a: jnp.asarray(RNG.normal(size=a.shape)), unconstrain(_everything(4)))
-    model = constrain(noise)
+    shapes = eqx.filter_eval_shape(unconstrain, _everything(4))
+    noise = jax.tree.map(lambda a: on_device(RNG.normal(size=a.shape)), shapes)
+    model = eqx.filter_jit(constrain)(noise)
     named = {
         "free": real,
         "rate": positive,
@@ -139,11 +145,14 @@ def test_contains_refuses(constraint, bad):
 
 
 def test_positive_keeps_tiny_and_huge_values():
-    values = jnp.array([1e-300, 1e-30, 1e-8, 1.0, 40.0, 1e10, 1e300])
-    np.testing.assert_allclose(positive.from_free(positive.to_free(values)), values, rtol=1e-12)
-    chance = jnp.array([1e-300, 1e-12, 0.5, 1 - 1e-12])
-    np.testing.assert_allclose(unit_interval.from_free(unit_interval.to_free(chance)), chance, rtol=1e-12)
-    weights = simplex.from_free(simplex.to_free(jnp.array([1.0, 0.0])))
+    def there_and_back(constraint, values):
+        return jax.jit(lambda v: constraint.from_free(constraint.to_free(v)))(values)
+
+    values = np.array([1e-300, 1e-30, 1e-8, 1.0, 40.0, 1e10, 1e300])
+    np.testing.assert_allclose(there_and_back(positive, values), values, rtol=1e-12)
+    chance = np.array([1e-300, 1e-12, 0.5, 1 - 1e-12])
+    np.testing.assert_allclose(there_and_back(unit_interval, chance), chance, rtol=1e-12)
+    weights = there_and_back(simplex, np.array([1.0, 0.0]))
     np.testing.assert_allclose(weights, [1.0, 0.0], atol=1e-290)
 
 
@@ -158,7 +167,7 @@ def test_learnable_buffers_cover_all_that_is_below_them():
     )
     assert jax.tree.leaves(mask.fixed) == [False] * 6
     # a buffer inside is still mapped, so that a tree made by unconstrain goes back
-    back = constrain(unconstrain(model))
+    back = eqx.filter_jit(lambda m: constrain(unconstrain(m)))(model)
     np.testing.assert_allclose(back.fixed.rate, model.fixed.rate, rtol=1e-12)
 
 
@@ -173,8 +182,13 @@ def test_freeze():
 
 def test_parameter_count_is_the_rank_of_the_map_from_free_reals():
     stack = _everything(2)
-    free, unravel = jax.flatten_util.ravel_pytree(eqx.filter(unconstrain(stack), learnable(stack)))
-    jacobian = jax.jacobian(lambda v: jax.flatten_util.ravel_pytree(constrain(unravel(v)))[0])(free)
+
+    @jax.jit
+    def slopes(stack):
+        free, unravel = jax.flatten_util.ravel_pytree(eqx.filter(unconstrain(stack), learnable(stack)))
+        return jax.jacobian(lambda v: jax.flatten_util.ravel_pytree(constrain(unravel(v)))[0])(free)
+
+    jacobian = slopes(stack)
     expected = np.linalg.matrix_rank(np.asarray(jacobian), tol=1e-9)
     assert parameter_count(stack) == expected == 2 * (3 + 3 + 3 + 3 + 6)
     assert parameter_count(Holder(stack, [jnp.ones(4)], stack)) == expected + 4
@@ -186,13 +200,18 @@ def test_parameter_count_is_the_rank_of_the_map_from_free_reals():
 
 @pytest.mark.parametrize("temperature", [1.0, 0.5, 3.0])
 def test_boltzmann_is_the_least_free_energy(temperature):
-    e = jnp.asarray(RNG.normal(size=5))
-    free, p = boltzmann(e, temperature)
-    naive = np.exp(-np.asarray(e) / temperature)
+    e, other = RNG.normal(size=5), RNG.dirichlet(np.ones(5))
+
+    @jax.jit
+    def answers(e, other):
+        free, p = boltzmann(e, temperature)
+        return free, p, categorical_entropy(p), categorical_entropy(other)
+
+    free, p, own, entropy = map(np.asarray, answers(e, other))
+    naive = np.exp(-e / temperature)
     np.testing.assert_allclose(p, naive / naive.sum(), rtol=1e-13)
-    np.testing.assert_allclose(free, p @ e - temperature * categorical_entropy(p), rtol=1e-13)
-    other = jnp.asarray(RNG.dirichlet(np.ones(5)))
-    assert free < other @ e - temperature * categorical_entropy(other)
+    np.testing.assert_allclose(free, p @ e - temperature * own, rtol=1e-13)
+    assert free < other @ e - temperature * entropy
 
 
 def test_some_entry_is_the_least_whatever_is_computed_twice():
@@ -206,77 +225,96 @@ def test_some_entry_is_the_least_whatever_is_computed_twice():
 
 
 def test_boltzmann_limits_ties_and_infinite_energies():
-    e = jnp.array([2.0, 1.0, 1.0, jnp.inf])
-    cold, p = boltzmann(e, 0.0)
+    e = np.array([2.0, 1.0, 1.0, np.inf])
+
+    @jax.jit
+    def answers(e, one, zero):
+        never = jnp.full(4, jnp.inf)
+        limits = boltzmann(e, 0.0), boltzmann(e, 1e-4), boltzmann(e[:3], 1e9)
+        return limits, [boltzmann(never, t) for t in (1.0, 0.0, one, zero)]
+
+    ((cold, p), (nearly, q), (_, hot)), impossible = answers(e, 1.0, 0.0)
     assert cold == 1.0
     assert p.tolist() == [0.0, 0.5, 0.5, 0.0]
-    nearly, q = boltzmann(e, 1e-4)
     np.testing.assert_allclose(q, p, atol=1e-12)
     np.testing.assert_allclose(nearly, 1 - 1e-4 * math.log(2), rtol=1e-12)
-    np.testing.assert_allclose(boltzmann(e[:3], 1e9)[1], 1 / 3, rtol=1e-8)
-    for temperature in (1.0, 0.0, jnp.array(1.0), jnp.array(0.0)):
-        free, even = boltzmann(jnp.full(4, jnp.inf), temperature)
+    np.testing.assert_allclose(hot, 1 / 3, rtol=1e-8)
+    for free, even in impossible:
         assert free == jnp.inf
         assert even.tolist() == [0.25] * 4
     # energies far from zero neither overflow nor vanish
-    free, p = boltzmann(jnp.array([1e6, 1e6 + 1.0]))
-    np.testing.assert_allclose(free - 1e6, -math.log(1 + math.exp(-1)), rtol=1e-9)
-    along = jnp.asarray(RNG.normal(size=(3, 4)))
-    np.testing.assert_allclose(boltzmann(along, axis=0)[1].T, boltzmann(along.T)[1], rtol=1e-14)
+    free, p = jax.jit(boltzmann)(np.array([1e6, 1e6 + 1.0]))
+    np.testing.assert_allclose(np.asarray(free) - 1e6, -math.log(1 + math.exp(-1)), rtol=1e-9)
+    along = RNG.normal(size=(3, 4))
+    columns, rows = jax.jit(lambda e: (boltzmann(e, axis=0)[1].T, boltzmann(e.T)[1]))(along)
+    np.testing.assert_allclose(columns, rows, rtol=1e-14)
+
+
+def _and_slope(e, temperature):
+    def value(e):
+        free, p = boltzmann(e, temperature)
+        return free + jnp.array([1.0, -2.0, 0.5]) @ p
+
+    return jax.value_and_grad(value)(e)
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.5, 0.0])
 @pytest.mark.parametrize("traced", [False, True])
 def test_boltzmann_gradients_match_finite_differences(temperature, traced):
-    e = jnp.array([0.3, -0.7, 1.1])
-    mix = jnp.array([1.0, -2.0, 0.5])
-
-    def value(e):
-        free, p = boltzmann(e, jnp.asarray(temperature) if traced else temperature)
-        return free + mix @ p
-
-    step = 1e-6
-    numeric = [(value(e.at[i].add(step)) - value(e.at[i].add(-step))) / (2 * step) for i in range(3)]
-    np.testing.assert_allclose(jax.grad(value)(e), numeric, rtol=1e-7, atol=1e-8)
+    e, step = np.array([0.3, -0.7, 1.1]), 1e-6
+    value = jax.jit(_and_slope, static_argnums=() if traced else 1)
+    ends = [
+        float(value(e + sign * step * np.eye(3)[i], temperature)[0]) for i in range(3) for sign in (1, -1)
+    ]
+    numeric = np.subtract(ends[::2], ends[1::2]) / (2 * step)
+    np.testing.assert_allclose(value(e, temperature)[1], numeric, rtol=1e-7, atol=1e-8)
 
 
 def test_boltzmann_with_traced_temperatures_under_jit_and_vmap():
     e = jnp.array([[0.3, -0.7, 1.1], [0.0, 0.0, jnp.inf]])
-    temperatures = jnp.array([0.0, 0.5, 1.0])
-    free, p = jax.jit(jax.vmap(lambda t: boltzmann(e, t)))(temperatures)
-    for i, t in enumerate([0.0, 0.5, 1.0]):
-        expected = boltzmann(e, t)
+    known = [0.0, 0.5, 1.0]
+
+    @jax.jit
+    def answers(temperatures):
+        slope = jax.vmap(lambda t: jax.grad(lambda e: jnp.sum(boltzmann(e, t)[0]))(e))(temperatures)
+        return jax.vmap(lambda t: boltzmann(e, t))(temperatures), slope, [boltzmann(e, t) for t in known]
+
+    (free, p), slope, each = jax.tree.map(np.asarray, answers(np.array(known)))
+    for i, expected in enumerate(each):
         np.testing.assert_allclose(free[i], expected[0], rtol=1e-14)
         np.testing.assert_allclose(p[i], expected[1], rtol=1e-14)
     # ∂F/∂e = p, also at temperature zero beside warm ones
-    slope = jax.vmap(lambda t: jax.grad(lambda e: jnp.sum(boltzmann(e, t)[0]))(e))(temperatures)
     np.testing.assert_allclose(slope, p, rtol=1e-12)
 
 
 def test_cholesky_takes_a_bounded_jitter_that_it_reports():
-    well = _matrices(1, 4)[0]
-    factor, jitter = cholesky(well)
+    @jax.jit
+    def factorised(matrix):
+        factor, jitter = cholesky(matrix)
+        return factor, jitter, log_det_cholesky(factor)
+
+    well = np.asarray(_matrices(1, 3))[0]
+    factor, jitter, log_det = factorised(well)
     assert jitter == 0
     np.testing.assert_allclose(factor, np.linalg.cholesky(well), rtol=1e-12)
-    np.testing.assert_allclose(log_det_cholesky(factor), np.linalg.slogdet(well)[1], rtol=1e-12)
+    np.testing.assert_allclose(log_det, np.linalg.slogdet(well)[1], rtol=1e-12)
     # rank one, made indefinite by rounding
-    v = jnp.array([1.0, 2.0, 3.0])
-    rounded = jnp.outer(v, v) - 1e-12 * jnp.eye(3)
-    factor, jitter = cholesky(rounded)
-    assert 0 < jitter <= 1e-6 * jnp.mean(jnp.diagonal(rounded))
-    np.testing.assert_allclose(factor @ factor.T, rounded + jitter * jnp.eye(3), rtol=1e-9, atol=1e-12)
-    hopeless = jnp.array([[1.0, 2.0], [2.0, 1.0]])
-    assert bool(jnp.isnan(cholesky(hopeless)[0]).any())
-    assert bool(jnp.isnan(cholesky(-jnp.eye(2))[0]).any())
+    rounded = np.outer([1.0, 2.0, 3.0], [1.0, 2.0, 3.0]) - 1e-12 * np.eye(3)
+    factor, jitter, _ = map(np.asarray, factorised(rounded))
+    assert 0 < jitter <= 1e-6 * np.mean(np.diagonal(rounded))
+    np.testing.assert_allclose(factor @ factor.T, rounded + jitter * np.eye(3), rtol=1e-9, atol=1e-12)
+    hopeless = np.array([[1.0, 2.0], [2.0, 1.0]])
+    assert np.isnan(factorised(hopeless)[0]).any()
+    assert np.isnan(factorised(-np.eye(2))[0]).any()
     # a bad matrix beside a good one does not touch it
-    factors, jitters = jax.vmap(cholesky)(jnp.stack([hopeless, 4 * jnp.eye(2)]))
+    factors, jitters = map(np.asarray, jax.jit(jax.vmap(cholesky))(np.stack([hopeless, 4 * np.eye(2)])))
     assert factors[1].tolist() == [[2.0, 0.0], [0.0, 2.0]]
     assert jitters[1] == 0
 
 
 def test_cholesky_is_differentiable():
-    matrix = _matrices(1, 3)[0]
-    gradient = jax.grad(lambda m: log_det_cholesky(cholesky(symmetrise(m))[0]))(matrix)
+    matrix = np.asarray(_matrices(1, 3))[0]
+    gradient = jax.jit(jax.grad(lambda m: log_det_cholesky(cholesky(symmetrise(m))[0])))(matrix)
     np.testing.assert_allclose(gradient, np.linalg.inv(matrix), rtol=1e-9)
 
 

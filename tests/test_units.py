@@ -2,6 +2,7 @@
 
 import functools
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import freeenergy as fe
+from freeenergy._core import key_of, on_device
 from freeenergy.distributions import Diagonal, LowRank, Poisson, Spherical, Tied
 from freeenergy.models import InUnits, LinearGaussianSSM, Mixture, SeriesInUnits, one_series
 
@@ -61,19 +63,25 @@ IN_UNITS = {
 }
 
 
+KEYS = jax.random.split(jax.random.key(0), 5)
+
+
+@eqx.filter_jit
+def of_rows(model, inner, x):
+    """What a model says of rows, and draws of it and of the model inside with the same keys."""
+    drawn = [jax.vmap(lambda key, m=m: m.sample(key=key))(KEYS) for m in (model, inner)]
+    return jax.vmap(model.log_prob)(x), jax.vmap(model.complete_mean)(x), *drawn
+
+
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("name", IN_UNITS)
 def test_the_model_in_units_is_one_of_the_rows_that_were_passed(name):
     fitted = IN_UNITS[name].fit(FAR)
     model = fitted.model_in_units
-    found = jax.vmap(model.log_prob)(jnp.asarray(FAR))
+    found, filled, drawn, inner = of_rows(model, fitted.model_, FAR)
     np.testing.assert_allclose(found, fitted.score_samples(FAR), rtol=1e-9)
-    filled = jax.vmap(model.complete_mean)(jnp.asarray(FAR))
     np.testing.assert_allclose(filled, fitted.impute(FAR), rtol=1e-9)
     # the same draws, in other units
-    keys = jax.random.split(jax.random.key(0), 5)
-    drawn = jax.vmap(lambda key: model.sample(key=key))(keys)
-    inner = jax.vmap(lambda key: fitted.model_.sample(key=key))(keys)
     np.testing.assert_allclose(drawn, fitted.scaling_.invert(np.asarray(inner)), rtol=1e-9)
     # a wrapper where the parameters have no other units of their own
     assert isinstance(model, InUnits) == (name in {"kernels", "bayesian"})
@@ -89,13 +97,20 @@ def test_parameters_in_units_are_those_that_the_estimator_tells():
     np.testing.assert_allclose(factors.model_in_units.loading.T, factors.components_, rtol=1e-12)
     np.testing.assert_allclose(factors.model_in_units.noise.variance, factors.noise_variance_, rtol=1e-12)
     # what is inferred of a row needs no rescaling
-    x = jnp.asarray(FAR[1])
-    np.testing.assert_allclose(model.posterior(x).probabilities, mixture.predict_proba(FAR[1:2])[0])
-    np.testing.assert_allclose(factors.model_in_units.encode(x), factors.transform(FAR[1:2])[0], rtol=1e-9)
-    inside = InUnits(factors.model_, *map(jnp.asarray, factors.scaling_))
-    z = jnp.array([0.3])
-    np.testing.assert_allclose(inside.energy(x, z), factors.model_in_units.energy(x, z), rtol=1e-9)
-    np.testing.assert_allclose(inside.posterior(x).mean, inside.encode(x), rtol=1e-12)
+    x, z = FAR[1], np.array([0.3])
+    found = eqx.filter_jit(model.posterior)(x).probabilities
+    np.testing.assert_allclose(found, mixture.predict_proba(FAR[1:2])[0])
+
+    @eqx.filter_jit
+    def both(model, inside):
+        codes = model.encode(x), inside.encode(x), inside.posterior(x).mean
+        return (model.energy(x, z), inside.energy(x, z)), codes
+
+    inside = InUnits(factors.model_, *map(on_device, factors.scaling_))
+    energies, codes = both(factors.model_in_units, inside)
+    np.testing.assert_allclose(*energies, rtol=1e-9)
+    np.testing.assert_allclose(codes[0], factors.transform(FAR[1:2])[0], rtol=1e-9)
+    np.testing.assert_allclose(codes[2], codes[1], rtol=1e-12)
 
 
 def test_counts_have_no_other_unit():
@@ -108,14 +123,27 @@ def test_counts_have_no_other_unit():
 def test_a_bound_in_units_is_the_evidence_of_the_rows_that_were_passed():
     fitted = fe.VAE(1, width=8, max_iter=3, importance_samples=2000, random_state=0).fit(FAR)
     row = FAR[3]
-    found = fitted.model_in_units.evidence(jnp.asarray(row), samples=2000, key=jax.random.key(1))
+    model = fitted.model_in_units
+    found = eqx.filter_jit(model.evidence)(row, samples=2000, key=key_of(1))
     told = fitted.evidence(row[None])
     error = np.hypot(float(found.stderr), told.stderr[0])
     assert abs(float(found.log_mean) - told.nats[0]) < 5 * error + 1e-9
-    hidden = jnp.asarray(row).at[1].set(jnp.nan)
-    drawn = fitted.model_in_units.complete_sample(hidden, samples=50, key=jax.random.key(2))
+    hidden = np.array([row[0], np.nan])
+    drawn = eqx.filter_jit(model.complete_sample)(hidden, samples=50, key=key_of(2))
     assert float(drawn[0]) == row[0]
     assert np.isfinite(drawn).all()
+
+
+@eqx.filter_jit
+def of_a_series(model, inner, chain):
+    key = jax.random.key(0)
+    drawn = model.sample(6, key=key), inner.sample(6, key=key)
+    return (
+        model.step_evidence(chain),
+        model.complete_mean(chain),
+        *drawn,
+        model.complete_sample(chain, key=key),
+    )
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -128,13 +156,11 @@ def test_a_model_of_series_in_units(estimator):
     series = FAR[:24]
     fitted = estimator.fit(series)
     model, chain = fitted.model_in_units, one_series(jnp.asarray(series))
-    np.testing.assert_allclose(model.step_evidence(chain), fitted.step_evidence(series), rtol=1e-8)
-    np.testing.assert_allclose(model.complete_mean(chain), fitted.impute(series), rtol=1e-8)
-    key = jax.random.key(0)
-    inner = np.asarray(fitted.model_.sample(6, key=key))
-    np.testing.assert_allclose(model.sample(6, key=key), fitted.scaling_.invert(inner), rtol=1e-9)
-    drawn = np.asarray(model.complete_sample(chain, key=key))
-    np.testing.assert_array_equal(drawn[~np.isnan(series)], series[~np.isnan(series)])
+    steps, filled, drawn, inner, completed = map(np.asarray, of_a_series(model, fitted.model_, chain))
+    np.testing.assert_allclose(steps, fitted.step_evidence(series), rtol=1e-8)
+    np.testing.assert_allclose(filled, fitted.impute(series), rtol=1e-8)
+    np.testing.assert_allclose(drawn, fitted.scaling_.invert(inner), rtol=1e-9)
+    np.testing.assert_array_equal(completed[~np.isnan(series)], series[~np.isnan(series)])
     assert isinstance(model, LinearGaussianSSM | SeriesInUnits)
 
 
@@ -143,5 +169,5 @@ def test_a_model_of_series_with_inputs_in_units():
     inputs = np.linspace(100.0, 200.0, 24)[:, None]
     fitted = fe.LinearGaussianSSM(1, max_iter=3, random_state=0).fit(FAR[:24], inputs=inputs)
     chain = one_series(jnp.asarray(FAR[:24]), inputs=jnp.asarray(inputs))
-    found = fitted.model_in_units.step_evidence(chain)
+    found = eqx.filter_jit(fitted.model_in_units.step_evidence)(chain)
     np.testing.assert_allclose(found, fitted.step_evidence(FAR[:24], inputs=inputs), rtol=1e-8)

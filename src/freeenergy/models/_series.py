@@ -6,9 +6,11 @@ import abc
 from typing import NamedTuple
 
 import equinox as eqx
-import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jaxtyping import Bool, Float, Int
+
+from .._core import on_device
 
 
 class Series(NamedTuple):
@@ -69,4 +71,5 @@ def one_series(
     [True, False, False]
     """
     length = len(values)
-    return Series(values, jnp.arange(length) == 0, jnp.ones(length, bool), states, inputs)
+    starts, real = on_device(np.arange(length) == 0), on_device(np.ones(length, bool))
+    return Series(values, starts, real, states, inputs)

@@ -189,6 +189,11 @@ def member_in_units(member: Any, shift: Array, scale: Array, rescale: Callable[.
         kept = (np.asarray(shift) == 0) & (np.asarray(scale) == 1)
         if not (member.unit_free_columns(len(kept)) | kept).all():
             return None
+    return _rescaled(member, shift, scale, rescale)
+
+
+@eqx.filter_jit
+def _rescaled(member: Any, shift: Array, scale: Array, rescale: Callable[..., Any]) -> Any:
     factor = scale[0] if member.common_unit else scale
     return rescale(member, -shift / scale, 1 / factor)
 

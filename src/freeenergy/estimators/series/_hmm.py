@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Self
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -24,11 +25,13 @@ from ..._core import (
 )
 from ...distributions import (
     AbstractConjugatePrior,
+    AbstractCovariance,
     AbstractExponentialFamily,
     AbstractShaped,
     DirichletPrior,
     Gaussian,
     Product,
+    component_axes,
     levels,
     rescaled_stack,
 )
@@ -99,6 +102,31 @@ def _smooth(series: Series, model: models.HMM, incomplete: bool) -> Array:
 def _decode(series: Series, model: models.HMM, incomplete: bool, n: int) -> Array:
     best = model.decode(series, n, incomplete=incomplete)
     return jnp.where(best.log_prob[None] > -jnp.inf, best.states, -1)
+
+
+@eqx.filter_jit
+def _of_each(structure: AbstractCovariance, roots: np.ndarray, states: int) -> AbstractCovariance:
+    """A stack of one covariance for all states, of which `roots` is a square root."""
+    second = jnp.sum(jax.vmap(structure.second_moments)(roots.T), axis=0)
+    ones = jnp.ones((states, len(roots)))
+    return structure.from_moments(ones, 0 * ones, jnp.tile(second, (states, 1)))
+
+
+@eqx.filter_jit
+def _means(model: models.HMM, inputs: np.ndarray | None) -> Array:
+    return model.means(inputs)  # pyright: ignore[reportArgumentType]
+
+
+@eqx.filter_jit
+def _covariances(emissions: FamilyEmissions | RegressionEmissions, inputs: np.ndarray) -> Array:
+    at_inputs: Any = emissions.at(inputs) if isinstance(emissions, RegressionEmissions) else emissions  # pyright: ignore[reportArgumentType]
+    members = at_inputs.members
+    return jax.vmap(lambda member: member.covariance.matrix(), (component_axes(members),))(members)
+
+
+@eqx.filter_jit
+def _transitions(transition: AbstractTransition, inputs: np.ndarray) -> Array:
+    return jax.vmap(transition.matrix)(inputs)
 
 
 def _label_chance(pair: tuple[Array, Array], model: models.HMM, column: Array, label: Array) -> Array:
@@ -482,14 +510,11 @@ class HMM(Predicts, PredictsProbabilities, ForecastsSeries):
                 y, z, weight, self.n_states, LLOYD_STEPS, key=start_key
             )
             spread = spread + 1e-3 * np.eye(y.shape[1])
-            structure = self.family.covariance
-            roots = on_device(np.linalg.cholesky(spread))
-            second = jnp.sum(jax.vmap(structure.second_moments)(roots.T), axis=0)
-            ones, second = jnp.ones(W.shape[:2]), jnp.tile(second, (self.n_states, 1))
+            roots = np.linalg.cholesky(spread)
             emissions = RegressionEmissions(
                 on_device(W[..., :-1]),
                 on_device(W[..., -1]),
-                structure.from_moments(ones, 0 * ones, second),
+                _of_each(self.family.covariance, roots, self.n_states),
             )
             share = np.bincount(owner, weight, self.n_states) + 1
             yield fit_key, self._chain(on_device(share / share.sum()), emissions, sequences)
@@ -675,8 +700,8 @@ class HMM(Predicts, PredictsProbabilities, ForecastsSeries):
         check_is_fitted(self, "model_")
         if not self._varies():
             raise ValueError("The transitions of this HMM do not depend on inputs. See 'transition_'.")
-        rows = jnp.asarray((self._check_inputs(inputs, [len(inputs)]) or [])[0])
-        return np.asarray(jax.vmap(self.model_.transition.matrix)(rows))
+        rows = (self._check_inputs(inputs, [len(inputs)]) or [])[0]
+        return np.asarray(_transitions(self.model_.transition, rows))
 
     def _terms(self, X: Any, given: dict[str, Any]) -> list[Terms] | str:
         if given.get("states") is not None:
@@ -707,8 +732,8 @@ class HMM(Predicts, PredictsProbabilities, ForecastsSeries):
     @property
     def means_(self) -> np.ndarray:
         """The mean of the emissions of each state, in the units of the data; at the mean of the inputs."""
-        average = jnp.zeros(self.n_inputs_in_) if self.n_inputs_in_ else None
-        return self.scaling_.invert(np.asarray(self.model_.means(average)))
+        average = np.zeros(self.n_inputs_in_) if self.n_inputs_in_ else None
+        return self.scaling_.invert(np.asarray(_means(self.model_, average)))
 
     @property
     def coefficients_(self) -> np.ndarray:
@@ -722,9 +747,8 @@ class HMM(Predicts, PredictsProbabilities, ForecastsSeries):
     def covariances_(self) -> np.ndarray:
         """The covariance matrix of each state, in the units of the data; for Gaussian emissions."""
         emissions = self.model_.emissions
-        if isinstance(emissions, RegressionEmissions):
-            emissions = emissions.at(jnp.zeros(self.n_inputs_in_))
-        if not isinstance(emissions, FamilyEmissions) or not isinstance(emissions.members, Gaussian):
+        gaussian = isinstance(emissions, FamilyEmissions) and isinstance(emissions.members, Gaussian)
+        if not (gaussian or isinstance(emissions, RegressionEmissions)):
             raise AttributeError("HMM has 'covariances_' only with one Gaussian in each state.")
-        matrices = [np.asarray(emissions.member(k).covariance.matrix()) for k in range(self.n_states)]
-        return np.stack(matrices) * np.outer(self.scaling_.scale, self.scaling_.scale)
+        matrices = np.asarray(_covariances(emissions, np.zeros(self.n_inputs_in_)))
+        return matrices * np.outer(self.scaling_.scale, self.scaling_.scale)

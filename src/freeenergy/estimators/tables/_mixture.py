@@ -397,13 +397,8 @@ class AbstractMixture(Predicts, PredictsProbabilities, AbstractDensity):
     def latent(self, X: Any) -> np.ndarray:
         return np.asarray(self.predict_proba(X))
 
-<<<<<<< HEAD
-    def states(self, X: Any) -> dict[str, np.ndarray]:
-        return {"probabilities": np.asarray(self.predict_proba(X))}
-=======
     def states(self, X: Any, *, inputs: Any = None) -> dict[str, np.ndarray]:
-        return {"probabilities": self.predict_proba(X)}
->>>>>>> report
+        return {"probabilities": np.asarray(self.predict_proba(X))}
 
     @property
     def weights_(self) -> np.ndarray:

@@ -693,7 +693,7 @@ def test_a_mixed_table_goes_through_the_commands_in_its_own_words(people, tmp_pa
     assert run(["predict", model, str(path)]) == 0
     assert (
         pl.read_csv(io.StringIO(capsys.readouterr().out))["prediction"].to_list()
-        == truth.predict(frame).tolist()
+        == truth.predict(frame).to_list()
     )
     assert run(["outliers", model, str(path), "--level", "0.05", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)

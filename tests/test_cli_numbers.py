@@ -59,10 +59,10 @@ def test_predictions_with_intervals(model, file, tmp_path, capsys):
     err = capsys.readouterr().err
     found = pl.read_csv(output)
     assert found.columns == ["mean", "low", "high"]
-    low, high = expected.predict_interval(rows, 0.8)
+    low, high = map(np.asarray, expected.predict_interval(rows, 0.8))
     np.testing.assert_allclose(found["low"], low, rtol=1e-6)
     np.testing.assert_allclose(found["high"], high, rtol=1e-6)
-    error = np.sqrt(np.mean((expected.predict(rows) - PRICE) ** 2))
+    error = np.sqrt(np.mean((np.asarray(expected.predict(rows)) - PRICE) ** 2))
     inside = np.mean((low <= PRICE) & (high >= PRICE))
     assert err.startswith(f"Root mean square error {error:.6g} ± ")
     assert f"; {inside:.1%} of 90 answers are in their intervals of 80%." in err

@@ -143,9 +143,6 @@ def test_numbers_have_the_names_of_the_fit():
     # of whole numbers the mean is none
     whole = fe.LinearRegression().fit(FRAME, pd.Series(np.rint(SIZES).astype(int), PLACES))
     assert whole.predict(FRAME).dtype == float
-    # what is called the same is numbered
-    twice = both.set_axis(["size", "size"], axis=1)
-    assert fe.LinearRegression().fit(FRAME, twice).predict(FRAME).columns.tolist() == ["y0", "y1"]
     # rows of another library come in that
     frame = pl.DataFrame(ROWS, schema=["a", "b"])
     assert model.predict(frame).columns == ["size", "minus"]

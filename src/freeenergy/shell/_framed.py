@@ -54,10 +54,8 @@ class AnswerColumns:
         # of no type that is read, nothing is remembered but the name
         with contextlib.suppress(TypeError):
             types = [library.read(frame[:0], place) for place in range(len(names))]
-        unnamed = column is not None and getattr(y, "name", None) in (None, "")
-        # what is called the same cannot be told apart by its names
-        if unnamed or len(set(names)) < len(names):
-            names = [None] * len(names)
+        if column is not None and getattr(y, "name", None) in (None, ""):
+            names = [None]
         return AnswerColumns(library.name, tuple(names), tuple(types))
 
 

@@ -102,9 +102,10 @@ def distribution(
     """
     field = Field("", Column.CONTINUOUS) if field is None else field
     if ax is None:
-        # two lines a label where they need them
-        lines = sum(word.count("\n") + 1 for word in _words(field)[:_MOST_LABELS])
-        ax = new_axes(None, 3.0, max(2.1, 0.6 + 0.16 * lines))
+        # each bar has room for the lines of the longest label
+        words = _words(field)[:_MOST_LABELS]
+        lines = len(words) * max((word.count("\n") + 1 for word in words), default=0)
+        ax = new_axes(None, 3.0, max(2.1, 0.6 + 0.15 * lines))
     sets = [np.asarray(part, float).ravel() for part in (x, other) if part is not None]
     sets = [part[~np.isnan(part)] for part in sets]
     seen = np.unique(np.concatenate(sets)) if sets else np.empty(0)

@@ -109,7 +109,8 @@ def annealed_importance(
     chains = jax.tree.leaves(start)[0].shape[0]
 
     def one(x: Any, before: Array, after: Array, key: Array) -> tuple[Any, Array]:
-        was, now = energy(before, x), energy(after, x)
+        # the energy stands in the program once for both, and what of it does not hang on beta is found once
+        was, now = jax.vmap(energy, in_axes=(0, None))(jnp.stack([before, after]), x)
         # a draw that cannot be any more has no weight, and none ever after
         return kernel(after, x, key=key), jnp.where(now == jnp.inf, -jnp.inf, was - now)
 

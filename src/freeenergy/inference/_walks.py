@@ -148,8 +148,10 @@ def random_walk(energy: EnergyFunction, space: PyTree, *, scale: float | Array =
         draw, choose = jax.random.split(key)
         free = to_free(space, z)
         step = scale * jax.random.normal(draw, free.shape, free.dtype)
-        start = WalkState(free, target(free), jnp.zeros((), free.dtype))
-        moved = metropolis_step(target, start, step, choose)[0]
+        # both energies by one look, so that the program has the energy in it once
+        here, there = jax.vmap(target)(jnp.stack([free, free + step]))
+        start = WalkState(free, here, jnp.zeros((), free.dtype))
+        moved = metropolis_step(lambda _: there, start, step, choose)[0]
         # what did not move keeps its bits
         return jax.tree.map(lambda a, b: jnp.where(moved.accepted > 0, a, b), target.value(moved.free), z)
 

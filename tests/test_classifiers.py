@@ -184,19 +184,24 @@ def test_log_odds_of_a_common_family_are_affine(family):
 @pytest.mark.parametrize("covariance", [d.Full(), d.Tied(d.Full()), d.Diagonal(), d.Tied(d.Spherical())])
 def test_fit_is_the_m_step_of_the_mixture(covariance):
     model = fe.DiscriminantAnalysis(covariance).fit(X, y)
-    Z = jnp.asarray(model.scaling_.apply(X))
-    mixture = model.model_
-    one_hot = jax.nn.one_hot(y, 3, dtype=float)
-    features = jax.vmap(mixture.component(0).features)(Z)
-    again = mixture.maximise(MixtureStatistics(one_hot.sum(axis=0), one_hot.T @ features))
+    Z, mixture = model.scaling_.apply(X), model.model_
+
+    @jax.jit
+    def both(mixture, Z):
+        one_hot = jax.nn.one_hot(y, 3, dtype=float)
+        features = jax.vmap(mixture.component(0).features)(Z)
+        again = mixture.maximise(MixtureStatistics(one_hot.sum(axis=0), one_hot.T @ features))
+        # a mixture that is certain of its components counts what the labels say
+        sure = Mixture(mixture.weights, d.Gaussian(Z[::50], d.Diagonal(jnp.full((3, 4), 1e-4))))
+        settings = {"temperature": jnp.ones(()), "incomplete": False}
+        certain, _ = sure.expect(Z[:9], jnp.ones(9), **settings)
+        labelled, _ = Labelled(sure).expect((Z[:9], jnp.asarray(y[:9])), jnp.ones(9), **settings)
+        return again, certain.features, labelled.features
+
+    again, certain, labelled = both(mixture, Z)
     for a, b in zip(jax.tree.leaves(mixture), jax.tree.leaves(again), strict=True):
         np.testing.assert_allclose(a, b, atol=1e-10)
-    # a mixture that is certain of its components counts what the labels say
-    sure = Mixture(mixture.weights, d.Gaussian(Z[::50], d.Diagonal(jnp.full((3, 4), 1e-4))))
-    settings = {"temperature": jnp.ones(()), "incomplete": False}
-    certain, _ = sure.expect(Z[:9], jnp.ones(9), **settings)
-    labelled, _ = Labelled(sure).expect((Z[:9], jnp.asarray(y[:9])), jnp.ones(9), **settings)
-    np.testing.assert_allclose(labelled.features, certain.features, atol=1e-10)
+    np.testing.assert_allclose(labelled, certain, atol=1e-10)
 
 
 def test_missing_entries_are_integrated_out():

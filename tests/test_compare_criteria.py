@@ -102,7 +102,8 @@ def test_the_mass_of_a_cell_is_the_integral_of_the_law_of_a_step():
     found = model.cell_evidence(COUNTS)
     np.testing.assert_allclose(found[1:], expected, rtol=1e-9)
     # all whole numbers at the last step, given the others: sum one
-    last = [model.cell_evidence(np.concatenate([COUNTS[:-1], [[k]]]))[-1] for k in range(-60, 90)]
+    every = [np.concatenate([COUNTS[:-1], [[k]]]) for k in range(-60, 90)]
+    last = model.cell_evidence(every).reshape(150, -1)[:, -1]
     np.testing.assert_allclose(np.exp(last).sum(), 1.0, rtol=1e-9)
     # what is missing counts nothing
     holes = COUNTS.copy()
@@ -123,17 +124,16 @@ def test_a_hidden_chain_has_masses_too():
     with pytest.raises(
         ValueError, match=r"HMM\.cell_evidence has no answer: it needs series of one column"
     ):
-        fe.HMM(2, d.Poisson, random_state=0).fit(COUNTS).cell_evidence(COUNTS)
+        fe.HMM(2, d.Poisson, random_state=0).fit(COUNTS[:60]).cell_evidence(COUNTS)
     two = np.column_stack([COUNTS, COUNTS[::-1]])
     with pytest.raises(ValueError, match="it needs series of one column"):
-        fe.AutoRegression(1).fit(two).cell_evidence(two)
+        fe.AutoRegression(1).fit(two[:60]).cell_evidence(two)
 
 
 def test_models_of_counts_and_of_numbers_stand_on_one_board():
     models = {
         "chain": fe.HMM(2, d.Poisson),
         "line": fe.AutoRegression(1),
-        "normal": fe.HMM(2),
         "rows": fe.GaussianDensity(),
     }
     board = fe.compare(models, COUNTS, cv=2, random_state=0)

@@ -98,9 +98,9 @@ def test_it_learns_answers_with_two_humps():
         size=(1024, 1)
     )
     start = ConditionalEnergy(
-        mlp(2, 1, width=32, depth=2, activation=jnp.tanh, dtype=jnp.float64, key=KEY),
+        mlp(2, 1, width=16, depth=2, activation=jnp.tanh, dtype=jnp.float64, key=KEY),
         jnp.ones(()),
-        nodes=128,
+        nodes=64,
     )
     learner = Gradient(optax.adam(1e-2), negative_conditional_log_likelihood, batch_size=128)
     learned = fit(start, learner, Data.of((x[:512], y[:512])), key=KEY, max_iter=60).model

@@ -1,6 +1,7 @@
 """Gaussian copulas against SciPy's rectangles, quadrature, enumeration and Gaussians."""
 
 import itertools
+import math
 
 import jax
 import jax.numpy as jnp
@@ -186,8 +187,10 @@ def test_normal_marginals_are_a_gaussian():
 
 
 def by_dblquad(low, high, r):
+    rest = 1 - r**2
+
     def density(v, u):
-        return stats.multivariate_normal.pdf([u, v], [0, 0], [[1, r], [r, 1]])
+        return math.exp(-(u * u - 2 * r * u * v + v * v) / (2 * rest)) / (2 * math.pi * math.sqrt(rest))
 
     clipped = [np.clip(end, -7, 7) for end in (low, high)]
     return dblquad(density, clipped[0][0], clipped[1][0], clipped[0][1], clipped[1][1], epsabs=1e-8)[0]
@@ -279,40 +282,62 @@ def test_draws_follow_the_density_and_have_the_types_of_the_table(model):
     draws = model.sample(4000, random_state=1)
     assert draws.schema == FRAME.schema
     assert (draws["visits"] >= 0).all()
-    for (smokes, size), part in draws.group_by(["smokes", "size"]):
-        p = np.exp(model.score_samples(row(smokes=smokes, size=size))[0])
-        assert abs(len(part) / 4000 - p) < 5 * np.sqrt(p * (1 - p) / 4000)
+    pairs = list(itertools.product([False, True], SIZES))
+    smokes, size = zip(*pairs, strict=True)
+    chances = np.exp(
+        model.score_samples(
+            rows(visits=[None] * 6, income=[None] * 6, smokes=smokes, size=size, colour=[None] * 6)
+        )
+    )
+    for (smokes, size), p in zip(pairs, chances, strict=True):
+        share = ((draws["smokes"] == smokes) & (draws["size"] == size)).mean()
+        assert abs(share - p) < 5 * np.sqrt(p * (1 - p) / 4000)
     # and of numbers given a label
-    below = quad(
-        lambda v: np.exp(model.score_samples(row(income=v, smokes=True))[0]), -2, 3.0, epsabs=1e-4
-    )[0]
+    points, weight = np.polynomial.legendre.leggauss(400)
+    known = {"income": 0.5 + 2.5 * points, "smokes": [True] * 400}
+    dense = np.exp(model.score_samples(rows(**{c: known.get(c, [None] * 400) for c in FRAME.columns})))
+    below = 2.5 * weight @ dense
     share = np.mean((draws["income"].to_numpy() < 3.0) & draws["smokes"].to_numpy())
     assert abs(share - below) < 5 * np.sqrt(below / 4000)
 
 
 def test_what_is_missing_is_filled_as_the_density_says(model):
-    hidden = row(income=4.0, visits=5)
-    # by the probability of each label
-    scores = {
-        c: model.score_samples(row(income=4.0, visits=5, colour=c))[0] for c in ("blue", "green", "red")
-    }
-    filled = model.impute(hidden)
+    asked = rows(
+        visits=[5, 2, None],
+        income=[4.0, None, 9.0],
+        smokes=[None, False, None],
+        size=[None] * 3,
+        colour=[None] * 3,
+    )
+    filled = model.impute(asked)
     assert filled.schema == FRAME.schema
-    assert filled["colour"][0] == max(scores, key=scores.get)
+    draws = [
+        (part["income"][1], part["visits"][2]) for part in model.sample(128, given=asked, random_state=0)
+    ]
+    incomes, counts = np.array(draws).T
+    # by the probability of each label
+    colours, none = ["blue", "green", "red"], [None] * 3
+    scores = model.score_samples(
+        rows(visits=[5] * 3, income=[4.0] * 3, smokes=none, size=none, colour=colours)
+    )
+    assert filled["colour"][0] == colours[np.argmax(scores)]
     # by the mean of the density along the column, which the mean of draws is too
-    given = row(visits=2, smokes=False)
-    points = np.linspace(-2, 25, 600)
-    known = {"visits": [2] * 600, "smokes": [False] * 600, "income": points}
-    dense = np.exp(model.score_samples(rows(**{c: known.get(c, [None] * 600) for c in FRAME.columns})))
+    points, none = np.linspace(-2, 25, 400), [None] * 400
+    dense = np.exp(
+        model.score_samples(
+            rows(visits=[2] * 400, income=points, smokes=[False] * 400, size=none, colour=none)
+        )
+    )
     mean = dense @ points / dense.sum()
-    assert model.impute(given)["income"][0] == pytest.approx(mean, rel=0.03)
-    drawn = np.array([part["income"][0] for part in model.sample(300, given=given, random_state=0)])
-    assert abs(drawn.mean() - mean) < 5 * drawn.std() / np.sqrt(300)
-    counts = [part["visits"][0] for part in model.sample(300, given=row(income=9.0), random_state=0)]
-    masses = np.exp([model.score_samples(row(income=9.0, visits=k))[0] for k in range(30)])
+    assert filled["income"][1] == pytest.approx(mean, rel=0.03)
+    assert abs(incomes.mean() - mean) < 5 * incomes.std() / np.sqrt(128)
+    none = [None] * 30
+    masses = np.exp(
+        model.score_samples(rows(visits=range(30), income=[9.0] * 30, smokes=none, size=none, colour=none))
+    )
     expected = masses @ np.arange(30) / masses.sum()
-    assert abs(np.mean(counts) - expected) < 5 * np.std(counts) / np.sqrt(300)
-    assert model.impute(row(income=9.0))["visits"][0] == np.rint(expected)
+    assert abs(counts.mean() - expected) < 5 * counts.std() / np.sqrt(128)
+    assert filled["visits"][2] == np.rint(expected)
 
 
 def test_weights_are_repetition_and_units_a_jacobian(model):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -16,8 +17,10 @@ from ..distributions._cells import log_normal_interval
 # the logarithm of a probability from which on numbers have it, and steps to its score beyond
 _SMALL = -600.0
 _NEWTON = 4
-# bisections, which leave nothing of an interval of numbers and of one of counts
-_HALVINGS, _DOUBLINGS = 64, 52
+# of the search for the value of a score: some ten steps do, unless there is a gap between kernels
+_MOST_STEPS, _NEAR = 64, 1e-10
+# the largest count that is looked for
+_MOST = 2.0**52
 # scores from which on only the nearest kernel counts
 _FAR = 1e4
 
@@ -80,6 +83,16 @@ class AbstractMarginals(eqx.Module):
         return jnp.sum(shares * self.values, axis=1)
 
 
+class _Search(NamedTuple):
+    """Where the values of some scores are looked for, between which ends, and which are found."""
+
+    steps: Array
+    x: Array
+    low: Array
+    high: Array
+    found: Array
+
+
 class SmoothMarginals(AbstractMarginals):
     """Numbers:  F(x) = Σ_k w_k Φ((x − c_k) / h_k), a mixture of normal kernels for each column.
 
@@ -103,7 +116,9 @@ class SmoothMarginals(AbstractMarginals):
 
     def scores(self, x: Array) -> Array:
         """z with Φ(z) = F(x)."""
-        u = self._standard(x)
+        return self._scores(self._standard(x))
+
+    def _scores(self, u: Array) -> Array:
         log_weights = jnp.log(self.weights)
         below = jax.nn.logsumexp(log_weights + log_ndtr(u), axis=1)
         above = jax.nn.logsumexp(log_weights + log_ndtr(-u), axis=1)
@@ -117,28 +132,40 @@ class SmoothMarginals(AbstractMarginals):
         return z, z
 
     def log_slopes(self, x: Array) -> Array:
-        filled = jnp.where(jnp.isnan(x), 0, x)
-        u, z = self._standard(filled), self.scores(filled)
+        u = self._standard(jnp.where(jnp.isnan(x), 0, x))
+        return jnp.where(jnp.isnan(x), 0, self._log_slopes(u, self._scores(u)))
+
+    def _log_slopes(self, u: Array, z: Array) -> Array:
         near = jnp.abs(z) < _FAR
         logs = jnp.log(self.weights / self.widths) - 0.5 * jnp.where(near[:, None], u, 0) ** 2
         kernel = jnp.argmin(jnp.where(self.weights > 0, jnp.abs(u), jnp.inf), axis=1)
         alone = -jnp.log(jnp.take_along_axis(self.widths, kernel[:, None], axis=1)[:, 0])
         slopes = jax.nn.logsumexp(logs, axis=1) + 0.5 * jnp.where(near, z, 0) ** 2
-        return jnp.where(jnp.isnan(x), 0, jnp.where(near, slopes, alone))
+        return jnp.where(near, slopes, alone)
 
     def at(self, z: Array) -> Array:
         # the quantile of a mixture lies between those of its kernels
         each = self.centres + self.widths * z[:, None]
+        least = jnp.min(self.widths, axis=1)
 
-        def halve(_: int, ends: tuple[Array, Array]) -> tuple[Array, Array]:
-            low, high = ends
-            middle = low + 0.5 * (high - low)
-            short = self.scores(middle) < z
-            return jnp.where(short, middle, low), jnp.where(short, high, middle)
+        def going(state: _Search) -> Array:
+            return (state.steps < _MOST_STEPS) & ~jnp.all(state.found)
 
-        ends = jnp.min(each, axis=1), jnp.max(each, axis=1)
-        low, high = jax.lax.fori_loop(0, _HALVINGS, halve, ends)
-        return low + 0.5 * (high - low)
+        def move(state: _Search) -> _Search:
+            """By Newton's rule, halving where it leaves what is known to hold the value."""
+            x = state.x
+            u = self._standard(x)
+            score = self._scores(u)
+            step = (z - score) * jnp.exp(-self._log_slopes(u, score))
+            low, high = jnp.where(score < z, x, state.low), jnp.where(score < z, state.high, x)
+            found = jnp.abs(step) <= _NEAR * jnp.maximum(jnp.abs(x), least)
+            inside = (low < x + step) & (x + step < high)
+            moved = jnp.where(inside | found, x + step, low + 0.5 * (high - low))
+            return _Search(state.steps + 1, moved, low, high, found)
+
+        low, high = jnp.min(each, axis=1), jnp.max(each, axis=1)
+        start = _Search(jnp.zeros((), int), low + 0.5 * (high - low), low, high, jnp.isnan(z))
+        return jax.lax.while_loop(going, move, start).x
 
 
 class CountMarginals(AbstractMarginals):
@@ -186,17 +213,23 @@ class CountMarginals(AbstractMarginals):
         return jnp.zeros_like(x)
 
     def at(self, z: Array) -> Array:
-        def double(_: int, size: Array) -> Array:
-            return jnp.where(self.thresholds(size - 1) < z, 2 * size, size)
+        def double(state: tuple[Array, Array]) -> tuple[Array, Array]:
+            size = jnp.where(state[1], 2 * state[0], state[0])
+            return size, (size < _MOST) & (self.thresholds(size - 1) < z)
 
-        def halve(_: int, ends: tuple[Array, Array]) -> tuple[Array, Array]:
+        def wide(ends: tuple[Array, Array]) -> Array:
+            low, high = ends
+            return jnp.any(high - low > 1)
+
+        def halve(ends: tuple[Array, Array]) -> tuple[Array, Array]:
             low, high = ends
             middle = jnp.floor(0.5 * (low + high))
             short = self.thresholds(middle) < z
             return jnp.where(short, middle, low), jnp.where(short, high, middle)
 
-        size = jax.lax.fori_loop(0, _DOUBLINGS, double, jnp.ones_like(z))
-        return jax.lax.fori_loop(0, _DOUBLINGS, halve, (-jnp.ones_like(z), size))[1]
+        start = jnp.full_like(z, 0.5), jnp.ones(z.shape, bool)
+        size = jax.lax.while_loop(lambda state: jnp.any(state[1]), double, start)[0]
+        return jax.lax.while_loop(wide, halve, (-jnp.ones_like(z), size))[1]
 
 
 class LevelMarginals(AbstractMarginals):

@@ -46,7 +46,7 @@ _LARGEST = 0.99
 # Gauss–Legendre on [0, 1], for the correlation of two columns with masses
 _NODES, _NODE_WEIGHTS = (0.5 * (v + shift) for v, shift in zip(np.polynomial.legendre.leggauss(24), (1, 0)))
 # the smallest eigenvalue of a correlation matrix, and steps to the nearest one that has it
-_LEAST, _MOST_STEPS, _NEAR = 1e-3, 1000, 1e-9
+_LEAST, _MOST_PROJECTIONS, _STILL = 1e-3, 1000, 1e-9
 
 
 class GaussianCopula(AnyColumns):
@@ -168,7 +168,7 @@ class GaussianCopula(AnyColumns):
         share = share / (share + self.strength) if share > 0 else 1.0
         correlation = share * correlation + (1 - share) * np.eye(len(columns))
         model = GaussianCopulaModel(tuple(parts), columns, len(numbers), on_device(correlation))
-        status = Status.CONVERGED if len(changes) < _MOST_STEPS else Status.LIMIT
+        status = Status.CONVERGED if len(changes) < _MOST_PROJECTIONS else Status.LIMIT
         return Fit(model, {"change": changes}, len(changes), status)
 
     def _chosen(self, losses: Any) -> float:
@@ -611,7 +611,7 @@ def nearest_correlation(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """
     found, correction = matrix, np.zeros_like(matrix)
     changes = []
-    for _ in range(_MOST_STEPS):
+    for _ in range(_MOST_PROJECTIONS):
         before, open_ = found, found - correction
         values, vectors = np.linalg.eigh(open_)
         if not changes and values[0] >= _LEAST:
@@ -621,7 +621,7 @@ def nearest_correlation(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         found = inside.copy()
         np.fill_diagonal(found, 1.0)
         changes.append(float(np.abs(found - before).max()))
-        if changes[-1] < _NEAR:
+        if changes[-1] < _STILL:
             break
     # what is left of an eigenvalue that is too small
     least = np.linalg.eigvalsh(found)[0]

@@ -55,7 +55,7 @@ def test_is_a_linear_flow(fitted):
         GeneralAffine(jnp.asarray(fitted.mean_), jnp.asarray(fitted.mixing_)),
     )
     rows = jnp.asarray(X[:20])
-    expected = jax.vmap(mixed.log_prob)(rows)
+    expected = jax.jit(jax.vmap(mixed.log_prob))(rows)
     evidence = fitted.evidence(X[:20])
     assert evidence.kind is fe.Kind.EXACT
     np.testing.assert_allclose(evidence.nats, expected, rtol=1e-9)
@@ -119,8 +119,14 @@ def test_logistic_is_scipys():
     member = d.Logistic(jnp.array([1.0, 0.0]), jnp.array([2.0, 0.5]))
     x = np.array([0.3, -40.0])
     expected = stats.logistic.logpdf(x, [1.0, 0.0], [2.0, 0.5]).sum()
-    np.testing.assert_allclose(member.log_prob(jnp.asarray(x)), expected, rtol=1e-12)
-    draws = np.asarray(jax.vmap(lambda k: member.sample(key=k))(jax.random.split(jax.random.key(0), 2000)))
+    keys = jax.random.split(jax.random.key(0), 2000)
+
+    @jax.jit
+    def answers(x):
+        return member.log_prob(x), jax.vmap(lambda k: member.sample(key=k))(keys)
+
+    log_prob, draws = map(np.asarray, answers(x))
+    np.testing.assert_allclose(log_prob, expected, rtol=1e-12)
     assert stats.kstest(draws[:, 0], stats.logistic(1.0, 2.0).cdf).pvalue > 0.01
     np.testing.assert_allclose(member.standard_entropy(), stats.logistic.entropy(), rtol=1e-12)
 
@@ -132,13 +138,19 @@ def test_relative_gradient_is_a_derivative():
     sources = d.StudentT(jnp.array([0.0, 0.5]), jnp.array([1.0, 2.0]), jnp.array([3.0, 5.0]))
     model = independent_components(sources, jnp.array([[1.0, 0.2], [-0.4, 2.0]]), jnp.array([0.1, -0.3]))
     data = Data.of(RNG.normal(size=(40, 2)), RNG.rand(40))
-    look = _look(model, data)
-    mean = -np.average(np.asarray(jax.vmap(model.log_prob)(data.x))[:40], weights=data.weight[:40])
+
+    @jax.jit
+    def loss(bump):
+        return _look(_moved(model, bump), data).loss
+
+    look = jax.tree.map(np.asarray, jax.jit(_look)(model, data))
+    each = np.asarray(jax.jit(jax.vmap(model.log_prob))(data.x))
+    mean = -np.average(each[:40], weights=np.asarray(data.weight)[:40])
     np.testing.assert_allclose(look.loss, mean, rtol=1e-12)
     for i, j in np.ndindex(2, 3):
         bump = np.zeros((2, 3))
         bump[i, j] = 1e-6
-        up, down = (_look(_moved(model, jnp.asarray(t * bump)), data).loss for t in (1, -1))
+        up, down = (float(loss(t * bump)) for t in (1, -1))
         np.testing.assert_allclose((up - down) / 2e-6, look.slope[i, j], atol=1e-8)
 
 

@@ -1,5 +1,6 @@
 """Factor analysis and probabilistic PCA against dense Gaussians, eigenvectors and scikit-learn."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -42,8 +43,12 @@ def start(noise, seed=3):
     return LinearGaussian(jnp.asarray(loading), jnp.zeros(DIM), noise)
 
 
+matrix = eqx.filter_jit(lambda structure: structure.matrix())
+
+
 def dense(model):
-    return np.asarray(model.mean), np.asarray(model.loading @ model.loading.T + model.noise.matrix())
+    loading = np.asarray(model.loading)
+    return np.asarray(model.mean), loading @ loading.T + np.asarray(matrix(model.noise))
 
 
 def dense_log_prob(model, rows):
@@ -56,13 +61,15 @@ def dense_log_prob(model, rows):
 
 
 log_probs = jax.jit(jax.vmap(LinearGaussian.log_prob, (None, 0)))
+encode = jax.jit(LinearGaussian.encode)
 
 
 def test_log_prob_is_that_of_the_dense_gaussian_and_of_its_marginals():
     rows = with_holes(draws(40))
     rows[0] = np.nan
     np.testing.assert_allclose(log_probs(truth(), rows), dense_log_prob(truth(), rows), rtol=1e-11)
-    np.testing.assert_allclose(truth().covariance(), dense(truth())[1], rtol=1e-14)
+    covariance = eqx.filter_jit(truth().covariance)()
+    np.testing.assert_allclose(covariance, dense(truth())[1], rtol=1e-14)
 
 
 def test_posterior_and_completion_are_the_conditionals_of_the_joint_gaussian():
@@ -73,15 +80,20 @@ def test_posterior_and_completion_are_the_conditionals_of_the_joint_gaussian():
     o = ~np.isnan(row)
     mean, cov = dense(model)
     gain = np.linalg.solve(cov[np.ix_(o, o)], row[o] - mean[o])
-    q = model.posterior(jnp.asarray(row))
-    np.testing.assert_allclose(q.mean, w[o].T @ gain, rtol=1e-10)
-    expected = np.eye(K) - w[o].T @ np.linalg.solve(cov[np.ix_(o, o)], w[o])
-    np.testing.assert_allclose(q.covariance.matrix(), expected, atol=1e-12)
-    filled = np.where(o, row, mean + cov[:, o] @ gain)
-    np.testing.assert_allclose(model.complete_mean(jnp.asarray(row)), filled, rtol=1e-10)
-
     keys = jax.random.split(jax.random.key(5), 20_000)
-    fills = np.asarray(jax.vmap(lambda k: model.complete_sample(jnp.asarray(row), key=k))(keys))
+
+    @jax.jit
+    def answers(row):
+        q = model.posterior(row)
+        fills = jax.vmap(lambda k: model.complete_sample(row, key=k))(keys)
+        return q.mean, q.covariance.matrix(), model.complete_mean(row), fills
+
+    code, spread, completed, fills = map(np.asarray, answers(row))
+    np.testing.assert_allclose(code, w[o].T @ gain, rtol=1e-10)
+    expected = np.eye(K) - w[o].T @ np.linalg.solve(cov[np.ix_(o, o)], w[o])
+    np.testing.assert_allclose(spread, expected, atol=1e-12)
+    filled = np.where(o, row, mean + cov[:, o] @ gain)
+    np.testing.assert_allclose(completed, filled, rtol=1e-10)
     assert (fills[:, o] == row[o]).all()
     hidden = np.flatnonzero(~o)
     rest = cov[np.ix_(hidden, hidden)] - cov[np.ix_(hidden, np.flatnonzero(o))] @ np.linalg.solve(
@@ -100,13 +112,13 @@ def test_posterior_mean_of_a_code_of_variance_s2_with_unit_noise():
     rng = np.random.default_rng(2)
     v, b, x, s2 = rng.normal(size=(DIM, K)), rng.normal(size=DIM), rng.normal(size=DIM), 2.7
     model = LinearGaussian(jnp.asarray(np.sqrt(s2) * v), jnp.asarray(b), Spherical(jnp.array(1.0), dim=DIM))
-    code = np.sqrt(s2) * np.asarray(model.posterior(jnp.asarray(x)).mean)
+    code = np.sqrt(s2) * np.asarray(encode(model, x))
     np.testing.assert_allclose(
         code, s2 * v.T @ np.linalg.solve(np.eye(DIM) + s2 * v @ v.T, x - b), rtol=1e-12
     )
     np.testing.assert_allclose(code, np.linalg.solve(v.T @ v + np.eye(K) / s2, v.T @ (x - b)), rtol=1e-12)
     wide = LinearGaussian(jnp.asarray(1e4 * v), jnp.asarray(b), Spherical(jnp.array(1.0), dim=DIM))
-    limit = 1e4 * np.asarray(wide.posterior(jnp.asarray(x)).mean)
+    limit = 1e4 * np.asarray(encode(wide, x))
     np.testing.assert_allclose(limit, np.linalg.pinv(v) @ (x - b), rtol=1e-6)
 
 
@@ -205,23 +217,31 @@ def test_temperature_zero_finds_the_principal_subspace(key):
     np.testing.assert_allclose(model.noise.variance * DIM, values[:-K].sum(), rtol=1e-3)
 
 
+_energy = jax.jit(LinearGaussian.energy)
+
+
+@jax.jit
+def _tempered(model, x, temperature):
+    """The expectation step, and the posterior; the Hessian of e by automatic differentiation."""
+    step = model.expect(x[None], jnp.ones(1), temperature=temperature, incomplete=True)
+    q = model.posterior(x)
+    return step, q.mean, q.covariance.matrix(), jax.hessian(lambda z: model.energy(x, z))(q.mean)
+
+
 @pytest.mark.parametrize("temperature", [0.0, 0.3, 1.0, 2.0])
 def test_tempered_free_energy_is_the_least_over_gaussians(temperature):
-    model, x = truth(), jnp.asarray(draws(1)[0]).at[2].set(jnp.nan)
-    statistics, free = model.expect(
-        x[None], jnp.ones(1), temperature=jnp.asarray(temperature), incomplete=True
-    )
-    q = model.posterior(x)
+    model, x = truth(), draws(1)[0]
+    x[2] = np.nan
+    found = _tempered(model, x, np.asarray(temperature))
+    (statistics, free), code, cov, hessian = jax.tree.map(np.asarray, found)
     rng = np.random.default_rng(0)
-    # E_q e − T H[q] with the Hessian of e by automatic differentiation
-    hessian = np.asarray(jax.hessian(lambda z: model.energy(x, z))(q.mean))
 
     def value(mean, cov):
         spread = 0.5 * np.trace(hessian @ cov)
         entropy = 0.5 * np.linalg.slogdet(2 * np.pi * np.e * cov)[1] if temperature > 0 else 0.0
-        return float(model.energy(x, jnp.asarray(mean))) + spread - temperature * entropy
+        return float(_energy(model, x, mean)) + spread - temperature * entropy
 
-    mean, cov = np.asarray(q.mean), np.asarray(q.covariance.matrix())
+    mean = code
     np.testing.assert_allclose(float(free), value(mean, temperature * cov), rtol=1e-10)
     for _ in range(5):
         tilt = np.eye(K) + 0.2 * rng.normal(size=(K, K))

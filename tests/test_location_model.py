@@ -1,5 +1,6 @@
 """Mixtures of mixed columns whose numbers depend on each other within a member: the location model."""
 
+import jax
 import numpy as np
 import polars as pl
 import pytest
@@ -39,7 +40,7 @@ def model():
 
 def by_hand(model, frame):
     """log p of rows from the parameters, by SciPy; what is missing is left out of each factor."""
-    gaussian, poisson, labels = model.model_.components.parts
+    gaussian, poisson, labels = jax.tree.map(np.asarray, model.model_.components.parts)
     numbers = frame.select("width", "height").to_numpy().astype(float)
     shift, scale = model.scaling_.shift[[1, 3]], model.scaling_.scale[[1, 3]]
     total = []
@@ -47,8 +48,8 @@ def by_hand(model, frame):
         seen = ~np.isnan(row)
         logs = np.log(model.weights_)
         for k in range(2):
-            mean = shift + scale * np.asarray(gaussian.mean[k])
-            matrix = np.asarray(gaussian.covariance.value[k]) * np.outer(scale, scale)
+            mean = shift + scale * gaussian.mean[k]
+            matrix = gaussian.covariance.value[k] * np.outer(scale, scale)
             if seen.any():
                 law = stats.multivariate_normal(mean[seen], matrix[np.ix_(seen, seen)])
                 logs[k] += law.logpdf(row[seen])

@@ -46,6 +46,13 @@ def _start_statistics(model: Any, data: Data) -> MixtureStatistics:
 
 
 @eqx.filter_jit
+def _posterior_means(model: BayesianMixtureModel) -> tuple[Array, Array]:
+    """Of the mean and of the covariance of each component."""
+    posteriors = model.posteriors()
+    return posteriors.mean, jax.vmap(lambda q: q.mean_covariance())(posteriors)
+
+
+@eqx.filter_jit
 def _predictive_means(model: BayesianMixtureModel) -> Array:
     nothing = jnp.full(model.family.dim, jnp.nan)
     return jax.vmap(lambda c: c.complete_mean(nothing))(model.predictive())
@@ -258,15 +265,16 @@ class BayesianMixture(AbstractMixture):
         """The posterior mean of each μ_k, in the units of the data; by column that of a new row."""
         if self.family is not None:
             return self.scaling_.invert(np.asarray(_predictive_means(self.model_)))
-        return self.scaling_.invert(np.asarray(self.model_.posteriors().mean))
+        return self.scaling_.invert(np.asarray(_posterior_means(self.model_)[0]))
 
     @property
     def covariances_(self) -> np.ndarray:
         """The posterior mean of each Σ_k, in the units of the data, of Gaussian components."""
         if self.family is not None:
             raise AttributeError("Components by column have no covariance matrix.")
-        matrices = jax.vmap(lambda q: q.mean_covariance())(self.model_.posteriors())
-        return np.asarray(matrices) * np.outer(self.scaling_.scale, self.scaling_.scale)
+        return np.asarray(_posterior_means(self.model_)[1]) * np.outer(
+            self.scaling_.scale, self.scaling_.scale
+        )
 
     def parts(self, X: Any) -> dict[str, np.ndarray]:
         if self.family is not None:

@@ -43,6 +43,7 @@ def density(new, old, inputs):
     return -0.5 * jnp.sum(gap**2 / jnp.diagonal(Q) + jnp.log(2 * jnp.pi * jnp.diagonal(Q)))
 
 
+@jax.jit
 def kalman():
     chain = LinearGaussianBeliefs(LinearStep(A, jnp.zeros(2), Q))
     steps = jax.vmap(lambda y: fi.measure(C, jnp.zeros(1), R, y))(Y)
@@ -53,13 +54,18 @@ def kalman():
 @pytest.mark.parametrize("linearisation", [fi.Taylor(), fi.Unscented()])
 def test_linear_chains_are_exact(linearisation):
     chain = fi.LinearisedBeliefs(move, Q, see, R, linearisation)
-    filtered = fi.filter(chain, START, Observed(Y))
-    smoothed = fi.smooth(chain, filtered, Observed(Y))
+
+    @jax.jit
+    def both():
+        filtered = fi.filter(chain, START, Observed(Y))
+        smoothed = fi.smooth(chain, filtered, Observed(Y))
+        return filtered, smoothed, chain.forward(jax.tree.map(lambda x: x[3], smoothed.pairs))
+
+    filtered, smoothed, kernel = both()
     exact, behind = kalman()
     np.testing.assert_allclose(filtered.log_evidence, exact.log_evidence, atol=1e-10)
     np.testing.assert_allclose(smoothed.marginals.mean, behind.marginals.mean, atol=1e-10)
     np.testing.assert_allclose(smoothed.pairs.cross, behind.pairs.cross, atol=1e-10)
-    kernel = chain.forward(jax.tree.map(lambda x: x[3], smoothed.pairs))
     np.testing.assert_allclose(
         kernel.gain @ behind.marginals.mean[3] + kernel.offset, behind.marginals.mean[4], atol=1e-10
     )
@@ -87,13 +93,14 @@ RESAMPLERS = [fi.Multinomial(), fi.Stratified(), fi.Systematic(), fi.Residual()]
 def test_resampling_is_unbiased(resampler):
     weights = np.array([0.3, 0.05, 0.4, 0.25])
     keys = jax.random.split(jax.random.key(1), 4000)
-    parents = jax.vmap(lambda k: resampler(jnp.log(jnp.asarray(weights)), key=k))(keys)
+    draw = jax.jit(lambda logs, key: resampler(logs, key=key))
+    parents = jax.jit(jax.vmap(draw, (None, 0)))(np.log(weights), keys)
     counts = np.stack([np.bincount(row, minlength=4) for row in np.asarray(parents)])
     error = counts.std(0) / math.sqrt(4000) + 1e-12
     assert (np.abs(counts.mean(0) - 4 * weights) / error).max() < 4.5
     if not isinstance(resampler, fi.Multinomial):
         assert (counts >= np.floor(4 * weights + 1e-9) - 1).all()
-    even = resampler(jnp.full(4, -jnp.log(4.0)), key=jax.random.key(2))
+    even = draw(np.full(4, -np.log(4.0)), jax.random.key(2))
     if isinstance(resampler, (fi.Residual, fi.Stratified)):
         assert sorted(np.asarray(even).tolist()) == [0, 1, 2, 3]
 

@@ -235,6 +235,6 @@ def test_several_series_and_plain_numbers_are_compared_by_column():
     assert all(line.error is None for line in board.table())
     # of numbers alone it is an HMM of Gaussians with a prior
     numbers = weather(pl).select("wind").to_numpy()
-    board = fe.compare([fe.HMM(2, "by column"), fe.HMM(2)], numbers, cv=2, random_state=0)
+    board = fe.compare([fe.HMM(2, "by column"), fe.HMM(2)], numbers, test_size=20, random_state=0)
     first, second = (line.bits for line in board.table())
     assert first == pytest.approx(second, abs=0.5)

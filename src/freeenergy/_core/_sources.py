@@ -88,6 +88,8 @@ def sum_of_blocks(function: Callable, x: Any, weight: Array, rows: Array, block:
     """Σ of `function(x, weight)` over the blocks that hold some of the first `rows` rows."""
     if len(weight) <= block:
         return function(x, weight)
+    # as a program of its own it is traced once, for its shapes and for the loop
+    function = jax.jit(function)
 
     def take(start: Array) -> tuple[Any, Array]:
         return take_block(x, weight, start, block)

@@ -27,6 +27,15 @@ def _coordinates(model: Any, mask: Any) -> tuple[Array, Callable[[Array], Any]]:
     return free.values, lambda vector: free.restore(vector)[0]
 
 
+def _slope_and_curvature(total: Callable[[Array], Array], at: Array) -> tuple[Array, Array]:
+    def slope(free: Array) -> tuple[Array, Array]:
+        found = jax.grad(total)(free)
+        return found, found
+
+    curvature, found = jax.jacfwd(slope, has_aux=True)(at)
+    return found, curvature
+
+
 @eqx.filter_jit
 def _curvature_of_rows(
     model: Any, mask: Any, data: Data, log_prob: Callable, robust: bool, block: int
@@ -46,7 +55,7 @@ def _curvature_of_rows(
         if robust:
             slopes = jax.jacfwd(terms)(at)
             outer = jnp.einsum("r,rtp,rtq->pq", w, slopes, slopes)
-        return jax.grad(total)(at), jax.hessian(total)(at), outer
+        return *_slope_and_curvature(total, at), outer
 
     return sum_over_blocks(part, data, block=block)
 
@@ -58,7 +67,7 @@ def _curvature_of_prior(model: Any, mask: Any) -> tuple[Array, Array]:
     def total(free: Array) -> Array:
         return -build(free).parameter_free_energy()
 
-    return jax.grad(total)(at), jax.hessian(total)(at)
+    return _slope_and_curvature(total, at)
 
 
 @eqx.filter_jit

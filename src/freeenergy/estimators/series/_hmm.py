@@ -105,7 +105,7 @@ def _decode(series: Series, model: models.HMM, incomplete: bool, n: int) -> Arra
 
 
 @eqx.filter_jit
-def _of_each(structure: AbstractCovariance, roots: np.ndarray, states: int) -> AbstractCovariance:
+def _of_each(structure: AbstractCovariance, roots: Any, states: int) -> AbstractCovariance:
     """A stack of one covariance for all states, of which `roots` is a square root."""
     second = jnp.sum(jax.vmap(structure.second_moments)(roots.T), axis=0)
     ones = jnp.ones((states, len(roots)))
@@ -113,19 +113,19 @@ def _of_each(structure: AbstractCovariance, roots: np.ndarray, states: int) -> A
 
 
 @eqx.filter_jit
-def _means(model: models.HMM, inputs: np.ndarray | None) -> Array:
-    return model.means(inputs)  # pyright: ignore[reportArgumentType]
+def _means(model: models.HMM, inputs: Any) -> Array:
+    return model.means(inputs)
 
 
 @eqx.filter_jit
-def _covariances(emissions: FamilyEmissions | RegressionEmissions, inputs: np.ndarray) -> Array:
-    at_inputs: Any = emissions.at(inputs) if isinstance(emissions, RegressionEmissions) else emissions  # pyright: ignore[reportArgumentType]
-    members = at_inputs.members
-    return jax.vmap(lambda member: member.covariance.matrix(), (component_axes(members),))(members)
+def _covariances(emissions: Any, inputs: Any) -> Array:
+    here = emissions.at(inputs) if isinstance(emissions, RegressionEmissions) else emissions
+    axes = component_axes(here.members)
+    return jax.vmap(lambda member: member.covariance.matrix(), (axes,))(here.members)
 
 
 @eqx.filter_jit
-def _transitions(transition: AbstractTransition, inputs: np.ndarray) -> Array:
+def _transitions(transition: AbstractTransition, inputs: Any) -> Array:
     return jax.vmap(transition.matrix)(inputs)
 
 

@@ -163,7 +163,7 @@ def written(value: object) -> str:
 
 
 @given(name=NAMES, arguments=st.lists(st.tuples(NAMES, VALUES), max_size=4).map(tuple))
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=80)
 def test_what_was_written_is_parsed(name, arguments):
     call = Call(name, arguments)
     assert parse(written(call)) == call
@@ -171,7 +171,7 @@ def test_what_was_written_is_parsed(name, arguments):
 
 
 @given(st.text(max_size=30) | st.text("ab-(),=:1.[] ", max_size=20))
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=80)
 def test_any_text_is_parsed_or_refused_in_a_sentence(text):
     try:
         assert isinstance(parse(text), Call)

@@ -1,5 +1,7 @@
 """Flows: normalised, samples agree with the density, the identity at the start, InfoMax."""
 
+import functools
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -18,6 +20,7 @@ TABLE += [(coupling_flow, 1, t) for t in TRANSFORMERS] + [(autoregressive_flow, 
 DRAWS = 4000
 
 
+@functools.cache
 def small(kind, dim, transformer, *, layers=3, dtype=jnp.float64):
     return kind(dim, transformer, layers=layers, width=8, depth=1, dtype=dtype, key=jax.random.key(0))
 

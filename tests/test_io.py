@@ -273,7 +273,7 @@ PLAIN = st.recursive(
 
 
 @given(PLAIN)
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=40, deadline=None, derandomize=True)
 def test_plain_values_come_back(value):
     encoder = Encoder(Holder())
     node = json.loads(json.dumps(encoder.encode(value, "thing", "thing"), allow_nan=False))
@@ -803,7 +803,7 @@ KINDS = [
 
 
 @given(st.data())
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=60, deadline=None, derandomize=True)
 def test_a_changed_header_gives_an_estimator_or_a_sentence(saved, tmp_path_factory, data):
     header, tensors = parts(saved)
     places = [where for where in nodes(header["estimator"]) if where]

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from cases import CASES
+from data import STEPS
 from scipy import stats
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
@@ -271,13 +272,13 @@ def test_missing_entries_of_every_density_of_series(name):
     case = CASES[name]
     rng = np.random.RandomState(0)
     if case.symbols:
-        X = rng.randint(0, case.symbols, (60, 1)).astype(float)
+        X = rng.randint(0, case.symbols, (STEPS, 1)).astype(float)
     else:
-        X = np.cumsum(rng.normal(size=(60, 2)), axis=0)
+        X = np.cumsum(rng.normal(size=(STEPS, 2)), axis=0)
     if name == "StructuralTimeSeries":
         X = X[:, :1]
     model = _learned(case.estimator, X)
-    short = X[:16].copy()
+    short = X.copy()
     short[5, 0] = np.nan
     found = fe.infer(model, short, key=0)
     assert list(found.draws) == ["x0[5]"]

@@ -189,7 +189,7 @@ def conditional_flow(
 
     >>> from freeenergy.bijections import Spline
     >>> flow = conditional_flow(1, 2, Spline(), width=4, depth=1, key=jax.random.key(0))
-    >>> jax.jit(flow.answer)(jnp.zeros(1, jnp.float32), jnp.zeros(2, jnp.float32)).shape
+    >>> eqx.filter_jit(flow.answer)(jnp.zeros(1, jnp.float32), jnp.zeros(2, jnp.float32)).shape
     (2,)
     """
 

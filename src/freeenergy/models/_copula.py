@@ -55,7 +55,8 @@ class GaussianCopula(AbstractDistribution):
     >>> from freeenergy.models import LevelMarginals
     >>> coins = LevelMarginals(jnp.zeros((2, 1)), jnp.array([[0.0, 1.0]] * 2), jnp.array([[0, 1]] * 2))
     >>> model = GaussianCopula((coins,), (0, 1), 0, jnp.array([[1.0, 0.5], [0.5, 1.0]]))
-    >>> round(float(jnp.exp(jax.jit(model.log_prob_few)(jnp.array([1.0, 1.0])))), 6)  # ¼ + asin(½) / 2π
+    >>> log_prob = eqx.filter_jit(model.log_prob_few)
+    >>> round(float(jnp.exp(log_prob(jnp.array([1.0, 1.0])))), 6)  # ¼ + asin(½) / 2π
     0.333333
     """
 

@@ -216,7 +216,7 @@ class AnsweredProcess(AbstractProcess):
     >>> one = jnp.ones((1, 1))
     >>> known = LatentProcess(RBF(), 0 * one, 0 * one, 1e9 * one)
     >>> model = AnsweredProcess(known, Given(Poisson(jnp.ones(1))), jnp.zeros(1))
-    >>> round(float(jax.jit(model.energy)(jnp.zeros(1), jnp.zeros(1))), 4)
+    >>> round(float(eqx.filter_jit(model.energy)(jnp.zeros(1), jnp.zeros(1))), 4)
     1.0
     """
 

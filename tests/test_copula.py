@@ -279,7 +279,7 @@ def test_the_structure_that_made_the_rows_is_found():
 
 
 def test_draws_follow_the_density_and_have_the_types_of_the_table(model):
-    draws = model.sample(4000, random_state=1)
+    draws = model.sample(2000, random_state=1)
     assert draws.schema == FRAME.schema
     assert (draws["visits"] >= 0).all()
     pairs = list(itertools.product([False, True], SIZES))
@@ -291,14 +291,14 @@ def test_draws_follow_the_density_and_have_the_types_of_the_table(model):
     )
     for (smokes, size), p in zip(pairs, chances, strict=True):
         share = ((draws["smokes"] == smokes) & (draws["size"] == size)).mean()
-        assert abs(share - p) < 5 * np.sqrt(p * (1 - p) / 4000)
+        assert abs(share - p) < 5 * np.sqrt(p * (1 - p) / 2000)
     # and of numbers given a label
     points, weight = np.polynomial.legendre.leggauss(400)
     known = {"income": 0.5 + 2.5 * points, "smokes": [True] * 400}
     dense = np.exp(model.score_samples(rows(**{c: known.get(c, [None] * 400) for c in FRAME.columns})))
     below = 2.5 * weight @ dense
     share = np.mean((draws["income"].to_numpy() < 3.0) & draws["smokes"].to_numpy())
-    assert abs(share - below) < 5 * np.sqrt(below / 4000)
+    assert abs(share - below) < 5 * np.sqrt(below / 2000)
 
 
 def test_what_is_missing_is_filled_as_the_density_says(model):

@@ -956,7 +956,7 @@ def shops(tmp_path):
 IN_TIME = ["--time", "month", "--series", "shop"]
 
 
-def test_dates_of_a_panel_go_in_and_come_out(shops, tmp_path, capsys):
+def test_dates_of_a_panel_go_in_and_come_out(shops, tmp_path, capsys, monkeypatch):
     path, frame = shops
     model = str(tmp_path / "m.safetensors")
     targets = ["-y", "sales", "-y", "visits"]
@@ -1002,6 +1002,15 @@ def test_dates_of_a_panel_go_in_and_come_out(shops, tmp_path, capsys):
     np.testing.assert_allclose(found, whole.to_numpy(), rtol=1e-6)
     assert run(["forecast", model, path, *IN_TIME, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["rows"][0][:2] == ["north", "2023-11-30"]
+    # the file of the model knows which column tells the series, and which the times
+    assert run(["score", model, path, "--json"]) == 0
+    told = capsys.readouterr()
+    assert json.loads(told.out)["shop"] == ["north", "south"]
+    np.testing.assert_allclose(json.loads(told.out)["nats"], scores["nats"].to_numpy(), rtol=1e-12)
+    assert "With --series shop --time month, as it was fitted." in told.err
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(Path(path).read_bytes())))
+    assert run(["score", model, "-"]) == 2
+    assert "was fitted with --series shop --time month. Say so again" in capsys.readouterr().err
 
 
 def test_inputs_of_series_are_columns_and_those_to_come_are_a_file(shops, tmp_path, capsys):

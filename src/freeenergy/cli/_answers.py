@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import inspect
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -66,6 +66,16 @@ def _asked(
     if fitted is not None and not timing.inputs:
         timing = dataclasses.replace(timing, inputs=[str(name) for name in fitted])
     found = read(data, reading, target=target, timing=timing, model=estimator)
+    as_fitted = _timed_as_fitted(estimator, timing, found.table.columns) if serial else timing
+    if as_fitted != timing:
+        if data == "-":
+            raise ValueError(
+                f"{type(estimator).__name__} in '{model}' was fitted with {as_fitted.written}. "
+                "Say so again for what comes from standard input."
+            )
+        say(f"With {as_fitted.written}, as it was fitted.")
+        timing = as_fitted
+        found = read(data, reading, target=target, timing=timing, model=estimator)
     found = _files.for_model(found, estimator, reading.encode or ())
     named = getattr(estimator, "feature_names_in_", None) is not None
     if not serial:
@@ -84,6 +94,18 @@ def _asked(
         # it was fitted to an array: columns are taken in their order
         vars(estimator)["feature_names_in_"] = np.array(found.names, object)
     return estimator, found, found.sequence
+
+
+def _timed_as_fitted(estimator: Any, timing: Timing, columns: Collection[str]) -> Timing:
+    """The columns of times and of series that were fitted, where they are there and no others are named."""
+    names = {"series": "series_column_", "time": "time_column_"}
+    fitted = {option: getattr(estimator, attribute, None) for option, attribute in names.items()}
+    chosen = {
+        option: name
+        for option, name in fitted.items()
+        if name in columns and getattr(timing, option) is None
+    }
+    return dataclasses.replace(timing, **chosen)
 
 
 def _load(path: Path, method: str) -> Any:
@@ -619,7 +641,7 @@ def forecast(
         )
     options: dict[str, Any] = {} if level is None else {"level": level}
     if future is not None:
-        options["future_inputs"], longest = _files.future_inputs(future, reading, timing, found)
+        options["future_inputs"], longest = _files.future_inputs(future, reading, found)
         steps = longest if steps is None else steps
     steps = 1 if steps is None else steps
     about = contextlib.nullcontext() if future is None else _files.in_words_of_the_future(future)

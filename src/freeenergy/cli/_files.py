@@ -582,12 +582,15 @@ def _is_whole(column: Any) -> bool:
     return bool((column.round() == column).all())
 
 
-def future_inputs(future: str, reading: Reading, timing: Timing, data: Input) -> tuple[Any, int]:
+def future_inputs(future: str, reading: Reading, data: Input) -> tuple[Any, int]:
     """The inputs of the steps to come, from a file, and how many steps it has after the end of a series."""
     steps = data.steps
     assert steps is not None
     reading = dataclasses.replace(reading, schema=None, drop=None, encode=None)
-    only = dataclasses.replace(timing, inputs=None)
+    only = Timing(
+        series=None if steps.series is None else steps.series.name,
+        time=None if steps.time is None else steps.time.name,
+    )
     lacks = f"{future!r} has no column {{!r}}, which --inputs names."
     try:
         found = read(future, reading, target=list(steps.inputs) if only.option else None, timing=only)

@@ -123,6 +123,12 @@ class Timing:
         given = (name for name in ("series", "time", "inputs") if getattr(self, name))
         return next((f"--{name}" for name in given), None)
 
+    @property
+    def written(self) -> str:
+        """The columns of series and times as they are written."""
+        given = {"series": self.series, "time": self.time}
+        return " ".join(f"--{option} {name}" for option, name in given.items() if name is not None)
+
 
 def reads_data(command: Callable[..., None]) -> Callable[..., None]:
     """Gives a command the options of `Reading`, which it is passed as `reading`."""

@@ -85,6 +85,7 @@ class Shell(Shows, BaseEstimator, metaclass=abc.ABCMeta):
         frequency_: how far apart the steps of series in a frame with times are.
         n_inputs_in_, input_scaling_: how many inputs series have, and how they are scaled inside.
         input_names_in_: the names of inputs that came in a frame.
+        time_column_, series_column_: what a frame called the times of its rows, and their series.
         length_: how many steps the longest series of the fit has.
         classes_: the labels that were fitted.
         answer_columns_: what a frame, or a column of one, called the answers, and their types.

@@ -280,6 +280,17 @@ def _remember_inputs(owner: Any, inputs: Any) -> None:
         owner.input_names_in_ = np.array(names, object)
 
 
+def _remember_columns(owner: Any, X: Any) -> None:
+    """Remembers what a frame calls its columns of times and of names of series."""
+    source = frame_of(X)
+    for attribute, key in (("time_column_", "time"), ("series_column_", "group")):
+        column = None if source is None else getattr(source.table, key)
+        name = getattr(column, "name", None)
+        vars(owner).pop(attribute, None)
+        if isinstance(name, str):
+            setattr(owner, attribute, name)
+
+
 def _inputs_in_frame(
     subject: str,
     source: SeriesFrame,
@@ -613,6 +624,7 @@ class SeriesIntake(AbstractIntake):
         if inputs is not None:
             beside = check_inputs(owner, inputs, [len(x) for x in series], None, beside=container)
         _remember_inputs(owner, inputs)
+        _remember_columns(owner, X)
         used = np.flatnonzero(weight > 0)
         kept, kept_inputs = [series[i] for i in used], beside and [beside[i] for i in used]
         rows, counts = np.concatenate(kept), np.repeat(weight[used], [len(x) for x in kept])

@@ -163,7 +163,7 @@ def test_columns_of_several_labels_have_their_types():
 
 
 def test_clusters_have_the_index_and_no_name():
-    for model in (fe.KMeans(2), fe.GaussianMixture(2, random_state=0)):
+    for model in (fe.KMeans(2, random_state=0), fe.GaussianMixture(2, random_state=0)):
         found = model.fit(FRAME).predict(FRAME)
         assert (found.name, found.dtype.kind) == (None, "i")
         assert found.index.equals(PLACES)

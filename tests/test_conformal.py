@@ -10,7 +10,18 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 
 import freeenergy as fe
-from freeenergy.estimators.labelled._conformal import conformal_quantile
+from freeenergy.estimators.labelled._conformal import conformal_quantile, least_levels
+from freeenergy.evaluation import Laws
+
+
+def test_the_least_level_is_that_of_the_first_interval_that_holds_an_answer():
+    laws = Laws(stats.expon(np.array([0.3, 1.0, 4.0, 20.0])))
+    y = np.array([0.8, 1.1, 5.5, 26.4])
+    levels = np.linspace(1e-3, 1 - 1e-3, 1999)
+    ends = [laws.interval(level) for level in levels]
+    holds = np.array([(low <= y) & (y <= high) for low, high in ends])
+    # on a grid of steps of 0.0005
+    np.testing.assert_allclose(least_levels(laws, y), levels[holds.argmax(axis=0)], atol=5.1e-4)
 
 
 def test_the_quantile_covers_exactly_as_often_as_ranks_say():

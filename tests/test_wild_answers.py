@@ -10,6 +10,7 @@ from scipy import integrate, optimize, stats
 from sklearn.linear_model import QuantileRegressor
 
 import freeenergy as fe
+from freeenergy.estimators.labelled._quantiles import _lines, _moved
 from freeenergy.evaluation import HuberLaws, QuantileLaws, StudentLaws
 from freeenergy.testing import check_laws
 
@@ -202,6 +203,54 @@ def test_quantiles_of_statsmodels_and_scikit_learn(level):
         fe.QuantileRegression([level]).fit(X[times], WIDE[times]),
     ]
     np.testing.assert_allclose(pair[0].coef_, pair[1].coef_, atol=1e-9)
+    for ends in zip(*(model.predict_interval(X, 0.8) for model in pair), strict=True):
+        np.testing.assert_allclose(*ends, atol=1e-7)
+
+
+def test_intervals_are_those_of_lines_that_have_not_seen_an_answer():
+    rng = np.random.default_rng(1)
+    x, levels = rng.normal(size=(20, 1)), np.array([0.12, 0.88])
+    y = 3 * x[:, 0] + rng.standard_t(3, size=20)
+    model, least = fe.QuantileRegression(levels), []
+    for row in range(20):
+        others = np.arange(20) != row
+        law = model.fit(x[others], y[others]).predict_density(x[row : row + 1])
+        least.append(abs(2 * law.cdf(y[row : row + 1])[0] - 1))
+    model.fit(x, y)
+    np.testing.assert_allclose(np.sort(model.fold_levels_), np.sort(least), atol=1e-6)
+    law = model.predict_density(x)
+    for level, rank in ((0.8, 17), (0.5, 11)):
+        found = np.sort(least)[rank - 1]
+        np.testing.assert_allclose(model.predict_interval(x, level), law.interval(found), atol=1e-5)
+    # the lines are those that they were
+    np.testing.assert_allclose(model.predict_quantiles(x), x @ model.coef_.T + model.intercept_, atol=1e-9)
+    # of too few rows the interval that holds all of them, or the law's
+    few = model.predict_interval(x, 0.99), law.interval(max(*least, 0.99))
+    np.testing.assert_allclose(*few, atol=1e-5)
+    # of one row, and of missing entries, there is a law all the same
+    one = fe.QuantileRegression(levels).fit(x[:1], y[:1])
+    assert not len(one.fold_levels_)
+    assert np.isfinite(one.predict_interval(x, 0.9)).all()
+    holes = np.column_stack([x, rng.normal(size=20)])
+    holes[::3, 0] = np.nan
+    low, high = fe.QuantileRegression(levels).fit(holes, y).predict_interval(holes, 0.8)
+    assert np.mean((low <= y) & (y <= high)) >= 0.75
+
+
+@pytest.mark.parametrize("tau", [0.05, 0.6])
+def test_lines_move_to_those_of_other_rows(tau):
+    rng = np.random.default_rng(4)
+    design = np.column_stack([np.ones(900), rng.normal(size=(900, 2))])
+    y, weight = design[:, 1] + rng.standard_t(2, size=900), rng.integers(1, 4, 900) / 2
+
+    def loss(line):
+        gap = y - design @ line
+        return weight @ (gap * (tau - (gap < 0)))
+
+    best = _lines(design, y, weight, np.array([tau]))[0]
+    # from nearby, and from where most rows are on the other side
+    for start in (best + 0.02, np.array([30.0, -5.0, 9.0])):
+        np.testing.assert_allclose(loss(_moved(design, y, weight, tau, start)), loss(best), rtol=1e-10)
 
 
 def test_quantiles_do_not_cross():

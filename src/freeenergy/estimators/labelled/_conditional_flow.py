@@ -162,6 +162,9 @@ class ConditionalFlow(AbstractNetworkRegressor):
     those before it.  The networks are trained in single precision on log p(y | x), with early stopping on
     held-out rows.
 
+    `predict_interval` has quantiles of this law, which takes the fitted weights for known: of few rows they
+    hold fewer answers than they say, and `Conformal` around it, which sets rows aside, as many.
+
     Args:
         transformer: f: `InTurn(Spline(), ShiftScale())` by default, which bends the noise and then moves
             and scales it; `ShiftScale()` for normal answers whose spread depends on the row; `Shift()` for

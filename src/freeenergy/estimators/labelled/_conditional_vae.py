@@ -149,6 +149,9 @@ class ConditionalVAE(AbstractFamilyNetwork):
     from the prior and half from the encoder, r = ½ p + ½ q, and its standard error; it tends to
     log p(y | x).  Distribution functions and quantiles are averages over 128 quasi-random codes.
 
+    `predict_interval` has quantiles of this law, which takes the fitted weights for known: of few rows they
+    hold fewer answers than they say, and `Conformal` around it, which sets rows aside, as many.
+
     Args:
         latent_dim: entries of z.
         family: of the answer given row and cause, as in `MixtureDensity`; None for Gaussians whose mean and

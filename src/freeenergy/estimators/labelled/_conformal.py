@@ -56,13 +56,17 @@ def conformal_quantile(scores: np.ndarray, weight: np.ndarray, level: float) -> 
     return float(scores[order[place]]) if place < len(scores) else np.inf
 
 
-def least_levels(below: np.ndarray, above: np.ndarray) -> np.ndarray:
-    """The least level whose central interval holds an answer y, of P(Y ≤ y) and P(Y ≥ y).
+def least_levels(laws: AbstractLaws, y: np.ndarray) -> np.ndarray:
+    """The least level whose central interval holds an answer y, 1 − 2 min(P(Y ≤ y), P(Y > y)).
 
-    >>> least_levels(np.array([0.05, 0.5, 0.9]), np.array([0.95, 0.5, 0.1])).round(6).tolist()
-    [0.9, 0.0, 0.8]
+    Of laws that have a density.
+
+    >>> from scipy import stats
+    >>> from freeenergy.evaluation import Laws
+    >>> least_levels(Laws(stats.norm(np.zeros(3), 1.0)), np.array([-1.0, 0.0, 1.645])).round(3).tolist()
+    [0.683, 0.0, 0.9]
     """
-    return 1 - 2 * np.minimum(below, above)
+    return 1 - 2 * np.exp(np.minimum(laws.log_cdf(y), laws.log_sf(y)))
 
 
 def calibrated_interval(

@@ -64,6 +64,9 @@ class MixtureDensity(AbstractFamilyNetwork):
     `predict` is the mean of the mixture, which may lie where no answer is: `predict_density(X)` has
     `modes()` and, for sets in pieces, `highest_density(level)`.
 
+    `predict_interval` has quantiles of this law, which takes the fitted weights for known: of few rows they
+    hold fewer answers than they say, and `Conformal` around it, which sets rows aside, as many.
+
     Args:
         n_components: K.
         family: of each component: a class of `freeenergy.distributions`, such as `StudentT` or `Poisson`; a

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import numbers
 from typing import Any
 
@@ -9,18 +10,41 @@ import numpy as np
 from jax import Array
 from scipy import optimize, sparse
 
-from ..._core import Fit, Status, on_device
+from ..._core import Fit, Status, generator, has_nan, on_device
 from ...evaluation import AbstractLaws, QuantileLaws
+from ...evaluation._laws import averaged
 from ...models import Affine
-from ...shell import AbstractDensity, Coefficients, Rows, Scaling
+from ...shell import AbstractDensity, Coefficients, Rows, Scaling, framed_ends
+from ._conformal import calibrated_interval, least_levels
 from ._linear_mean import AbstractAffine, rows_of
 
 # neighbouring quantiles are at least so far apart, in units of their mean distance; or of the answers'
 _APART, _NEVER_CLOSER = 0.01, 1e-6
 # how often rows where quantiles cross are added
 _ROUNDS = 20
+_NONE = "QuantileRegression found no quantiles: {} Check the units of X."
 # what the solver takes for zero
 _SLACK = 1e-7
+# parts of the rows, each of which is left out once
+_FOLDS = 20
+# rows nearest to a line that may change sides of it when a fold is left out: so many, and of each column
+_NEAR, _NEAR_EACH = 300, 50
+
+
+@dataclasses.dataclass(frozen=True)
+class _Lines:
+    """Quantiles that are linear in the rescaled row, and what makes a law of them.
+
+    Attributes:
+        coefficients: of each level, (levels, columns of the design).
+        gaps: how far quantiles of neighbouring levels are apart at least.
+        below, above: the mean distance of answers beyond the first and the last, in units of the data.
+    """
+
+    coefficients: np.ndarray
+    gaps: np.ndarray
+    below: float
+    above: float
 
 
 class QuantileRegression(AbstractAffine):
@@ -39,13 +63,24 @@ class QuantileRegression(AbstractAffine):
     of their mean distance apart, and exponential beyond the last.  Far from the rows of the fit, where
     lines would cross, quantiles are put in order.
 
+    Each line goes through as many rows as it has coefficients, so that too few of the rows of the fit are
+    beyond it.  `predict_quantiles`, `predict_density` and `evidence` are those of the lines all the same;
+    `predict_interval` has those quantiles of the law, for any level, which held the answers of a twentieth
+    of the rows by the lines of the others (cross-conformal prediction).
+
     Attributes:
         coef_, intercept_: of each level, (levels, columns) and (levels,), in the units of the data.
         below_, above_: the mean distance of answers beyond the first and the last quantile.
         crossed_: how many pairs of row and level would have crossed without the condition.
         gaps_: how far quantiles of neighbouring levels are apart at least, for rescaled answers.
+        fold_levels_, fold_weight_: the least level whose interval holds an answer, by the law of lines that
+            have not seen it, and the weight of its row.
         columns_, inputs_, …: as of `LinearRegression`.
         model_: the function of the rescaled row that gives the quantiles.
+
+    References:
+        Koenker, Bassett (1978), Regression quantiles; Romano, Patterson, Candès (2019), Conformalized
+        quantile regression; Portnoy, Koenker (1997), The Gaussian hare and the Laplacian tortoise.
 
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(size=(300, 1))
@@ -115,32 +150,79 @@ class QuantileRegression(AbstractAffine):
 
     def _learn(self, rows: Rows, key: Array) -> Fit:
         _, y, _ = rows_of(rows)
-        x, answers, weight = rows_of(self._completed(rows, self.answer_scaling_.invert(y))[0])
+        whole, place = self._completed(rows, self.answer_scaling_.invert(y))
+        x, answers, weight = rows_of(whole)
         design, own, taus = self._design(self.scaling_.apply(x)), answers[:, 0], self._taus
         alone = np.stack([_lines(design, own, weight, taus[k : k + 1])[0] for k in range(len(taus))])
-        share = weight / weight.sum()
-        widths = share @ np.diff(design @ alone.T, axis=1)
-        self.gaps_ = np.maximum(_APART * widths, _NEVER_CLOSER)
-        found, self.crossed_ = _ordered(design, own, weight, taus, alone, self.gaps_)
-        lines = design @ found.T
-        self.below_, self.above_ = (
-            _tail(side * (own - line), weight, level, other) * self.answer_scaling_.scale[0]
+        gaps = self._gaps(design, weight, alone)
+        found, self.crossed_ = _ordered(design, own, weight, taus, alone, gaps)
+        lines = self._with_tails(design, own, weight, alone, found)
+        self.gaps_, self.below_, self.above_ = lines.gaps, lines.below, lines.above
+        fold = generator(key).permutation(len(rows.x)) % _FOLDS
+        self.fold_levels_ = np.empty(len(rows.x) if len(rows.x) > 1 else 0)
+        self.fold_weight_ = rows.weight[: len(self.fold_levels_)]
+        for part in range(min(_FOLDS, len(self.fold_levels_))):
+            out, rest = fold == part, fold[place] != part
+            kept = design[rest], own[rest], weight[rest]
+            # where these cross, the law puts them in order
+            moved = np.stack([_moved(*kept, tau, line) for tau, line in zip(taus, alone, strict=True)])
+            others = self._with_tails(*kept, moved, moved)
+            answer = self.answer_scaling_.invert(y[out])[:, 0]
+            self.fold_levels_[out] = least_levels(self._laws_by(others, rows.x[out]), answer)
+        slopes = found[:, 1:] if self.fit_intercept else found
+        bias = found[:, 0] if self.fit_intercept else np.zeros(len(taus))
+        return Fit(Affine(on_device(slopes.copy()), on_device(bias.copy())), {}, 1, Status.CONVERGED)
+
+    def _widths(self, design: np.ndarray, weight: np.ndarray, lines: np.ndarray) -> np.ndarray:
+        """How far quantiles of neighbouring levels are apart on average."""
+        return weight / weight.sum() @ np.diff(design @ lines.T, axis=1)
+
+    def _gaps(self, design: np.ndarray, weight: np.ndarray, alone: np.ndarray) -> np.ndarray:
+        return np.maximum(_APART * self._widths(design, weight, alone), _NEVER_CLOSER)
+
+    def _with_tails(
+        self, design: np.ndarray, y: np.ndarray, weight: np.ndarray, alone: np.ndarray, found: np.ndarray
+    ) -> _Lines:
+        """Lines, with what the rows say beyond and between them; `alone` are those that may cross."""
+        taus, widths, lines = self._taus, self._widths(design, weight, alone), design @ found.T
+        below, above = (
+            _tail(side * (y - line), weight, level, other) * self.answer_scaling_.scale[0]
             for side, line, level, other in (
                 (-1, lines[:, 0], taus[0], _density(widths, taus, 0)),
                 (1, lines[:, -1], 1 - taus[-1], _density(widths, taus, -1)),
             )
         )
-        slopes = found[:, 1:] if self.fit_intercept else found
-        bias = found[:, 0] if self.fit_intercept else np.zeros(len(taus))
-        return Fit(Affine(on_device(slopes.copy()), on_device(bias.copy())), {}, 1, Status.CONVERGED)
+        return _Lines(found, self._gaps(design, weight, alone), below, above)
 
     def _laws(self, x: np.ndarray) -> AbstractLaws:
-        lines = self.scaling_.apply(x) @ self._slopes.T + np.asarray(self.model_.bias)
-        apart = np.concatenate([[0.0], np.cumsum(self.gaps_)])
+        found = self._slopes
+        if self.fit_intercept:
+            found = np.column_stack([np.asarray(self.model_.bias), found])
+        return self._laws_by(_Lines(found, self.gaps_, self.below_, self.above_), x)
+
+    def _laws_by(self, lines: _Lines, x: np.ndarray) -> AbstractLaws:
+        """The laws that some lines give rows."""
+        if has_nan(x):
+            return averaged(lambda part: self._laws_by(lines, part), self._input_draws(x))
+        values = self._design(self.scaling_.apply(x)) @ lines.coefficients.T
+        apart = np.concatenate([[0.0], np.cumsum(lines.gaps)])
         # quantiles in order, and as far from each other as the fit has them at least
-        lines = np.maximum.accumulate(np.sort(lines, axis=1) - apart, axis=1) + apart
-        points = lines * self.answer_scaling_.scale + self.answer_scaling_.shift
-        return QuantileLaws(self._taus, points, self.below_, self.above_)
+        values = np.maximum.accumulate(np.sort(values, axis=1) - apart, axis=1) + apart
+        points = values * self.answer_scaling_.scale + self.answer_scaling_.shift
+        return QuantileLaws(self._taus, points, lines.below, lines.above)
+
+    # they hold what they say of answers that lines have not seen
+    intervals_of_law = False
+
+    @framed_ends
+    def predict_interval(self, X: Any, level: float = 0.9) -> tuple[Any, Any]:
+        """Both ends of the interval that holds each answer with probability `level`, by itself.
+
+        These are the quantiles of its law that held `level` of the answers of the fit, each by the law of
+        lines fitted without it; those of the lines themselves, in `predict_quantiles`, hold fewer.  With
+        too few rows for the level it is the law's own, or the one that holds all of them if that is wider.
+        """
+        return calibrated_interval(self.predict_density(X), level, self.fold_levels_, self.fold_weight_)
 
     def predict_quantiles(self, X: Any) -> np.ndarray:
         """The quantiles of each answer, a column for each level."""
@@ -209,8 +291,36 @@ def _lines(
         **more,
     )
     if found.x is None:
-        raise ValueError(f"QuantileRegression found no quantiles: {found.message} Check the units of X.")
+        raise ValueError(_NONE.format(found.message))
     return found.x.reshape(levels, p + 2 * n)[:, :p]
+
+
+def _moved(
+    design: np.ndarray, y: np.ndarray, weight: np.ndarray, tau: float, line: np.ndarray
+) -> np.ndarray:
+    """Coefficients of least pinball loss from those of nearly the same rows.
+
+    By the dual program: max Σ a_i y_i with Σ a_i x_i = (1 − τ) Σ w_i x_i and 0 ≤ a_i ≤ w_i, where a row
+    above the line has a_i = w_i and one below it 0.  Those far from the line are taken to stay on their
+    side of it, of ever fewer rows until they do.
+    """
+    gap = y - design @ line
+    order, near = np.argsort(np.abs(gap), kind="stable"), _NEAR + _NEAR_EACH * design.shape[1]
+    while True:
+        own, far = order[:near], order[near:]
+        above = gap[far] > 0
+        right = (1 - tau) * weight @ design - (weight[far] * above) @ design[far]
+        limits = np.column_stack([np.zeros(len(own)), weight[own]])
+        found: Any = optimize.linprog(
+            -y[own], A_eq=design[own].T, b_eq=right, bounds=limits, method="highs"
+        )
+        if found.x is not None:
+            moved = -found.eqlin.marginals
+            if np.array_equal(y[far] > design[far] @ moved, above):
+                return moved
+        elif not len(far):
+            raise ValueError(_NONE.format(found.message))
+        near *= 2
 
 
 def _ordered(

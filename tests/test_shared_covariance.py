@@ -204,20 +204,8 @@ def test_every_orthogonal_matrix_is_a_rotation_but_for_signs():
 MIXED = np.concatenate([ROWS @ np.diag([3.0, 0.5]), ROWS[:, ::-1] @ np.diag([1.0, 0.3]) + 6.0])
 
 
-# each is the best there is by the tests above, and EM asks for no more: here one of each way to find it
-QUICK = ("VVV", "EEE", "VEE", "VVE")
-SOME = pytest.mark.parametrize(
-    "kind",
-    [
-        pytest.param(kind, marks=() if name in QUICK else pytest.mark.slow)
-        for kind, name in zip(KINDS, NAMES, strict=True)
-    ],
-    ids=NAMES,
-)
-
-
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@SOME
+@EACH
 def test_em_never_lowers_the_likelihood(kind):
     model = fe.GaussianMixture(2, structure(kind), random_state=0, tol=1e-9, max_iter=60)
     model.fit(MIXED)

@@ -161,3 +161,11 @@ def test_labels_in_the_rows_are_columns_of_zeros_and_ones():
     with pytest.raises(ValueError, match=r"Got 'Belfast' in row 0, column 'port'"):
         ours.predict(frame.assign(port="Belfast"))
     assert fe.SoftmaxRegression().fit(X, y).columns_ == ["x0", "x1", "x2", "x3"]
+
+
+def test_a_single_answer_is_certain():
+    rows = X[:20]
+    model = fe.SoftmaxRegression().fit(rows, ["yes"] * 20)
+    np.testing.assert_array_equal(model.predict_proba(rows), np.ones((20, 1)))
+    np.testing.assert_array_equal(model.decision_function(rows), np.zeros((20, 1)))
+    assert set(model.predict(rows)) == {"yes"}

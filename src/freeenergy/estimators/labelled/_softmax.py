@@ -390,7 +390,7 @@ class SoftmaxRegression(ClassifierMixin, Predicts, HasLabelLikelihood, TakesAnyC
             scores[~holes] = self._scores(X[~holes])
         if holes.any():
             scores[holes] = self._log_predictive(X[holes])[0]
-        if len(self.classes_) > 2:
+        if len(self.classes_) != 2:
             return scores
         with np.errstate(over="ignore"):
             return check_numbers(self, "decision_function", scores[:, 1] - scores[:, 0])

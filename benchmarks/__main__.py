@@ -6,12 +6,12 @@ import sys
 
 from rich.console import Console
 
-from . import elastic_net, first_fit, glm, least_squares, nuts
+from . import diffusion, elastic_net, first_fit, glm, least_squares, nuts
 from ._race import Outcome, Skipped, Workload
 from ._report import RESULTS, Row, reached, show, write
 
 # modules with several workloads
-_SEVERAL = (first_fit, least_squares, elastic_net, glm, nuts)
+_SEVERAL = (diffusion, first_fit, least_squares, elastic_net, glm, nuts)
 
 NAMES = (
     "intake",

@@ -94,6 +94,35 @@ def gan() -> Any:
     return ax
 
 
+def by_label() -> Any:
+    """Digits drawn by the digit that was asked for: a column of the picture each, from three models."""
+    digits = load_digits()
+    network = fe.nn.ResidualDenoiser(192, 2)
+    diffusion = fe.ClassConditionalDiffusion(network=network, max_iter=250, random_state=0)
+    autoencoder = fe.ClassConditionalVAE(8, max_iter=400, random_state=0)
+    adversarial = fe.ClassConditionalGAN(16, width=256, max_iter=400, random_state=0)
+    asked = np.tile(np.arange(10), 2)
+    for model in (diffusion, autoencoder, adversarial):
+        model.fit(digits.data, digits.target)
+    drawn = {
+        "diffusion": diffusion.sample(20, random_state=0, labels=asked),
+        "guided, w = 1": diffusion.sample(20, random_state=0, labels=asked, guidance=1.0),
+        "autoencoder": autoencoder.sample(20, random_state=0, labels=asked),
+        "adversarial": adversarial.sample(20, random_state=0, labels=asked),
+    }
+    # with a margin around each of them
+    images = np.stack([rows.reshape(2, 10, 8, 8) for rows in drawn.values()])
+    images = np.pad(images.clip(0, 16), [(0, 0)] * 3 + [(1, 1)] * 2)
+    ax = axes_of(6.4, 5.4)
+    ax.imshow(images.transpose(0, 1, 3, 2, 4).reshape(80, 100), cmap="gray_r", vmin=0, vmax=16)
+    ax.set_xticks(np.arange(10) * 10 + 4.5, [str(digit) for digit in range(10)])
+    ax.set_yticks(np.arange(4) * 20 + 9.5, list(drawn))
+    ax.hlines([19.5, 39.5, 59.5], -0.5, 99.5, color="black", linewidth=0.8)
+    ax.grid(visible=False)
+    ax.set_xlabel("digit that was asked for")
+    return ax
+
+
 def vae() -> Any:
     digits = load_digits()
     model = fe.VAE(2, prior=fe.models.MixturePrior(10), max_iter=100, random_state=0).fit(digits.data)
@@ -347,6 +376,7 @@ PICTURES: tuple[Callable[[], Any], ...] = (
         autoregressive,
         diffusion,
         gan,
+        by_label,
         vae,
         bayesian_mixture,
         classifiers,

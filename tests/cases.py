@@ -6,6 +6,8 @@ import dataclasses
 from typing import Any
 
 import numpy as np
+from sklearn.base import is_regressor
+from sklearn.utils import get_tags
 
 import freeenergy as fe
 from freeenergy import distributions as d
@@ -13,7 +15,12 @@ from freeenergy.bijections import Shift, ShiftScale
 from freeenergy.inference import binary_states
 from freeenergy.learning import ChowLiu, HillClimbing
 from freeenergy.models import BitsRecognition, FullRecognition, MixturePrior, autoregressive_flow
-from freeenergy.nn import CausalTransformer, Masked, ResidualDenoiser
+from freeenergy.nn import CausalTransformer, ConvolutionalDenoiser, Masked, PatchDenoiser, ResidualDenoiser
+
+
+def needs_labels(estimator: Any) -> bool:
+    """Whether a fit needs a label for each row."""
+    return get_tags(estimator).target_tags.required and not is_regressor(estimator)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,6 +103,7 @@ _VAE = {"latent_dim": 2, "width": 16, "max_iter": 60, "batch_size": 64}
 _FLOW = {"layers": 2, "width": 8, "depth": 1, "max_iter": 30, "batch_size": 64}
 _AUTOREGRESSIVE = {"network": Masked(8, 1), "max_iter": 20, "importance_samples": 200}
 _DIFFUSION = {"network": ResidualDenoiser(8, 1), "max_iter": 20, "steps": 16}
+_BY_CLASS = {"network": ResidualDenoiser(4, 1), "max_iter": 10, "steps": 4, "importance_samples": 8}
 _NETWORK = {"width": 8, "max_iter": 20, "batch_size": 64}
 
 CASES = {
@@ -108,7 +116,7 @@ CASES = {
     "GaussianMixture-shared": Case(
         fe.GaussianMixture(2, d.Shared(shape=True, orientation=True)), slow=True
     ),
-    "GaussianMixture-aligned": Case(fe.GaussianMixture(2, d.Shared(shape=True, aligned=True))),
+    "GaussianMixture-aligned": Case(fe.GaussianMixture(2, d.Shared(shape=True, aligned=True)), slow=True),
     "GaussianMixture-low-rank": Case(fe.GaussianMixture(2, d.LowRank(rank=1)), slow=True),
     "Mixture": Case(fe.Mixture(2), slow=True),
     "Mixture-bernoulli": Case(fe.Mixture(2, family=d.Bernoulli), points=_BINARY),
@@ -152,16 +160,29 @@ CASES = {
         fe.NormalizingFlow(architecture=autoregressive_flow, **_FLOW), slow=True
     ),
     "Autoregressive": Case(fe.Autoregressive(2, **_AUTOREGRESSIVE)),
-    "Autoregressive-binary": Case(fe.Autoregressive(**_AUTOREGRESSIVE), points=_BINARY),
+    "Autoregressive-binary": Case(fe.Autoregressive(**_AUTOREGRESSIVE), points=_BINARY, slow=True),
     "Autoregressive-transformer": Case(
         fe.Autoregressive(**{**_AUTOREGRESSIVE, "network": CausalTransformer(8, 1, heads=2)}),
         points=_BINARY,
         slow=True,
     ),
     "DiffusionModel": Case(fe.DiffusionModel(**_DIFFUSION)),
+    "DiffusionModel-patches": Case(
+        fe.DiffusionModel(**{**_DIFFUSION, "network": PatchDenoiser((2,), 1, width=8, depth=1, heads=2)}),
+        slow=True,
+    ),
+    "DiffusionModel-convolutions": Case(
+        fe.DiffusionModel(**{**_DIFFUSION, "network": ConvolutionalDenoiser((2,), width=4, levels=2)}),
+        slow=True,
+    ),
     "Dequantised": Case(fe.Dequantised(importance_samples=200), points=_CELLS),
     "Imputer": Case(fe.Imputer(), density=False),
     "NaiveBayes": Case(fe.NaiveBayes(), density=False),
+    "ClassConditionalDiffusion": Case(fe.ClassConditionalDiffusion(**_BY_CLASS), density=False),
+    "ClassConditionalGAN": Case(fe.ClassConditionalGAN(width=8, depth=1, max_iter=3), density=False),
+    "ClassConditionalVAE": Case(
+        fe.ClassConditionalVAE(1, width=8, max_iter=20, batch_size=64, importance_samples=50), density=False
+    ),
     "DiscriminantAnalysis": Case(fe.DiscriminantAnalysis(), density=False),
     "DiscriminantAnalysis-own": Case(fe.DiscriminantAnalysis(d.Full()), density=False, slow=True),
     "LatentDirichletAllocation": Case(
@@ -171,7 +192,9 @@ CASES = {
     "ICA-laplace": Case(fe.ICA(d.Laplace), slow=True),
     "SparseCoding": Case(fe.SparseCoding(2, max_iter=30, importance_samples=200)),
     "GaussianProcess": Case(fe.GaussianProcess(), density=False, answers=real),
-    "GaussianProcess-counts": Case(fe.GaussianProcess(family=d.Poisson), density=False, answers=whole),
+    "GaussianProcess-counts": Case(
+        fe.GaussianProcess(family=d.Poisson), density=False, answers=whole, slow=True
+    ),
     "GaussianProcessClassifier": Case(fe.GaussianProcessClassifier(), density=False),
     "KernelLogisticRegression": Case(fe.KernelLogisticRegression(), density=False),
     "KernelRidge": Case(fe.KernelRidge(), density=False, answers=real),
@@ -207,7 +230,7 @@ CASES = {
         fe.GeneralisedLinearModel(d.Bernoulli), density=False, answers=binary
     ),
     "GeneralisedLinearModel-beta": Case(
-        fe.GeneralisedLinearModel(d.Beta), density=False, answers=share, unit_free=False
+        fe.GeneralisedLinearModel(d.Beta), density=False, answers=share, unit_free=False, slow=True
     ),
     "Perceptron": Case(fe.Perceptron(), density=False),
     "Calibrated": Case(fe.Calibrated(), density=False),

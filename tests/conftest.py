@@ -59,7 +59,8 @@ def _few_programs_in_memory():
     """Programs are dropped between tests, since some tests count compilations."""
     programs.most_maps = 50_000
     yield
-    programs.most_maps = 30_000
+    # a process with more takes many gigabytes, and long to drop them
+    programs.most_maps = 15_000
     programs.make_room()
 
 

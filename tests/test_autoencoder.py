@@ -34,6 +34,12 @@ def test_a_linear_autoencoder_is_pca():
     np.testing.assert_allclose(again, plane, atol=1e-4)
     left = np.sort(np.linalg.eigvalsh(np.cov(Z.T, bias=True)))[:2].sum()
     assert model.history_["objective"][-1] == pytest.approx(left / 2, rel=1e-6)
+    # cho U20: the error of any row is an energy, the squared distance from the plane
+    other = np.random.default_rng(2).normal(size=(9, X.shape[1])) * X.std(0) + X.mean(0)
+    off = (model.inverse_transform(model.transform(other)) - other) / X.std(0)
+    scaled = (other - X.mean(0)) / X.std(0)
+    beside = scaled - scaled @ pca.components_.T @ pca.components_
+    np.testing.assert_allclose(np.sum(off**2, axis=1), np.sum(beside**2, axis=1), rtol=1e-3)
     assert np.linalg.matrix_rank(again - again.mean(0), tol=1e-6) == 2
     assert model.converged_
     # rows with holes are learned from what is there

@@ -273,6 +273,7 @@ def table(n, seed=0):
     )
 
 
+@pytest.mark.slow
 def test_a_mixed_table_is_learned_completed_and_drawn_from():
     frame = table(120)
     order = ["many", "group", "few", "number", "yes"]

@@ -23,6 +23,7 @@ from freeenergy.bijections import (
     MaskedMLP,
     Permutation,
     Repeated,
+    Shared,
     Shift,
     ShiftScale,
     Sigmoid,
@@ -35,6 +36,7 @@ from freeenergy.bijections import (
 DIM = 3
 RANK = (2, 0, 1)
 POINTS = np.random.default_rng(1).normal(size=(7, DIM)) * 1.2
+FOUR = np.random.default_rng(2).normal(size=(7, 4))
 TRANSFORMERS = [Shift(), ShiftScale(), Spline(bins=5, bound=2.5)]
 
 
@@ -91,6 +93,8 @@ def cases() -> dict[str, AbstractBijection]:
         "permutation": Permutation(jnp.array([1, 2, 0])),
         "chain": Chain([affine, Permutation(jnp.array([2, 0, 1])), triangular, Softplus()]),
         "inverse": Inverse(Inverse(triangular)),
+        "shared": Shared(Softplus(), jnp.array([[2], [0]])),
+        "part": Shared(GeneralAffine(shift[:2], jnp.asarray(matrix[:2, :2])), jnp.array([[2, 0]])),
         "repeated": Repeated(shaken(Affine(jnp.zeros((4, DIM)), jnp.full((4, DIM), 3.0)), 1)),
     }
     for i, transformer in enumerate(TRANSFORMERS):
@@ -118,8 +122,8 @@ def _both_ways(bijection, points):
     return jax.vmap(one)(points)
 
 
-def both_ways(bijection):
-    return map(np.asarray, _both_ways(bijection, jnp.asarray(POINTS)))
+def both_ways(bijection, points=POINTS):
+    return map(np.asarray, _both_ways(bijection, jnp.asarray(points)))
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -147,6 +151,21 @@ def test_log_determinants_of_a_chain_add():
         total += float(log_det)
     np.testing.assert_allclose(CASES["chain"].forward(x)[1], total, rtol=1e-14)
     np.testing.assert_array_equal(CASES["chain"].forward(x)[0], value)
+
+
+def test_groups_share_a_map_and_other_entries_stay():
+    matrix = CASES["part"].bijection.matrix
+    for groups in ([[2, 0]], [[0, 2], [3, 1]]):
+        # the matrix once for each group, nothing for the others: log-determinants add
+        y, log_det, back, _, jacobian = both_ways(Shared(CASES["part"].bijection, jnp.array(groups)), FOUR)
+        wanted = np.eye(4)
+        for group in groups:
+            wanted[np.ix_(group, group)] = matrix
+        np.testing.assert_allclose(jacobian, np.tile(wanted, (7, 1, 1)), rtol=1e-14)
+        np.testing.assert_allclose(log_det, len(groups) * np.linalg.slogdet(matrix)[1], rtol=1e-12)
+        np.testing.assert_allclose(back, FOUR, rtol=1e-12, atol=1e-12)
+        others = np.setdiff1d(range(4), groups)
+        np.testing.assert_array_equal(y[:, others], FOUR[:, others])
 
 
 def test_repeated_is_the_chain_of_its_layers():

@@ -421,6 +421,28 @@ def test_every_classifier_scores_and_predicts_labels(words, flowers, tmp_path, c
         )
 
 
+def test_rows_are_drawn_of_the_label_that_is_asked_for(flowers, tmp_path, capsys):
+    path = flowers[0]
+    model, words = str(tmp_path / "m.safetensors"), "class-conditional-gan:width=8,depth=1,max_iter=3"
+    command = ["fit", str(path), "-m", words, "-o", model, "--seed", "0", "-q"]
+    assert run([*command, "--drop", "kind"]) == 2
+    assert "class-conditional-gan needs labels beside the other columns. Name the column" in (
+        capsys.readouterr().err.replace(words, "class-conditional-gan")
+    )
+    assert run([*command, "--target", "kind"]) == 0
+    capsys.readouterr()
+    assert run(["sample", model, "-n", "3", "--seed", "1", "--label", "kind 2"]) == 0
+    found = pl.read_csv(io.StringIO(capsys.readouterr().out))
+    expected = fe.load(model).sample(3, random_state=1, labels="kind 2")
+    np.testing.assert_allclose(found.to_numpy(), np.asarray(expected), rtol=1e-6)
+    for options, sentence in (
+        (["--label", "kind 7"], "fitted to the labels kind 0, kind 1, kind 2. Got --label kind 7 instead"),
+        (["--guidance", "1"], "--guidance is for models of rows given labels, which ClassConditionalGAN"),
+    ):
+        assert run(["sample", model, *options]) == 2
+        assert sentence in " ".join(capsys.readouterr().err.split())
+
+
 def test_a_target_that_no_model_tells_is_left_out_and_that_is_said(flowers, tmp_path, capsys):
     path, X, _ = flowers
     model = tmp_path / "m.safetensors"

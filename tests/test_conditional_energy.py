@@ -91,6 +91,7 @@ def test_chains_draw_its_answers(model):
     np.testing.assert_allclose(draws.std(), spread, rtol=0.15)
 
 
+@pytest.mark.slow
 def test_it_learns_answers_with_two_humps():
     rng = np.random.default_rng(0)
     x = rng.uniform(-1, 1, (1024, 1))

@@ -36,6 +36,7 @@ def heteroscedastic(n, seed):
     return x, y, law.logpdf(y)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("problem", [bimodal, heteroscedastic])
 def test_held_out_answers_have_nearly_the_evidence_of_the_truth(problem):
     x, y, _ = problem(1000, 0)
@@ -102,6 +103,7 @@ def test_two_outputs_with_a_shift_are_a_normal_law_with_their_covariance():
     assert (law.log_prob(np.full((7, 2), np.nan)) == 0).all()
 
 
+@pytest.mark.slow
 def test_the_laws_of_two_outputs(pair):
     law = pair.predict_density(X)
     assert law.shape == (120, 2)

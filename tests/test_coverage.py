@@ -126,6 +126,7 @@ def test_intervals_hold_new_answers_of_many_data_sets(name):
     check(name, TABLE[name].sets, 1)
 
 
+@pytest.mark.slow
 def test_parameters_taken_for_known_would_be_found():
     rng, gaps = np.random.default_rng(3), []
     model = fe.GeneralisedLinearModel()

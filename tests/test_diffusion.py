@@ -506,6 +506,7 @@ def test_the_objective_of_training_is_the_mean_error():
 SMALL = {"network": ResidualDenoiser(8, 1), "steps": 16, "random_state": 0}
 
 
+@pytest.mark.slow
 def test_correlated_columns_are_learned_with_and_without_missing_entries():
     rng = np.random.default_rng(1)
     law = stats.multivariate_normal([0, 0], [[1, 0.9], [0.9, 1]])

@@ -14,7 +14,7 @@ from scipy import integrate, optimize, special
 from scipy import stats as st
 
 from freeenergy import distributions as fd
-from freeenergy._core import constrain, unconstrain
+from freeenergy._core import constrain, parameter_count, unconstrain
 from freeenergy.bijections import Exp
 
 
@@ -631,7 +631,58 @@ def test_a_component_without_weight_does_not_spoil_a_tied_covariance():
 
 def test_stack_size_refuses_unequal_arrays():
     with pytest.raises(ValueError, match=r"one common leading size. Got \[2, 3\] instead"):
-        fd.stack_size(fd.Gamma(jnp.ones(2), jnp.ones(3)))
+        fd.stack_size(fd.Gamma(jnp.ones((2, 1)), jnp.ones((3, 1))))
+
+
+PLAIN = {
+    "gamma": (fd.Gamma(2, 0.5), st.gamma(2, scale=2)),
+    "beta": (fd.Beta(2.0, 3.0), st.beta(2, 3)),
+    "exponential": (fd.Exponential(4.0), st.expon(scale=0.25)),
+    "poisson": (fd.Poisson(3), st.poisson(3)),
+    "bernoulli": (fd.Bernoulli(0.3), st.bernoulli(0.3)),
+    "binomial": (fd.Binomial(0.3, trials=5), st.binom(5, 0.3)),
+    "negative binomial": (fd.NegativeBinomial(2.0, 3.0), st.nbinom(2, 0.75)),
+    "categorical": (fd.Categorical([0.2, 0.8]), st.bernoulli(0.8)),
+    "normal": (fd.Gaussian(1.0, fd.Diagonal(4.0)), st.norm(1, 2)),
+    "normal, full": (fd.Gaussian([1.0], fd.Full(4.0)), st.norm(1, 2)),
+    "normal, spherical": (fd.Gaussian([1.0], fd.Spherical(4, dim=1)), st.norm(1, 2)),
+    "Laplace": (fd.Laplace(1.0, 2.0), st.laplace(1, 2)),
+    "Student": (fd.StudentT(1, 2.0, 5), st.t(5, 1, 2)),
+    "MultivariateT": (fd.MultivariateT(1.0, 4.0, 5.0), st.t(5, 1, 2)),
+}
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_plain_numbers_make_a_law_of_one_coordinate(name):
+    law, known = PLAIN[name]
+    x = float(known.mean()) if isinstance(known.dist, st.rv_continuous) else 1.0
+    density = known.logpdf if isinstance(known.dist, st.rv_continuous) else known.logpmf
+    found, drawn = eqx.filter_jit(lambda law, x, key: (law.log_prob(x), law.sample(key=key)))(
+        law, np.array([x]), jax.random.key(0)
+    )
+    np.testing.assert_allclose(found, density(x), rtol=1e-9)
+    assert drawn.shape == (1,)
+    # and learning moves its parameters
+    assert parameter_count(law) >= 1
+
+
+def test_what_is_no_array_of_entries_is_refused():
+    with pytest.raises(
+        ValueError, match=r"^The 'shape' parameter of Gamma must be an array with an axis at "
+    ):
+        fd.Gamma(jnp.array(2.0), jnp.ones(1))
+    with pytest.raises(
+        ValueError, match=r"must be an array with 2 axes at least.* Got an array of shape \(2,"
+    ):
+        fd.Categorical(jnp.array([0.2, 0.8]))
+    with pytest.raises(ValueError, match=r"one entry for each coordinate. Got 1, 3 entries instead"):
+        fd.Gamma(2.0, jnp.ones(3))
+    with pytest.raises(
+        TypeError, match=r"^The 'covariance' parameter of Gaussian must be a covariance, such"
+    ):
+        fd.Gaussian(0.0, 1.0)
+    with pytest.raises(ValueError, match=r"^The 'rate' parameter of Poisson must be non-negative\. Got -1"):
+        fd.Poisson(-1)
 
 
 def test_a_structure_without_values_says_so():

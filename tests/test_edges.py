@@ -234,7 +234,10 @@ REFUSED = [
     (lambda: fd.Full(jnp.array([[1.0, 2.0], [2.0, 1.0]])), MATRIX + "one with the eigenvalue -1 instead"),
     (lambda: fd.Full(jnp.array([[1.0, 0.5], [0.0, 1.0]])), MATRIX + "one that is not symmetric"),
     (lambda: fd.Full(jnp.array([[1.0, jnp.nan], [0.0, 1.0]])), MATRIX + "nan in it"),
-    (lambda: fd.Full(jnp.ones(3)), MATRIX + r"an array of shape \(3,\) instead"),
+    (
+        lambda: fd.Full(jnp.ones(3)),
+        r"parameter of Full must be an array with 2 axes .* shape \(3,\)",
+    ),
     (lambda: fd.Full(jnp.ones((2, 3))), MATRIX + r"an array of shape \(2, 3\) instead"),
     (lambda: fd.Diagonal(jnp.array([1.0, -2.0])), "'variance' parameter of Diagonal .* Got -2 instead"),
     (lambda: fd.Spherical(jnp.array(-1.0), dim=2), "'variance' parameter of Spherical .* Got -1 instead"),

@@ -40,6 +40,7 @@ from freeenergy.learning import (
     decay_weights,
     expect_all,
     fit,
+    in_one_vector,
     negative_log_likelihood,
 )
 from freeenergy.models import Clusters, Density, Mixture
@@ -576,6 +577,18 @@ def test_decay_spares_vectors_and_clipping_bounds_the_step(key):
     np.testing.assert_allclose(result.model.matrix, 1 - 2 * 0.25, rtol=1e-12)
 
 
+def test_steps_in_one_vector_are_those_of_each_array_and_nothing_to_move_is_no_error():
+    params = {"w": jnp.arange(6.0).reshape(2, 3), "b": jnp.ones(2)}
+    ours, plain = in_one_vector(optax.adam(0.1)), optax.adam(0.1)
+    with jax.numpy_dtype_promotion("standard"):
+        state, expected = ours.init(params), plain.init(params)
+        for _ in range(3):
+            step, state = ours.update(params, state, params)
+            right, expected = plain.update(params, expected, params)
+            jax.tree.map(np.testing.assert_array_equal, step, right)
+        assert ours.update({"w": None}, ours.init({"w": None}))[0] == {"w": None}
+
+
 def test_minibatches_are_unbiased_for_weighted_rows(key):
     rng = np.random.default_rng(0)
     x, w = rng.normal(size=(48, 1)) + 1, rng.gamma(1.0, size=48)
@@ -597,3 +610,26 @@ def test_minibatches_are_unbiased_for_weighted_rows(key):
     shares = w * x[:, 0] / w.mean()
     error = shares.std() * np.sqrt((24 / 39) / 8) * np.sqrt(n) * 1.5
     assert abs(1 - float(result.model.offset[0]) - 3 * n * mean) < 5 * error
+
+
+@pytest.mark.parametrize(
+    "learner",
+    [
+        EM(),
+        EM(temperature=lambda i: 1 + 3 * 0.5 ** i.astype(float)),
+        EM(sweep=Stepwise(64)),
+        EM(sweep=Incremental(7)),
+        ClosedForm(),
+    ],
+    ids=["all", "cooling", "stepwise", "incremental", "closed form"],
+)
+def test_what_begins_on_the_host_is_what_a_program_would_begin_with(learner, key):
+    start = Density(Gaussian(jnp.zeros(2), Full(jnp.eye(2)))) if isinstance(learner, ClosedForm) else FULL
+    assert learner.starts_on_host
+    here = learner.init(start, Data.of(X), key=key)
+    there = eqx.filter_jit(lambda model, data: learner.init(model, data, key=key))(start, Data.of(X))
+    (own, rest), (arrays, other) = (eqx.partition(state, eqx.is_array) for state in (here, there))
+    assert eqx.tree_equal(rest, other)
+    for a, b in zip(jax.tree.leaves(own), jax.tree.leaves(arrays), strict=True):
+        assert a.aval == b.aval
+        np.testing.assert_allclose(a, b, rtol=1e-12)

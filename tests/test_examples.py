@@ -147,6 +147,16 @@ def test_dictionary(root, capsys, tmp_path):
     assert picture.stat().st_size > 1000
 
 
+@pytest.mark.slow
+def test_images(root, capsys, tmp_path):
+    picture = tmp_path / "images.png"
+    found = load(root, "images")["main"](str(picture), share=0.5)
+    # a Gaussian of all pixels has 2.97
+    assert max(found.values()) < 2.9
+    assert f"{found['patches']:.2f} (patches)" in capsys.readouterr().out
+    assert picture.stat().st_size > 1000
+
+
 def test_families(root, capsys, tmp_path):
     some = ("gaussian", "kernel", "classifiers", "pca_ica", "linear", "glm", "networks")
     drawn = load(root, "families")["main"](str(tmp_path), *some)

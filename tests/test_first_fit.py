@@ -3,7 +3,7 @@
 import jax
 import numpy as np
 import pytest
-from cases import CASES
+from cases import CASES, needs_labels
 from data import ROWS
 from sklearn.base import clone, is_classifier
 
@@ -23,7 +23,7 @@ def test_programs_of_a_first_fit_and_score(name, tmp_path):
     if case.points is not None or case.counts:
         rows = (rows > 0).astype(float)
     estimator = clone(case.estimator)
-    arguments = (rows, np.arange(len(rows)) % 2) if is_classifier(estimator) else (rows,)
+    arguments = (rows, np.arange(len(rows)) % 2) if needs_labels(estimator) else (rows,)
     ask = "score_samples" if case.density else "predict_proba" if is_classifier(estimator) else "transform"
     if isinstance(estimator, AbstractImplicit) and not isinstance(estimator, Transforms):
         ask = "sample"

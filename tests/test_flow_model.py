@@ -11,7 +11,7 @@ from scipy import stats
 
 from freeenergy.bijections import Exp, GeneralAffine, Inverse, Shift, ShiftScale, Spline
 from freeenergy.distributions import AbstractDistribution, Diagonal, Gaussian, Transformed
-from freeenergy.models import autoregressive_flow, coupling_flow
+from freeenergy.models import MultiscaleFlow, autoregressive_flow, coupling_flow
 
 TRANSFORMERS = [Shift(), ShiftScale(), Spline(bins=5, bound=2.5)]
 KINDS = [coupling_flow, autoregressive_flow]
@@ -144,6 +144,77 @@ def test_linear_flow_with_logistic_sources_has_the_infomax_gradient():
     outputs = 1 / (1 + np.exp(-rows @ unmixing.T))
     wanted = -(1 - 2 * outputs).T @ rows / len(rows) - np.linalg.inv(unmixing).T
     np.testing.assert_allclose(jax.jit(jax.grad(loss))(jnp.asarray(unmixing)), wanted, rtol=1e-10)
+
+
+@functools.cache
+def of_images(transformer):
+    make = MultiscaleFlow((4, 4))
+    return make(16, transformer, layers=2, width=8, depth=1, dtype=jnp.float64, key=jax.random.key(0))
+
+
+@eqx.filter_jit
+def _of_images(flow, rows):
+    def one(x):
+        z, log_det = flow.bijection.inverse(x)
+        back, log_det_back = flow.bijection.forward(z)
+        jacobian = jax.jacfwd(lambda v: flow.bijection.inverse(v)[0])(x)
+        return z, log_det, back, log_det_back, jacobian, flow.log_prob(x)
+
+    return jax.vmap(one)(rows)
+
+
+@pytest.mark.parametrize(
+    "transformer",
+    [TRANSFORMERS[1], pytest.param(TRANSFORMERS[2], marks=pytest.mark.slow)],
+    ids=lambda t: type(t).__name__,
+)
+def test_multiscale_flow_is_invertible_with_its_log_determinant(transformer):
+    rows = np.random.default_rng(4).normal(size=(5, 16))
+    z, log_det, back, log_det_back, jacobian, log_p = map(
+        np.asarray, _of_images(shaken(of_images(transformer), 6, 0.2), rows)
+    )
+    np.testing.assert_allclose(back, rows, atol=1e-9)
+    np.testing.assert_allclose(log_det, np.linalg.slogdet(jacobian)[1], rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(log_det_back, -log_det, rtol=1e-8, atol=1e-8)
+    np.testing.assert_allclose(log_p, stats.norm.logpdf(z).sum(1) + log_det, rtol=1e-11)
+    # a corner tells of all entries in the end, and untrained it is a rotation
+    assert (np.abs(jacobian[:, :, 0]) > 0).any(axis=1).all()
+    plain = of_images(transformer)
+    _, none, _, _, turn, log_p = map(np.asarray, _of_images(plain, rows))
+    np.testing.assert_allclose(none, 0, atol=1e-12)
+    np.testing.assert_allclose(turn @ turn.transpose(0, 2, 1), np.tile(np.eye(16), (5, 1, 1)), atol=1e-12)
+    np.testing.assert_allclose(log_p, stats.norm.logpdf(rows).sum(1), rtol=1e-12)
+
+
+def test_multiscale_flow_lets_half_of_the_entries_go_at_each_scale():
+    parts = of_images(TRANSFORMERS[1]).bijection.bijections
+    # the last is the finest: its blocks are 2×2 pixels, and what it keeps is all that the next sees
+    finest, coarsest = (np.asarray(part.layers.bijections[1].groups[0]) for part in parts[::-1])
+    assert finest.tolist() == [[0, 1, 4, 5], [2, 3, 6, 7], [8, 9, 12, 13], [10, 11, 14, 15]]
+    assert coarsest.tolist() == [[0, 1, 2, 3, 8, 9, 10, 11]]
+    first = parts[-1].layers.bijections[0]
+    assert sorted(np.asarray(first.passive[0])) == sorted(coarsest[0])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"shape": (4, 3)}, r"'shape' parameter .* even height and width.* Got \(4, 3\)"),
+        ({"shape": (4,)}, r"'shape' parameter .* even height and width.* Got \(4,\)"),
+        ({"shape": (4, 4), "scales": 3}, r"'scales' parameter .* \[1, 2\].* Got 3"),
+        ({"shape": (4, 4), "patch": 2}, r"'patch' parameter .* odd int.* Got 2"),
+    ],
+)
+def test_multiscale_flow_refuses(options, message):
+    with pytest.raises(ValueError, match=message):
+        MultiscaleFlow(**options)
+
+
+def test_multiscale_flow_refuses_rows_of_another_size():
+    with pytest.raises(
+        ValueError, match=r"'shape' parameter .* of the 12 entries of an event. Got \(4, 4\)"
+    ):
+        MultiscaleFlow((4, 4))(12, ShiftScale(), key=jax.random.key(0))
 
 
 @pytest.mark.parametrize("argument", ["dim", "layers", "width", "depth"])

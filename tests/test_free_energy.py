@@ -27,8 +27,8 @@ from freeenergy.inference import (
     importance_log_weights,
     importance_weighted_bound,
 )
-from freeenergy.learning import Batch, FreshNoise
-from freeenergy.models import Harmonium, LinearGaussian, Mixture, Units
+from freeenergy.learning import Batch, FreshNoise, LearnedCells, negative_log_likelihood
+from freeenergy.models import CellNoise, Harmonium, InCells, LearnedNoise, LinearGaussian, Mixture, Units
 
 KEY = jax.random.key(0)
 RNG = np.random.default_rng(0)
@@ -374,3 +374,58 @@ def test_fresh_noise_stays_in_its_cell_and_changes_with_the_key():
     assert np.isnan(drawn[:, 2, 0]).all()
     for row, low in ((0, 0.25), (1, 0.75)):
         assert stats.kstest(drawn[:, row, 0], "uniform", args=(low, 0.5)).pvalue > 1e-3
+
+
+def shaken_noise(dim, columns, seed):
+    """Noise that is not uniform, and depends on the row and on the other columns."""
+    noise: CellNoise = LearnedNoise(width=6)(dim, np.array(columns), dtype=float, key=jax.random.key(seed))
+    rng = np.random.default_rng(seed)
+
+    def move(a):
+        return jnp.asarray(a + 0.4 * rng.normal(size=a.shape)) if eqx.is_inexact_array(a) else a
+
+    return jax.tree.map(move, noise)
+
+
+@eqx.filter_jit
+def _place(noise, x, normal):
+    u, log_q = jax.vmap(noise, in_axes=(None, 0))(x, normal)
+    jacobian = jax.vmap(jax.jacfwd(lambda e: noise(x, e)[0]))(normal)
+    return u, log_q, jacobian
+
+
+@pytest.mark.parametrize("row", [[0.3, -1.0, 2.0], [1.5, -1.0, 2.0], [np.nan, -1.0, 2.0]])
+def test_learned_noise_knows_its_density(row):
+    normal = np.random.default_rng(0).normal(size=(200, 2))
+    u, log_q, jacobian = map(np.asarray, _place(shaken_noise(3, [0, 2], 1), jnp.array(row), normal))
+    assert ((u > 0) & (u < 1)).all()
+    expected = stats.norm.logpdf(normal).sum(1) - np.linalg.slogdet(jacobian)[1]
+    np.testing.assert_allclose(log_q, expected, rtol=1e-9, atol=1e-9)
+    # the second column is told by the first, and both by the row: a law of its own for each row
+    assert np.abs(jacobian[:, 1, 0]).max() > 0.01
+    assert (jacobian[:, 0, 1] == 0).all()
+    other, *_ = _place(shaken_noise(3, [0, 2], 1), jnp.array(row) + jnp.array([0.0, 0.5, 0.0]), normal)
+    assert np.abs(u - np.asarray(other)).max() > 0.01
+    # it begins uniform
+    plain = LearnedNoise(width=6)(3, np.array([0, 2]), dtype=float, key=jax.random.key(0))
+    u, log_q, _ = map(np.asarray, _place(plain, jnp.array(row), normal))
+    np.testing.assert_allclose(u, stats.norm.cdf(normal), rtol=1e-10)
+    np.testing.assert_allclose(log_q, 0, atol=1e-10)
+
+
+@eqx.filter_jit
+def _losses(objective, model, batch, keys):
+    return jax.vmap(lambda key: objective(model, batch, (), key=key)[0])(keys)
+
+
+def test_learned_cells_bound_the_mass_of_a_cell():
+    gaussian = Gaussian(jnp.array([0.4, 0.0]), Diagonal(jnp.array([0.09, 1.0])))
+    # the first column lies in cells of a half from 0.25 on, the second has none
+    objective = LearnedCells(negative_log_likelihood, jnp.array([0.25, 0.0]), jnp.array([0.5, 0.0]))
+    batch = Batch(jnp.array([[0.3, 0.7]]), jnp.ones(1))
+    keys = jax.random.split(jax.random.key(0), 4000)
+    losses = np.asarray(_losses(objective, InCells(gaussian, shaken_noise(2, [0], 2)), batch, keys))
+    cell = np.diff(stats.norm(0.4, 0.3).cdf([0.25, 0.75]))[0] / 0.5
+    weights = np.exp(-losses) / (cell * stats.norm.pdf(0.7))
+    assert abs(weights.mean() - 1) < 5 * weights.std() / 4000**0.5
+    assert losses.mean() > -np.log(cell * stats.norm.pdf(0.7)) + 5 * losses.std() / 4000**0.5

@@ -1,5 +1,6 @@
 """Games over samples: what a critic finds at best, what penalties cost, who wins, and what is drawn."""
 
+import copy
 import math
 
 import equinox as eqx
@@ -7,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import polars as pl
 import pytest
 from data import ROWS
 from scipy import optimize, stats
@@ -16,11 +18,13 @@ from freeenergy import evaluation as ev
 from freeenergy import learning as lr
 from freeenergy.models import Adversaries, Codes
 from freeenergy.nn import Linear
+from freeenergy.shell._spread import Spread
 
 P, Q = np.array([0.5, 0.3, 0.2]), np.array([0.2, 0.2, 0.6])
 MIDDLE = (P + Q) / 2
 JSD = (stats.entropy(P, MIDDLE) + stats.entropy(Q, MIDDLE)) / 2
 KEY = jax.random.key(0)
+STREAM = np.random.default_rng(3)
 
 
 class Fixed(eqx.Module):
@@ -219,6 +223,100 @@ def test_a_generator_need_not_be_invertible():
     model = Adversaries(Squared(jnp.ones(1)), Squared(jnp.ones(1)), None, 1)
     draw = eqx.filter_jit(lambda m, key: jax.vmap(lambda k: m.sample(key=k))(jax.random.split(key, 4000)))
     assert stats.kstest(np.asarray(draw(model, KEY))[:, 0], stats.chi2(1).cdf).pvalue > 0.001
+
+
+def mixed(n, seed):
+    """Columns of every kind, that depend on each other."""
+    rng = np.random.default_rng(seed)
+    z = rng.normal(size=n)
+    frame = pl.DataFrame(
+        {
+            "size": z + 0.3 * rng.normal(size=n),
+            "tenths": np.round(5 * z, 1),
+            "events": rng.poisson(np.exp(0.5 * z)),
+            "change": np.rint(3 * z + rng.normal(size=n)).astype(int),
+            "sex": np.where(rng.random(n) < 0.3, "f", "m"),
+            "colour": np.array(["red", "green", "blue", "grey"])[np.digitize(z, [-1, 0, 1])],
+        }
+    )
+    holes = pl.Series(rng.random(n) < 0.1)
+    return frame.with_columns(pl.when(holes).then(None).otherwise(pl.col("colour")).alias("colour"))
+
+
+@pytest.fixture(scope="module")
+def of_kinds():
+    frame = mixed(300, 0)
+    return frame, fe.GAN(width=8, depth=1, max_iter=3, random_state=0).fit(frame)
+
+
+def test_draws_are_values_that_can_occur(of_kinds, tmp_path):
+    frame, gan = of_kinds[0], copy.copy(of_kinds[1])
+    # a generator that knows nothing yet, and is made to reach far beyond the data
+    generator = jax.tree.map(lambda a: 20 * a if eqx.is_inexact_array(a) else a, gan.model_.generator)
+    gan.model_ = eqx.tree_at(lambda m: m.generator, gan.model_, generator)
+    drawn = gan.sample(500, random_state=1)
+    assert drawn.schema == frame.schema
+    assert drawn.null_count().sum_horizontal().item() == 0
+    assert drawn["events"].min() >= 0
+    assert drawn["change"].min() < frame["change"].min()
+    assert set(drawn["sex"]) == {"f", "m"}
+    assert set(drawn["colour"]) == {"red", "green", "blue", "grey"}
+    np.testing.assert_array_equal(drawn["tenths"], np.round(drawn["tenths"], 1))
+    assert len(np.unique(drawn["size"])) == 500
+    gan.save(tmp_path / "gan.safetensors")
+    assert (
+        fe.load(tmp_path / "gan.safetensors")
+        .sample(20, random_state=2)
+        .equals(gan.sample(20, random_state=2))
+    )
+    # of arrays it is found out what numbers are
+    rows = np.column_stack([gan.schema_.encode(frame)[:, :5], np.full(300, 7.0)])
+    array = Spread.of(fe.GAN(), rows, np.ones(300)).possible(STREAM.normal(0, 20, (300, 6)))
+    assert set(array[:, 4]) == {0.0, 1.0}
+    np.testing.assert_array_equal(array[:, [2, 3]], np.rint(array[:, [2, 3]]))
+    np.testing.assert_array_equal(array[:, 2:4].min(axis=0) < 0, [False, True])
+    np.testing.assert_array_equal(array[:, 5], 7.0)
+
+
+def test_rows_anywhere_in_their_cells_are_read_back(of_kinds):
+    frame, gan = of_kinds
+    x = gan.schema_.encode(frame)
+    wide = gan.intake.reading(gan, frame).z
+    assert wide.shape == (300, 5 + 4)
+    corner, width = gan.spread_.cells(*gan.scaling_)
+    assert (width[[0]] == 0).all()
+    assert (width[1:] > 0).all()
+    place = np.floor((wide - corner) / np.where(width > 0, width, 1))
+    moved = np.where(width > 0, corner + width * (place + STREAM.random(wide.shape)), wide)
+    assert np.nanmax(np.abs(moved - wide), axis=0)[1:].min() > 0
+    whole = ~np.isnan(x).any(axis=1)
+    back = gan.spread_.possible(gan.scaling_.invert(gan.intake.flat(gan, moved[whole])))
+    np.testing.assert_allclose(back, x[whole], atol=1e-9)
+    assert np.isnan(wide[~whole, 5:]).all()
+    # and so is what the critic is shown, at other places of the same cells
+    batch = lr.Batch(jnp.asarray(moved[whole], np.float32), jnp.ones(whole.sum()))
+    noise = gan._with_fresh_noise(lambda model, batch, key: batch.x)
+    seen = np.asarray(noise(None, batch, (), key=KEY)[0])
+    assert np.abs(seen - moved[whole])[:, 1:].max(axis=0).min() > 0
+    back = gan.spread_.possible(gan.scaling_.invert(gan.intake.flat(gan, seen)))
+    np.testing.assert_allclose(back, x[whole], atol=1e-6)
+
+
+@pytest.mark.slow
+def test_labels_and_counts_are_learned_with_what_they_depend_on():
+    frame = mixed(3000, 0)
+    drawn = fe.GAN(random_state=0, max_iter=150).fit(frame).sample(4000, random_state=1)
+    for name in ("sex", "colour"):
+        share = frame[name].drop_nulls().value_counts(normalize=True).sort(name)["proportion"]
+        made = drawn[name].value_counts(normalize=True).sort(name)["proportion"]
+        np.testing.assert_allclose(made, share, atol=0.06)
+    size = drawn["size"].to_numpy()
+    red, grey = (size[(drawn["colour"] == label).to_numpy()] for label in ("red", "grey"))
+    assert red.mean() < -1
+    assert grey.mean() > 1
+    rank = stats.spearmanr(frame["size"], frame["events"]).statistic
+    np.testing.assert_allclose(stats.spearmanr(size, drawn["events"]).statistic, rank, atol=0.12)
+    np.testing.assert_allclose(drawn["events"].mean(), frame["events"].mean(), rtol=0.15)
 
 
 def rings(n, seed):

@@ -1,5 +1,7 @@
 """Hidden Markov models and Markov chains, against enumeration, hmmlearn and identities."""
 
+import copy
+import dataclasses
 import itertools
 
 import equinox as eqx
@@ -11,7 +13,7 @@ import pandas as pd
 import pytest
 import statsmodels.api as sm
 from hmmlearn.hmm import CategoricalHMM, GaussianHMM
-from scipy import stats
+from scipy import special, stats
 from sklearn.base import clone as sklearn_clone
 from sklearn.linear_model import LogisticRegression
 
@@ -28,6 +30,7 @@ from freeenergy.distributions import (
     NormalInverseWishart,
     Poisson,
     Product,
+    Spherical,
     Tied,
 )
 from freeenergy.learning import EM, Gradient, fit, negative_log_likelihood
@@ -572,6 +575,21 @@ def test_impossible_transitions_stay_impossible_with_inputs():
     found = np.asarray(matrices(after, inputs[0]))
     assert found[:, 1, 0].max() == 0
     np.testing.assert_allclose(found.sum(axis=2), 1)
+    # odds are told against staying, or where none stays against the first that can follow
+    told_of = eqx.filter_jit(lambda transition: transition.against_staying())
+    for gone, kept in (((1, 0), (0, 1)), ((1, 1), (0, 0))):
+        intercept = np.zeros((2, 2))
+        intercept[gone] = -np.inf
+        told = told_of(LogisticTransition(after.weights, on_device(intercept)))
+        odds = [np.einsum("ija,ta->tij", t.weights, inputs[0]) for t in (after, told)]
+        np.testing.assert_allclose(
+            special.softmax(odds[0] + intercept, axis=2),
+            special.softmax(odds[1] + np.asarray(told.intercept), axis=2),
+            atol=1e-12,
+        )
+        for i, j in enumerate(kept):
+            assert np.asarray(told.intercept)[i, j] == 0
+            assert not np.asarray(told.weights)[i, j].any()
     for lonely in (LogisticTransition(), RegressionEmissions()):
         with pytest.raises(ValueError, match="has no values yet"):
             lonely._coefficients()
@@ -616,6 +634,22 @@ def test_mixture_emissions():
     mean = sum(p * (w @ m[:, 0]) for p, w, m in zip((0.5, 0.5), weights, means, strict=True))
     first = np.asarray(draws)[:, 0, 0]
     assert abs(first.mean() - mean) < 5 * first.std() / np.sqrt(200)
+
+
+def test_what_the_components_of_a_state_share_is_learned_for_each_state():
+    rng = np.random.default_rng(0)
+    state, spread = np.repeat([0, 1, 0, 1], 100), np.array([0.3, 2.0])
+    blob = np.where(rng.random(400) < 0.5, -1, 1) * np.where(state == 0, 3, 8) + 30 * state
+    X = blob[:, None] + spread[state][:, None] * rng.normal(size=(400, 2))
+    family = Gaussian(jnp.zeros(2), Tied(Spherical(jnp.ones(()))))
+    model = fe.HMM(2, family, n_components=2, random_state=0).fit(X)
+    found = np.asarray(model.model_in_units.emissions.mixtures.components.covariance.covariance.variance)
+    order = np.argsort(found)
+    assert (np.argsort(order)[model.predict(X)] == state).all()
+    # the blobs are far apart, so that every row belongs to one
+    for k, variance in enumerate(found[order]):
+        apart = [X[blob == b] - X[blob == b].mean(axis=0) for b in np.unique(blob[state == k])]
+        np.testing.assert_allclose(variance, np.mean(np.concatenate(apart) ** 2), rtol=1e-3)
 
 
 @pytest.mark.slow
@@ -1057,6 +1091,24 @@ def test_estimator_finds_regressions_and_what_makes_them_switch(driven, tmp_path
     )
 
 
+def test_a_summary_says_what_inputs_a_transition_of_any_kind_is_given(driven):
+    other = copy.copy(driven)
+    logits = Logits(jnp.asarray(0.5), jnp.asarray(0.7))
+    other.model_ = dataclasses.replace(driven.model_, transition=InputTransition(logits))
+    told, known = other.summary(), driven.summary()
+    assert any("inputs in standard deviations from their means" in note for note in told.notes)
+    values = dict(zip(told.names, told.values, strict=True))
+    assert (values["transition.logits.stay"], values["transition.logits.slope"]) == (0.5, 0.7)
+    # the emissions are in units all the same
+    emissions = [name for name in known.names if name.startswith("emissions.")]
+    found = dict(zip(known.names, known.values, strict=True))
+    assert [values[name] for name in emissions] == [found[name] for name in emissions]
+    first = driven.coefficients_[0, 0, 0], driven.intercept_[0, 0]
+    np.testing.assert_allclose(
+        [found["emissions.weights[0, 0, 0]"], found["emissions.intercept[0, 0]"]], first
+    )
+
+
 @pytest.mark.slow
 def test_every_method_takes_inputs(driven):
     series, inputs, _ = switching_regression(7, (20, 20))
@@ -1134,6 +1186,8 @@ def test_wrong_inputs(driven, fitted):
         _ = driven.transition_
     with pytest.raises(AttributeError, match="'coefficients_' only with RegressionEmissions"):
         _ = fitted.coefficients_
+    with pytest.raises(AttributeError, match="'intercept_' only with RegressionEmissions"):
+        _ = fitted.intercept_
     with pytest.raises(ValueError, match="transitions of this HMM do not depend on inputs"):
         fitted.transitions(None)
 

@@ -55,7 +55,6 @@ from freeenergy.inference import (
     Recognise,
     block_gibbs,
     chain_effective_size,
-    chain_mean,
     free_energy,
     free_vector,
     gibbs_sweep,
@@ -63,6 +62,7 @@ from freeenergy.inference import (
     potential_scale_reduction,
     random_walk,
 )
+from freeenergy.inference._diagnostics import chain_mean
 from freeenergy.inference._recognition import weighted_draws
 from freeenergy.models import (
     Clusters,

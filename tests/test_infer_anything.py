@@ -1,5 +1,6 @@
 """One call for every unknown: energies, causes, missing entries, labels, answers, parameters."""
 
+import dataclasses
 import functools
 import itertools
 import warnings
@@ -25,6 +26,7 @@ from freeenergy.distributions import (
     Counts,
     Diagonal,
     Gamma,
+    GammaPrior,
     Gaussian,
     Poisson,
     Positive,
@@ -33,7 +35,6 @@ from freeenergy.distributions import (
 from freeenergy.inference import (
     NUTS,
     ArgMin,
-    Choice,
     Collapsed,
     DrawsPosterior,
     Enumerate,
@@ -45,16 +46,20 @@ from freeenergy.inference import (
     RandomWalk,
     Rejection,
     RowsEnergy,
+    SequentialMonteCarlo,
     StochasticLangevin,
-    choose_method,
     gibbs_sweep,
     infer,
 )
+from freeenergy.inference._choice import Choice, choose_method
+from freeenergy.inference._walks import FreeTarget, first_improper, slopes_near
 from freeenergy.models import HMM, ConditionalInUnits, LinearGaussian, LinearGaussianSSM, Mixture
 from freeenergy.shell import named_fields
 
 FAR = 4.5
 SHORT = NUTS(steps=500, burn_in=200)
+# of several modes that are walked between slowly
+LONG = NUTS(steps=1500, burn_in=300)
 
 
 def test_what_is_chosen_for_an_energy_and_why():
@@ -176,7 +181,7 @@ def test_the_missing_entry_of_every_density_by_two_methods(name):
 WALK = RandomWalk(chains=4, steps=1000, burn_in=500, thin=4)
 # of densities that know log p of whole rows, and of those with a hidden cause that they sum out by draws
 BY = {
-    "GaussianMixture": NUTS(steps=1500, burn_in=300),
+    "GaussianMixture": LONG,
     "FactorAnalysis": SHORT,
     "KernelDensity": SHORT,
     "GaussianCopula": WALK,
@@ -258,7 +263,7 @@ def test_a_missing_count_of_topics_is_that_of_its_sum():
         model.length_law_.log_prob(pairs.sum(axis=1))
         + stats.multinomial.logpmf(pairs[None], pairs.sum(axis=1)[None], seen[:, None])
     ).mean(axis=0)
-    found = fe.infer(model, [[first, np.nan]], method=NUTS(steps=1500, burn_in=300), key=1)
+    found = fe.infer(model, [[first, np.nan]], method=LONG, key=1)
     mean, error = found.expect(lambda e: e["x1"])
     assert abs(mean - chances @ counts / chances.sum()) < FAR * error
     none, error = found.expect(lambda e: e["x1"] == 0)
@@ -268,6 +273,7 @@ def test_a_missing_count_of_topics_is_that_of_its_sum():
 @pytest.mark.parametrize(
     "name", [n for n, case in CASES.items() if case.sequence and not case.slow and case.density]
 )
+@pytest.mark.slow
 def test_missing_entries_of_every_density_of_series(name):
     case = CASES[name]
     rng = np.random.RandomState(0)
@@ -300,7 +306,7 @@ def test_missing_entries_of_every_density_of_series(name):
         return
     # of Gaussian models the energy is a parabola: Laplace's method against the smoother
     gaussian = name != "HMM"
-    again = fe.infer(model, short, method=Laplace() if gaussian else SHORT, key=0)
+    again = fe.infer(model, short, method=Laplace() if gaussian else LONG, key=0)
     mean, error = again.expect(lambda z: z["x0[5]"])
     assert abs(mean - filled) < FAR * error
     if gaussian:
@@ -347,6 +353,7 @@ def _shares(logs):
     return np.exp(logs - np.logaddexp.reduce(logs))
 
 
+@pytest.mark.slow
 def test_missing_entries_behind_regimes_are_those_of_all_paths():
     """Each of the 2⁶ paths is a Gaussian of all steps, written out: Kim's filter has none of it."""
     rng = np.random.RandomState(0)
@@ -697,13 +704,24 @@ def test_unknowns_that_are_not_there_are_refused():
     with pytest.raises(ValueError, match=r"asks GaussianDensity of one row at a time. Got 2 rows instead"):
         fe.infer(model, X[:2], key=0)
     with pytest.raises(
-        TypeError, match=r"infer takes an Energy, a model with an energy, .* Got int instead"
+        TypeError, match=r"infer takes an Energy, .* a model with an energy, .* Got int instead"
     ):
         fe.infer(3, X, key=0)
     with pytest.raises(TypeError, match=r"infer has no unknown to ask KMeans for"):
         fe.infer(fe.KMeans(2).fit(X), X[:1], key=0)
     with pytest.raises(ValueError, match=r"must give one number .* Got the shape \(2,\) instead"):
         fe.infer(fe.Energy(lambda z: z, Reals((2,))), key=0)
+
+
+def test_parameters_of_what_needs_inputs_are_refused():
+    pushed = dataclasses.replace(_level(0.5), input_emission=jnp.ones((1, 1)))
+    system, y = fe.LinearGaussianSSM.from_model(pushed), np.zeros((6, 1))
+    with pytest.raises(
+        ValueError, match=r"from series without inputs. Got LinearGaussianSSM, .* fitted with 1"
+    ):
+        fe.infer(system, y, prior=_weak_prior, key=0)
+    with pytest.raises(ValueError, match=r"with inputs needs those of every time step. Got None"):
+        fe.infer(pushed, y[None], prior=_weak_prior, key=0)
 
 
 def _flat(z):
@@ -730,6 +748,52 @@ def test_what_has_no_integral_is_refused(method):
     energy = RowsEnergy(lambda z, row: _flat(z), np.zeros(3))
     with pytest.raises(ValueError, match=r"^The posterior is improper: along free coordinate 0 of the unk"):
         infer(energy, Reals((2,)), method, key=jax.random.key(0))
+
+
+def _apart(z):
+    return (z[0] - z[1]) ** 2
+
+
+# energy, and the number of the coordinate along which it has no integral, 2 for a direction that is none
+_LEVEL = {
+    "x − y alone": (_apart, 2),
+    "its fourth power": (lambda z: _apart(z) ** 2, 2),
+    "a coordinate too": (lambda z: z[1] ** 2, 0),
+    "a wide prior": (lambda z: _apart(z) + 1e-12 * z[0] ** 2, -1),
+    "Cauchy along it": (lambda z: _apart(z) + jnp.log1p((z[0] + z[1]) ** 2), -1),
+    "quartic along it": (lambda z: _apart(z) + (z[0] + z[1]) ** 4, -1),
+    "shares": (lambda z: -jnp.sum(jax.nn.log_softmax(z)), 2),
+    # what iterates until it is done has no slopes, and so nothing is known
+    "without slopes": (
+        lambda z: jax.lax.while_loop(lambda n: n[0] < 1, lambda n: (1, n[1] + _apart(z)), (0, 0.0))[1],
+        -1,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", _LEVEL)
+def test_directions_without_an_integral_that_are_no_coordinate(name):
+    energy, number = _LEVEL[name]
+    target, begin = FreeTarget(energy, Reals((2,))), jnp.array([0.3, -0.2])
+
+    @jax.jit
+    def found(begin):
+        return first_improper(target, begin, None, slopes_near(target, begin))
+
+    assert found(begin) == number
+
+
+@pytest.mark.parametrize("method", [SHORT, SequentialMonteCarlo(particles=64, groups=2)])
+def test_what_has_no_integral_along_no_coordinate_is_refused(method):
+    pair = fe.Energy(lambda z: (z["a"] - z["b"]) ** 2, {"a": Reals(()), "b": Reals(())})
+    with pytest.raises(ValueError, match=r"^The posterior is improper: along a direction that is no coord"):
+        fe.infer(pair, method=method, key=0)
+
+
+def test_a_coordinate_without_an_integral_is_named():
+    pair = fe.Energy(lambda z: z["a"] ** 2, {"a": Reals(()), "b": Reals((3,))})
+    with pytest.raises(ValueError, match=r"improper: along free coordinate 0 of 'b' of the unknown"):
+        fe.infer(pair, method=SHORT, key=0)
 
 
 def test_what_has_no_integral_near_zero_is_refused():
@@ -766,3 +830,102 @@ def test_a_row_of_probability_zero_is_refused():
     )
     with pytest.raises(ValueError, match=r"What is observed has probability zero under Mixture"):
         fe.infer(model, [[1.0, np.nan]], key=0)
+
+
+PAIR = Poisson([1.0, 2.0])
+EVENTS = np.ones((4, 2))
+RAIN = fe.models.BayesianNetwork.of_tables(
+    {"rain": [0.8, 0.2], "wet": [[0.9, 0.1], [0.2, 0.8]]}, {"wet": ["rain"]}
+)
+# what people pass by mistake, and the sentence that says what to do
+MISTAKES = {
+    "a word for a method": (
+        lambda: fe.infer(PAIR, EVENTS, prior={}, method="nuts", key=0),  # pyright: ignore
+        r"^The 'method' parameter of infer must be a method .* such as NUTS\(\)\. Got 'nuts' instead\.$",
+    ),
+    "a class for a method": (
+        lambda: fe.infer(PAIR, EVENTS, prior={}, method=NUTS, key=0),  # pyright: ignore
+        r"^The 'method' parameter of infer must be a method .* Got <class",
+    ),
+    "a word for a key": (
+        lambda: fe.infer(RAIN, {"wet": "1"}, key="a"),
+        r"^The 'key' parameter of infer must be a whole number from zero on or a key of JAX\. Got 'a' inst",
+    ),
+    "a negative key": (lambda: fe.infer(RAIN, {"wet": "1"}, key=-1), r"^The 'key' .* Got -1 instead"),
+    "a function": (
+        lambda: fe.infer(lambda z: z**2, key=0),
+        r"an Energy, which is a function with the space",
+    ),
+    "a list for a prior": (
+        lambda: fe.infer(PAIR, EVENTS, prior=[1, 2], key=0),  # pyright: ignore
+        r"^The 'prior' parameter of infer must be distributions by .* Got \[1, 2\] instead\.$",
+    ),
+    "a prior of many numbers": (
+        lambda: fe.infer(PAIR, EVENTS, prior=lambda m: m.rate, key=0),
+        r"must be a function that gives one number, log p of the model\. Got the shape \(2,\) instead\.$",
+    ),
+    "a number for a law": (
+        lambda: fe.infer(PAIR, EVENTS, prior={"rate": 3.0}, key=0),  # pyright: ignore
+        r"^The 'prior' of 'rate' must be a distribution, such as Gamma\(2\.0, 1\.0\)\. Got 3\.0 instead\.$",
+    ),
+    "a law of other values": (
+        lambda: fe.infer(PAIR, EVENTS, prior={"rate": Gamma([1.0] * 3, [1.0] * 3)}, key=0),
+        r"^The 'prior' of 'rate' must be a law .* shape \(2,\)\. Got one of the shape \(3,\) instead\.$",
+    ),
+    "other events": (
+        lambda: fe.infer(PAIR, np.ones((4, 3)), prior={"rate": Gamma(1.0, 1.0)}, key=0),
+        r"from events of the shape \(events, 2\)\. Got the shape \(4, 3\) instead\.$",
+    ),
+    "a conjugate prior of another shape": (
+        lambda: fe.infer(PAIR, EVENTS, prior=GammaPrior(PAIR, 1.0, 1.0), key=0),
+        r"Got a Poisson, of another shape, instead\.$",
+    ),
+    "rows without answers": (
+        lambda: fe.infer(fe.LinearRegression(), EVENTS, prior={}, key=0),
+        r"^The parameters of LinearRegression are inferred from rows and answers, a pair \(X, y\)\. Got ",
+    ),
+    "nothing observed": (
+        lambda: fe.infer(fe.LinearRegression(), key=0),
+        r"^infer needs what is 'observed' of LinearRegression: a row or series\. Got None instead; pass a ",
+    ),
+    "everything given": (
+        lambda: fe.infer(RAIN, {"wet": "1", "rain": "0"}, key=0),
+        r"^infer asks a network for the variables that are not given: leave some out\. Got all 2",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_mistakes_are_answered_in_a_sentence(name):
+    call, sentence = MISTAKES[name]
+    with pytest.raises((TypeError, ValueError), match=sentence):
+        call()
+
+
+def test_what_is_not_given_of_a_network_is_none_or_nan():
+    for nothing in (None, np.nan):
+        known = RAIN.posterior({"wet": "1", "rain": nothing})
+        assert known.given == {"wet": "1"}
+        np.testing.assert_allclose(known.marginal("rain")["1"], 0.16 / 0.24)
+    assert repr(known) == "NetworkBeliefs(given wet = 1)\n  rain  0 0.3333, 1 0.6667"
+    assert set(known.sample(50, key=0)["rain"]) == {"0", "1"}
+    found = fe.infer(RAIN, {"wet": "1", "rain": None}, key=0)
+    share = found.marginals()["rain"]["1"]
+    # a share of 4000 draws, without the rounding of as many sums
+    assert share == round(share * 4000) / 4000
+    assert np.array_equal(found.sample(3, key=7)["rain"], found.sample(3, key=jax.random.key(7))["rain"])
+
+
+def test_a_row_of_plain_values_is_one_row():
+    X = np.random.default_rng(0).normal(size=(50, 2))
+    density = fe.GaussianDensity().fit(X)
+    found = fe.infer(density, [[1.0, np.nan]], key=0).mean()["x1"]
+    assert fe.infer(density, [1.0, np.nan], key=0).mean()["x1"] == found
+    assert fe.infer(density, np.array([1.0, np.nan]), key=0).mean()["x1"] == found
+
+
+def test_scalar_laws_are_those_of_each_entry():
+    single = fe.infer(Poisson(1.0), [2.0, 0.0, 3.0], prior=GammaPrior(Poisson(1.0), 2.0, 1.0), key=0)
+    np.testing.assert_allclose(single.q.mode().rate, [(2 + 5 - 1) / 4])
+    with pytest.raises(ValueError, match=r"from events of the shape \(events, 2\)\. Got the shape \(3,\)"):
+        fe.infer(PAIR, [2.0, 0.0, 3.0], prior={"rate": Gamma(2.0, 1.0)}, key=0)

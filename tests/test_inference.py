@@ -37,6 +37,7 @@ from freeenergy.inference import (
     sigmoid_schedule,
 )
 from freeenergy.inference._enumerate import binary_state
+from freeenergy.inference._recognition import PointMass
 from freeenergy.models import Harmonium, Units
 
 _estimate = jax.jit(importance_estimate)
@@ -75,6 +76,14 @@ def test_boltzmann_gradient_is_its_distribution_even_with_impossible_states():
     entropy = stats.entropy([1 / (1 + np.exp(-1)), 1 / (1 + np.exp(1))])
     _, slope = _free_energy_slope(np.array([1.0, 2.0]), 1.0)
     np.testing.assert_allclose(slope, -entropy, rtol=1e-12)
+    # impossible states have no part in it, nor has an event all of whose states are impossible a NaN
+    e, h = np.array([2.0, np.inf, 2.5]), 1e-5
+    for temperature in (0.01, 0.3, 1.0):
+        change = _free_energy(e, temperature + h)[0] - _free_energy(e, temperature - h)[0]
+        gradient, slope = _free_energy_slope(e, temperature)
+        np.testing.assert_allclose(slope, change / (2 * h), rtol=1e-6, atol=1e-9)
+        assert np.isfinite(gradient).all()
+    assert not np.isnan(_free_energy_slope(np.full(3, np.inf), 1.0)[1])
 
 
 def test_binary_states_are_all_different_and_complete():
@@ -444,7 +453,7 @@ def test_records_say_what_they_hold():
 
 
 def test_point_mass():
-    mass = inference.PointMass(jnp.array([1.0, 2.0]))
+    mass = PointMass(jnp.array([1.0, 2.0]))
     np.testing.assert_array_equal(mass.sample(key=jax.random.key(0)), [1.0, 2.0])
     assert mass.log_prob(jnp.array([1.0, 2.0])) == 0
     assert mass.log_prob(jnp.array([1.0, 2.5])) == -jnp.inf

@@ -396,6 +396,7 @@ def test_with_all_rows_as_points_counts_have_the_bound_of_all_rows(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.slow
 def test_batches_learn_what_all_rows_do():
     rng = np.random.default_rng(3)
     x = rng.uniform(-3, 3, size=(500, 1))

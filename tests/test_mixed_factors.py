@@ -127,6 +127,7 @@ def test_missing_entries_are_summed_out(model):
     assert abs(np.mean(drawn) - mean) < 5 * np.std(drawn) / np.sqrt(128)
 
 
+@pytest.mark.slow
 def test_importance_samples_agree_with_quadrature(model):
     x = jnp.asarray(model._read(FRAME[:8]).z)
     keys = jax.random.split(jax.random.key(0), 8)
@@ -153,6 +154,7 @@ def test_draws_follow_the_density(model):
         assert abs(share - p) < 5 * np.sqrt(p * (1 - p) / 4000)
 
 
+@pytest.mark.slow
 def test_factors_are_what_made_the_rows():
     found = fe.MixedFactorAnalysis(2).fit(FRAME).transform(FRAME)
     assert found.shape == (N, 2)

@@ -91,7 +91,7 @@ def _log_prob(model, y, x):
 @pytest.mark.parametrize(
     ("family", "law"),
     [
-        (d.StudentT, lambda: stats.norm(2 * X[:, 0] + 50, 1.0)),
+        pytest.param(d.StudentT, lambda: stats.norm(2 * X[:, 0] + 50, 1.0), marks=pytest.mark.slow),
         (d.Laplace, lambda: stats.norm(2 * X[:, 0] + 50, 1.0)),
         (d.Poisson, lambda: stats.poisson(np.exp(1 + 0.5 * X[:, 0]))),
         (d.NegativeBinomial, lambda: stats.poisson(np.exp(1 + 0.5 * X[:, 0]))),

@@ -139,6 +139,7 @@ def test_evidence_stands_beside_held_out_bits(board):
     assert "log evidence" not in plain._repr_html_()
 
 
+@pytest.mark.slow
 def test_samplers_agree_with_the_closed_form_of_coins():
     half = {"components.probability": d.Beta(jnp.full(2, 0.5), jnp.full(2, 0.5))}
     sampler = SequentialMonteCarlo(particles=512)

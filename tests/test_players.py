@@ -156,6 +156,7 @@ def deceive(model, batch, key):
     return batch.mean(jax.nn.softplus(-made[:, 0]))
 
 
+@pytest.mark.slow
 def test_a_gan_finds_the_modes_of_a_ring(key):
     generator, critic = (
         mlp(i, o, width=64, depth=2, key=k) for i, o, k in [(8, 2, KEYS[0]), (2, 1, KEYS[1])]

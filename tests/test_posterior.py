@@ -19,13 +19,12 @@ from freeenergy.inference import (
     PointPosterior,
     PosteriorSummary,
     bulk_effective_size,
-    energy_fraction,
     potential_scale_reduction,
     rank_scale_reduction,
     tail_effective_size,
 )
 from freeenergy.inference._densities import highest_density_of, smooth_cells
-from freeenergy.inference._diagnostics import chain_diagnostics, diagnostic_warnings
+from freeenergy.inference._diagnostics import chain_diagnostics, diagnostic_warnings, energy_fraction
 from freeenergy.inference._methods import judged
 from freeenergy.inference._posterior import entries_of
 
@@ -246,7 +245,13 @@ def test_pictures_of_a_posterior():
     assert plots.marginal([0.0, 1.0, 1.0]).get_ylabel() == "probability"
     assert plots.trace(x, name="x").get_ylabel() == "x"
     assert plots.ranks(x).get_xlim() == (0, 1)
-    assert plots.posterior(finite)[0, 0].get_xlabel() == "z"
+    axes = plots.posterior(finite)[0, 0]
+    assert axes.get_xlabel() == "z"
+    assert axes.get_xticks().tolist() == [0.0, 1.0]
+    # a point has no width
+    point = PointPosterior(jnp.array(2.5), jnp.zeros(()), spaces=(Reals(()),)).plot()[0, 0]
+    assert not point.patches
+    np.testing.assert_array_equal(point.collections[0].get_segments(), [[[2.5, 0], [2.5, 1]]])
 
 
 @pytest.mark.parametrize("version", ["0.23.4", "1.0.0"])

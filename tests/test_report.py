@@ -25,6 +25,7 @@ SECTIONS = [
     "columns",
     "table",
     "differences",
+    "draws",
     "learning",
     "distributions",
     "association",
@@ -36,7 +37,9 @@ SECTIONS = [
     "wins",
     "settings",
 ]
-OF_SERIES = [name for name in SECTIONS if name not in ("distributions", "association", "parts", "unlikely")]
+OF_SERIES = [
+    name for name in SECTIONS if name not in ("draws", "distributions", "association", "parts", "unlikely")
+]
 HOSTILE = "<script>document.title='taken'</script>"
 
 

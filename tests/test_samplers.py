@@ -29,9 +29,6 @@ from freeenergy.inference import (
     Alternate,
     Anneal,
     Bridge,
-    ChangedEntry,
-    EvenStates,
-    Exchange,
     FiniteChain,
     Importance,
     InverseTransform,
@@ -39,7 +36,6 @@ from freeenergy.inference import (
     MetropolisHastings,
     Multinomial,
     Nature,
-    NormalSteps,
     ParallelTempering,
     ParetoSmoothed,
     RandomWalk,
@@ -62,7 +58,9 @@ from freeenergy.inference import (
     pareto_smooth,
     transition_matrix,
 )
-from freeenergy.inference._methods import AbstractChecked
+from freeenergy.inference._methods import AbstractChecked, EvenStates
+from freeenergy.inference._metropolis import ChangedEntry, NormalSteps
+from freeenergy.inference._tempering import Exchange
 
 KEY = jax.random.key(0)
 # standard errors that a Monte Carlo number may be off
@@ -237,6 +235,7 @@ def test_the_mean_of_the_estimates_of_z_is_z(resampler):
     assert 0.7 < ratio.std() / np.sqrt(np.mean(np.asarray(found.stderr) ** 2)) < 1.3
 
 
+@pytest.mark.slow
 def test_particles_state_their_own_error():
     method = SequentialMonteCarlo(particles=1024, groups=16, moves=3)
 

@@ -291,6 +291,8 @@ def test_what_is_no_table_or_holds_other_things_is_refused():
         fe.Schema.recognise([[{}, 1], [True, 2]])
     with pytest.raises(ValueError, match="Categories must be text, numbers or truth values"):
         fe.Schema.recognise(pd.DataFrame({"a": pd.cut([1, 2, 3], 3)}))
+    with pytest.raises(TypeError, match=r"a data frame\. Got a mapping; make a frame of it"):
+        fe.GaussianDensity().fit({"a": [1.0, 2.0]})
 
 
 def test_numbers_written_as_text_are_labels_and_this_is_said():
@@ -298,6 +300,12 @@ def test_numbers_written_as_text_are_labels_and_this_is_said():
     field = fe.Schema.recognise(frame)["zip"]
     assert field.categories == ("08001", "08400")
     assert "numbers written as text" in field.treatment
+    frame = pl.DataFrame(
+        {"day": ["2024-01-01", "2024-01-02T10:00", "2024-01-01"], "no": ["2024-01", "a", "a"]}
+    )
+    schema = fe.Schema.recognise(frame)
+    assert "dates written as text" in schema["day"].treatment
+    assert "written" not in schema["no"].treatment
 
 
 def test_the_support_of_what_is_modelled():
@@ -358,3 +366,31 @@ def test_rounded_numbers_stay_on_their_grid():
         1.0,
         2.0,
     ]
+
+
+def test_rounded_numbers_are_the_decimals_that_one_writes():
+    """131 · 0.1 is 13.100000000000001, which no file of tenths holds."""
+    tenths = np.arange(400) / 10
+    decoded = fe.Schema.recognise(pl.DataFrame({"x": np.repeat(tenths, 2)})).decode(tenths[:, None] + 0.04)
+    assert decoded["x"].to_list() == tenths.tolist()
+    thirds = np.arange(40) / 3
+    decoded = fe.Schema.recognise(pl.DataFrame({"x": np.repeat(thirds, 2)})).decode(thirds[:, None] + 0.1)
+    np.testing.assert_allclose(decoded["x"], thirds, rtol=1e-14)
+
+
+@pytest.mark.parametrize("gone", [None, np.nan])
+def test_truth_with_holes_is_a_column_of_objects_and_stays_one(gone):
+    frame = pd.DataFrame(
+        {"yes": pd.Series([True, gone, False, True], dtype=object), "x": [1.0, 2.0, 2.0, 4.5]}
+    )
+    schema = fe.Schema.recognise(frame)
+    codes = schema.encode(frame)
+    filled = schema.fill(frame, np.where(np.isnan(codes), 0.0, codes))
+    assert filled["yes"].tolist() == [True, False, False, True]
+    assert all(type(value) is bool for value in filled["yes"])
+    rows = np.array([[True, "a"], [gone, "b"], [False, "a"]], object)
+    codes = fe.Schema.recognise(rows).encode(rows)
+    decoded = fe.Schema.recognise(rows).decode(codes)
+    assert decoded[0, 0] is True
+    assert np.isnan(decoded[1, 0])
+    assert decoded[2, 0] is False

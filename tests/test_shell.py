@@ -7,13 +7,17 @@ from types import FunctionType
 
 import jax.numpy as jnp
 import numpy as np
+import polars as pl
 import pytest
 from cases import CASES
 from data import ROWS
 from scipy import sparse
 from sklearn.base import BaseEstimator, is_classifier
+from sklearn.preprocessing import LabelEncoder
+from sklearn.utils.validation import check_array
 
 import freeenergy as fe
+from freeenergy._core import key_bits, key_of
 from freeenergy.shell import (
     AbstractSequenceDensity,
     ColumnRoles,
@@ -53,6 +57,7 @@ from freeenergy.shell import (
     split_rows,
     with_history,
 )
+from freeenergy.shell._validation import check_rows
 from freeenergy.testing import check_completes
 
 METHODS = {
@@ -257,3 +262,110 @@ def test_series_are_scored_step_by_step(name):
     approximate = name == "SwitchingLinearSystem"
     assert estimator.evidence_kind is (fe.Kind.ESTIMATE if approximate else fe.Kind.EXACT)
     assert estimator.least_steps(1) >= 0
+
+
+LABELS = {
+    "whole numbers": np.array([3, -1, 3, 7] * 10),
+    "small numbers": np.array([3, 0, 3, 7] * 10, np.uint8),
+    "every second": np.repeat([2, 1, 0, 1] * 10, 2)[::2],
+    "truth values": np.array([True, False] * 20),
+    "text": np.array(["b", "a", "b", "long"] * 10),
+    "one": np.array(["b"] * 40),
+    "objects": np.array(["b", "a", "b", "c"] * 10, object),
+    "floats": np.array([1.0, 0.0] * 20),
+    "list": ["b", "a"] * 20,
+}
+
+
+@pytest.mark.parametrize("y", LABELS.values(), ids=LABELS)
+def test_labels_of_every_kind_are_numbered_as_by_scikit_learn(y):
+    encoder = LabelEncoder().fit(y)
+    owner: fe.NaiveBayes = fe.NaiveBayes()
+    taken = LabelledTable.fitting(owner, ROWS[:40], y=y)
+    np.testing.assert_array_equal(owner.classes_, encoder.classes_)
+    assert owner.classes_.dtype == encoder.classes_.dtype
+    rows = {row.tobytes(): int(number) for row, number in zip(taken.events.x, taken.events.known[:, 0])}
+    z = owner.scaling_.apply(ROWS[:40])
+    assert [rows[row.tobytes()] for row in z] == encoder.transform(y).tolist()
+
+
+def test_many_labels_warn_and_no_labels_are_refused():
+    with pytest.warns(UserWarning, match="greater than 50% of"):
+        LabelledTable.fitting(fe.NaiveBayes(), ROWS[:40], y=np.arange(40))
+    for y, sentence in (
+        (np.linspace(0, 1, 40), "Unknown label type"),
+        (None, "requires y"),
+        ([1], "inconsistent"),
+    ):
+        with pytest.raises(ValueError, match=sentence):
+            LabelledTable.fitting(fe.NaiveBayes(), ROWS[:40], y=y)
+
+
+def test_numbers_that_go_as_they_are_are_those_that_scikit_learn_would_not_change():
+    x = ROWS[:40]
+    tables = {
+        "as it is": x,
+        "by columns": np.asfortranarray(x),
+        "every second": np.repeat(x, 2, axis=1)[:, ::2],
+        "32 bits": x.astype(np.float32),
+        "other bytes": x.astype(">f8"),
+        "whole": np.rint(x).astype(int),
+        "missing": np.where(x > 1, np.nan, x),
+        "overflows": np.where(x > 0, 1e308, 1e307),
+        "list": x.tolist(),
+    }
+    for name, table in tables.items():
+        owner = fe.LinearRegression()
+        found = check_rows(owner, table, reset=True)
+        expected = check_array(table, dtype=np.float64, ensure_all_finite="allow-nan", order="C")
+        np.testing.assert_array_equal(found, expected, err_msg=name)
+        assert found.dtype == np.float64
+        assert found.flags.c_contiguous
+        assert owner.n_features_in_ == x.shape[1]
+        # neither is a copy, or both are
+        assert (found is table) == (expected is table), name
+    wrong = {
+        "not infinity": np.where(x > 1, np.inf, x),
+        "Expected 2D array": x[0],
+        "0 sample": x[:0],
+        "0 feature": x[:, :0],
+        "dim 3": x[None],
+        "Complex data": x + 1j,
+    }
+    for sentence, table in wrong.items():
+        with pytest.raises(ValueError, match=sentence):
+            check_rows(fe.LinearRegression(), table, reset=True)
+
+
+def test_what_was_fitted_is_asked_for_again():
+    frame = pl.DataFrame({"a": ROWS[:, 0], "b": ROWS[:, 1]})
+    model = fe.LinearRegression().fit(frame, ROWS[:, 0])
+    with pytest.warns(UserWarning, match="does not have valid feature names"):
+        model.predict(ROWS[:, :2])
+    model.fit(ROWS[:, :1], ROWS[:, 0])
+    assert "feature_names_in_" not in vars(model)
+    with pytest.raises(ValueError, match="has 2 features, but LinearRegression is expecting 1"):
+        model.predict(ROWS[:, :2])
+
+
+def test_seeds_are_kept_by_random_state_and_not_shared():
+    first, again, other = (
+        fe.SoftmaxRegression(random_state=s).fit(ROWS[:40], LABELS["text"]) for s in (0, 0, 1)
+    )
+    assert first.seed_ == again.seed_ != other.seed_
+    assert first.seed_ is not again.seed_
+    number = np.random.RandomState(1).randint(np.iinfo(np.int32).max)
+    assert other.seed_ == key_bits(key_of(number))
+
+
+def test_moments_are_those_of_numpy_whatever_the_block():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(5000, 4)) * [1.0, 1e-6, 1e8, 1.0] + [0.0, 5.0, -3e9, 0.0]
+    x[:, 3] = 2.0
+    weight = rng.integers(0, 3, len(x)).astype(float)
+    for w in (None, weight):
+        found = Scaling.standardise(x, w)
+        repeated = x if w is None else np.repeat(x, w.astype(int), axis=0)
+        np.testing.assert_allclose(found.shift, repeated.mean(axis=0), rtol=1e-13, atol=1e-15)
+        # of a column that never varies its size
+        np.testing.assert_allclose(found.scale, [*repeated.std(axis=0)[:3], 2.0], rtol=1e-9)

@@ -7,11 +7,22 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.scipy.special import gammaln
 from scipy import stats
 
 import freeenergy as fe
 from freeenergy import plots
-from freeenergy.distributions import Binary, Diagonal, Gaussian, Positive, Reals, UnitInterval
+from freeenergy.distributions import (
+    Beta,
+    Binary,
+    Categories,
+    Counts,
+    Diagonal,
+    Gaussian,
+    Positive,
+    Reals,
+    UnitInterval,
+)
 from freeenergy.evaluation import (
     PredictiveCheck,
     SimulationCalibration,
@@ -22,8 +33,13 @@ from freeenergy.evaluation import (
 from freeenergy.inference import (
     NUTS,
     AdjustedLangevin,
+    Alternate,
     Anneal,
+    Collapsed,
+    Cycle,
+    Eliminate,
     Enumerate,
+    FactorEnergy,
     GaussianVariational,
     HamiltonianMonteCarlo,
     Importance,
@@ -34,6 +50,8 @@ from freeenergy.inference import (
     ParallelTempering,
     Pathfinder,
     RandomWalk,
+    Rejection,
+    Rounded,
     SequentialMonteCarlo,
     SliceSampler,
     gibbs_scan,
@@ -187,6 +205,53 @@ def bits(key):
     return z, Bits(z + jax.random.normal(second, (3,)))
 
 
+def links(key):
+    """The same three bits, as labels with an energy of small tables."""
+    z, known = bits(key)
+    reading = -0.5 * (known.y[:, None] - jnp.arange(2.0)[None]) ** 2
+    agree = jnp.array([[1.0, -1.0], [-1.0, 1.0]])
+    tables = (*(c * agree for c in COUPLING), *reading)
+    return tuple(z.astype(int)), FactorEnergy(tables, ((0, 1), (1, 2), (0,), (1,), (2,)))
+
+
+class Switch(eqx.Module):
+    """A priori a fair switch, and a place beside it; the place was read with noise."""
+
+    y: jax.Array
+
+    def __call__(self, z):
+        return 0.5 * (z["x"] - 2 * z["on"]) ** 2 + (self.y - z["x"]) ** 2
+
+
+def switch(key):
+    first, second, third = jax.random.split(key, 3)
+    on = jax.random.bernoulli(first).astype(float)
+    x = 2 * on + jax.random.normal(second)
+    return {"on": on, "x": x}, Switch(x + 0.5**0.5 * jax.random.normal(third))
+
+
+class Seen(eqx.Module):
+    """A priori a Poisson count of mean three; each was seen with an even chance."""
+
+    y: jax.Array
+
+    def __call__(self, n):
+        log_prior = n * jnp.log(3.0) - gammaln(n + 1)
+        log_seen = gammaln(n + 1) - gammaln(jnp.maximum(n - self.y, 0) + 1) - n * jnp.log(2.0)
+        return jnp.where(n < self.y, jnp.inf, -log_prior - log_seen)
+
+
+def seen(key):
+    first, second = jax.random.split(key)
+    n = jax.random.poisson(first, 3.0).astype(float)
+    return n, Seen(jax.random.binomial(second, n, 0.5))
+
+
+def cycle(energy, space):
+    """Two kernels that leave the same law unchanged, one after the other."""
+    return Cycle((gibbs_scan(energy, space), MetropolisHastings()(energy, space)))
+
+
 # methods that claim to be exact in the limit; draws of chains are thinned to nearly independent ones
 SHORT = {"chains": 4, "steps": 125, "burn_in": 200}
 NORMAL_PRIOR = Gaussian(jnp.zeros(2), Diagonal(jnp.ones(2)))
@@ -211,6 +276,9 @@ OF_BITS = {
     "tempering": ParallelTempering(gibbs_sweep, replicas=4, chains=4, steps=125, burn_in=200, thin=4),
     "annealing": Anneal(gibbs_sweep, chains=1000, steps=50),
 }
+# possible whatever was seen
+MANY = jnp.array(20.5)
+SWITCH = {"on": Binary(()), "x": Reals(())}
 PAIRS = {
     **{f"{name}, place": (place, Reals((2,)), method) for name, method in OF_REALS.items()},
     **{f"{name}, logistic": (logistic, Reals((2,)), method) for name, method in OF_REALS.items()},
@@ -221,6 +289,22 @@ PAIRS = {
     "adaptive walk, scale": (scale, Positive((1,)), OF_REALS["adaptive walk"]),
     "slice, coin": (coin, UnitInterval((1,)), OF_REALS["slice"]),
     "inverse transform, scale": (scale, Positive((1,)), InverseTransform()),
+    "inverse transform, coin": (coin, UnitInterval((1,)), InverseTransform()),
+    "rejection, place": (place, Reals((2,)), Rejection(NORMAL_PRIOR, np.log(2 * np.pi), 500, batch=1024)),
+    "importance, coin": (coin, UnitInterval((1,)), Importance(Beta(1.0, 1.0))),
+    "SMC, coin": (coin, UnitInterval((1,)), OF_REALS["SMC"]),
+    "slice, scale": (scale, Positive((1,)), OF_REALS["slice"]),
+    "MALA, scale": (scale, Positive((1,)), OF_REALS["MALA"]),
+    "dense NUTS, place": (place, Reals((2,)), NUTS(**SHORT, thin=2, dense=True)),
+    "elimination, links": (links, (Categories(2),) * 3, Eliminate(500)),
+    "cycle, bits": (bits, Binary((3,)), MarkovChain(cycle, **SHORT, thin=8)),
+    "collapsed NUTS, switch": (switch, SWITCH, Collapsed(NUTS(**SHORT, thin=2))),
+    "alternate, switch": (
+        switch,
+        SWITCH,
+        MarkovChain(Alternate({"on": gibbs_sweep, "x": SliceSampler()}), **SHORT, thin=15),
+    ),
+    "rounded slices, seen": (seen, Counts(()), Rounded(MarkovChain(SliceSampler(), MANY, **SHORT, thin=6))),
     # of a Gaussian these are exact too
     "Laplace, place": (place, Reals((2,)), Laplace()),
     "variational, place": (place, Reals((2,)), GaussianVariational()),
@@ -245,7 +329,7 @@ def test_methods_that_claim_to_be_exact_are_calibrated(name):
     assert (found.p_values > 1e-4).all(), str(found)
 
 
-@pytest.mark.parametrize("name", ["NUTS, scale", "Gibbs, bits"])
+@pytest.mark.parametrize("name", [pytest.param("NUTS, scale", marks=pytest.mark.slow), "Gibbs, bits"])
 def test_samplers_are_calibrated_in_one_program(name):
     """The twin of the slow ones, with fewer simulations."""
     found = calibrated(name, 100, 100)

@@ -9,6 +9,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import freeenergy as fe
+from freeenergy._core import Status
+from freeenergy.estimators.labelled._newton import Point, quasi_newton
 from freeenergy.learning import Argmin, Boltzmann, Margin
 from freeenergy.models import SoftmaxModel
 
@@ -169,3 +171,90 @@ def test_a_single_answer_is_certain():
     np.testing.assert_array_equal(model.predict_proba(rows), np.ones((20, 1)))
     np.testing.assert_array_equal(model.decision_function(rows), np.zeros((20, 1)))
     assert set(model.predict(rows)) == {"yes"}
+
+
+def many_rows(labels, hidden):
+    """Rows of which a first fit is made to some: with a column far from zero, a rare and a heavy one.
+
+    With `hidden` these do not show what a column does.
+    """
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=(90_000, 6))
+    x[:, 0] += 1e4
+    x[:, 1] = np.exp(2 * x[:, 1])
+    x[:, 2] = rng.random(len(x)) < 1e-3
+    if hidden:
+        x[::4, 3] = 0.0
+    scores = np.outer(x[:, 4] + x[:, 3] + x[:, 2], np.arange(labels)) + rng.gumbel(size=(len(x), labels))
+    return x, scores.argmax(axis=1), rng.exponential(size=len(x))
+
+
+@pytest.mark.parametrize("labels", [2, 3])
+@pytest.mark.parametrize("C", [1.0, None])
+@pytest.mark.parametrize("hidden", [False, True])
+def test_of_many_rows_no_slope_is_left(labels, C, hidden):
+    x, answers, weight = many_rows(labels, hidden)
+    model = fe.SoftmaxRegression(C=C).fit(x, answers, sample_weight=weight)
+    assert model.converged_
+    assert model.n_iter_ == len(model.history_["objective"]) - 1
+    # the objective is concave: where all slopes vanish is its maximum
+    z = np.column_stack([np.ones(len(x)), (x - model.scaling_.shift) / model.scaling_.scale])
+    w = np.column_stack([model.model_.bias, model.model_.weight])
+    chances = np.exp(z @ w.T)
+    chances /= chances.sum(axis=1, keepdims=True)
+    slope = ((answers[:, None] == np.arange(labels)) - chances).T @ (z * weight[:, None])
+    slope[:, 1:] -= (0.0 if C is None else 1 / C) * w[:, 1:]
+    # in standard deviations of its own
+    spread = np.sqrt((weight[:, None] * chances * (1 - chances)).T @ z**2)
+    assert np.abs(slope / spread).max() < 1e-5
+    expected = np.average(np.log(chances[np.arange(len(x)), answers]), weights=weight)
+    expected -= 0.0 if C is None else 0.5 / C * (w[:, 1:] ** 2).sum() / weight.sum()
+    # the last step, far below a standard error, is not looked at
+    np.testing.assert_allclose(-model.history_["objective"][-1], expected, rtol=1e-9)
+    assert np.isfinite(model.standard_errors_).all() == (C is None)
+
+
+def test_many_rows_with_one_answer():
+    model = fe.SoftmaxRegression().fit(np.arange(90_000.0)[:, None], np.full(90_000, "a"))
+    assert model.coef_.tolist() == [[0.0]]
+
+
+def test_steps_by_the_information_of_other_rows():
+    rng = np.random.default_rng(0)
+    root = rng.normal(size=(40, 5))
+    true, goal = root.T @ root, rng.normal(size=5)
+
+    def at(b):
+        return Point(-0.5 * float((b - goal) @ true @ (b - goal)), true @ (goal - b), np.zeros((0, 0)))
+
+    about = true + 2.0 * np.diag(rng.random(5))
+    found = quasi_newton(at, np.zeros(5), about, max_iter=50, tol=1e-12)
+    assert found.status is Status.CONVERGED
+    gap = found.coefficients - goal
+    assert gap @ true @ gap < 1e-12
+    # a quadratic of five coefficients takes six steps, and the first goes by what it was given
+    assert found.n_iter <= 6
+    np.testing.assert_array_equal(found.history, np.sort(found.history))
+    # what is far off, too long or no information ends where it is no worse than at the start
+    for wrong in (100 * true, 0.01 * true, -true, np.zeros((5, 5))):
+        found = quasi_newton(at, np.zeros(5), wrong, max_iter=50, tol=1e-12)
+        assert found.status is Status.LIMIT
+        assert found.at.value >= at(np.zeros(5)).value
+    assert quasi_newton(at, np.zeros(5), about, max_iter=2, tol=1e-12).n_iter <= 2
+
+
+def test_heavy_rows_do_not_make_a_bounded_likelihood_look_unbounded():
+    # without their weights the coefficients are far from where a step of Newton's method would lead
+    rng = np.random.default_rng(3)
+    rare = np.zeros(200_000)
+    rare[:40] = 1.0
+    x = np.column_stack([rare, rng.normal(size=200_000)])
+    answers = (rng.random(200_000) < 0.002).astype(int)
+    answers[:20] = 1
+    weight = np.where(answers * rare > 0, 1e-3, 1.0)
+    model = fe.SoftmaxRegression(C=None).fit(x, answers, sample_weight=weight)
+    assert model.converged_
+    table = [np.array([weight[(rare == r) & (answers == a)].sum() for a in (0, 1)]) for r in (0, 1)]
+    odds = [np.log(part[1] / part[0]) for part in table]
+    # nearly that of the table of two by two, since the other column says nothing
+    np.testing.assert_allclose(model.coef_[1, 0] - model.coef_[0, 0], odds[1] - odds[0], rtol=0.02)

@@ -11,7 +11,7 @@ import pytest
 import statsmodels.api as sm
 from cases import CASES
 from data import ROWS
-from scipy import stats
+from scipy import special, stats
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process import GaussianProcessRegressor as PeerProcess
@@ -21,8 +21,16 @@ from sklearn.mixture import GaussianMixture as PeerMixture
 
 import freeenergy as fe
 from freeenergy import kernels
-from freeenergy.distributions import Bernoulli, Categorical, Diagonal, DirichletPrior, Poisson, StudentT
-from freeenergy.models import Level
+from freeenergy.distributions import (
+    Bernoulli,
+    Diagonal,
+    DirichletPrior,
+    Multinomial,
+    Poisson,
+    Spherical,
+    StudentT,
+)
+from freeenergy.models import Level, Regressors
 from freeenergy.shell import Summary
 
 RNG = np.random.default_rng(5)
@@ -112,7 +120,7 @@ def test_criteria_of_a_mixture_are_those_of_scikit_learn(ours, theirs):
 
 
 def test_a_prior_is_not_part_of_the_likelihood():
-    prior = DirichletPrior(Categorical(jnp.ones(2) / 2), jnp.full(2, 5.0))
+    prior = DirichletPrior(Multinomial(jnp.ones(2) / 2, 1), jnp.full(2, 5.0))
     model = fe.GaussianMixture(2, weight_prior=prior, tol=1e-10, random_state=0).fit(GROUPS)
     np.testing.assert_allclose(model.summary().log_likelihood, model.score_samples(GROUPS).sum(), rtol=1e-8)
 
@@ -188,20 +196,165 @@ def test_a_hidden_chain_has_the_errors_of_a_numerical_hessian():
         return total
 
     np.testing.assert_allclose(log_likelihood(at), found.log_likelihood, rtol=1e-9)
-    steps = np.diag(1e-4 * at)
-    hessian = np.array(
-        [
-            [
-                log_likelihood(at + a + b)
-                - log_likelihood(at + a - b)
-                - log_likelihood(at - a + b)
-                + log_likelihood(at - a - b)
-                for b in steps
-            ]
-            for a in steps
-        ]
-    ) / (4 * np.outer(1e-4 * at, 1e-4 * at))
-    np.testing.assert_allclose(errors, np.sqrt(np.diag(np.linalg.inv(-hessian))), rtol=1e-3)
+    np.testing.assert_allclose(errors, errors_about(log_likelihood, at, 1e-4 * at), rtol=1e-3)
+
+
+def errors_about(log_likelihood, at, steps):
+    """Standard errors by second differences of a log-likelihood about its maximum."""
+    moves = np.diag(steps)
+    hessian = [
+        [sum(i * j * log_likelihood(at + i * a + j * b) for i in (1, -1) for j in (1, -1)) for b in moves]
+        for a in moves
+    ]
+    return np.sqrt(np.diag(np.linalg.inv(-np.array(hessian) / (4 * np.outer(steps, steps)))))
+
+
+def told_of(found):
+    """Values and errors of a summary by name."""
+    return dict(zip(found.names, zip(found.values, found.stderr, strict=True), strict=True))
+
+
+def test_a_regression_of_one_state_has_the_errors_of_statsmodels():
+    rng = np.random.default_rng(1)
+    heat = pd.DataFrame({"temp": 15 + 8 * rng.normal(size=60), "price": 1000 + 50 * rng.normal(size=60)})
+    y = 5e4 - 300 * heat["temp"] + 12 * heat["price"] + 2000 * rng.normal(size=60)
+    model = fe.HMM(1, fe.models.RegressionEmissions()).fit(y.to_frame("load"), inputs=heat)
+    found = told_of(model.summary(y.to_frame("load"), inputs=heat))
+    peer = sm.OLS(y, sm.add_constant(heat)).fit()
+    names = [
+        "emissions.intercept[0, load]",
+        "emissions.weights[0, load, temp]",
+        "emissions.weights[0, load, price]",
+    ]
+    values, errors = np.transpose([found[name] for name in names])
+    np.testing.assert_allclose(values, peer.params, rtol=1e-6)
+    # the variance of largest likelihood is divided by n, not by the degrees of freedom
+    np.testing.assert_allclose(errors, peer.bse * np.sqrt(57 / 60), rtol=1e-6)
+    np.testing.assert_allclose(
+        found["emissions.covariance[0, load, load]"],
+        (peer.ssr / 60, peer.ssr / 60 * np.sqrt(2 / 60)),
+        rtol=1e-6,
+    )
+    np.testing.assert_allclose(model.intercept_[0, 0], values[0], rtol=1e-12)
+    np.testing.assert_allclose(model.coefficients_[0, 0], values[1:], rtol=1e-12)
+    np.testing.assert_allclose(model.score_samples(y.to_frame("load"), inputs=heat), peer.llf, rtol=1e-9)
+
+
+def test_an_autoregression_with_inputs_has_the_errors_of_statsmodels():
+    rng = np.random.default_rng(2)
+    u, x = 200 + 30 * rng.normal(size=(60, 1)), np.full(60, 900.0)
+    for t in range(1, 60):
+        x[t] = 300 + 0.5 * x[t - 1] + 0.8 * u[t, 0] + 20 * rng.normal()
+    model = fe.AutoRegression(1, tol=1e-10).fit(x[:, None], inputs=u)
+    found = model.summary(x[:, None], inputs=u)
+    # the law of the first value is held: the rest is least squares
+    peer = sm.OLS(x[1:], np.column_stack([np.ones(59), x[:-1], u[1:]])).fit()
+    assert found.names[:3] == ["offset[0]", "coefficients[lag 1, 0, 0]", "input_coefficients[0, 0]"]
+    np.testing.assert_allclose(found.values[:3], peer.params, rtol=1e-5)
+    np.testing.assert_allclose(found.stderr[:3], peer.bse * np.sqrt(56 / 59), rtol=1e-5)
+    attributes = model.offset_[0], model.coefficients_[0, 0, 0], model.input_coefficients_[0, 0]
+    np.testing.assert_allclose(attributes, found.values[:3], rtol=1e-12)
+
+
+def test_a_hidden_chain_with_inputs_tells_numbers_of_raw_rows():
+    rng = np.random.default_rng(4)
+    n = 120
+    u = np.column_stack([20 + 5 * rng.normal(size=n), 0.1 * rng.normal(size=n) - 3])
+    states = np.zeros(n, int)
+    for t in range(1, n):
+        stay = 1 / (1 + np.exp(-1 - 10 * (u[t, 1] + 3)))
+        states[t] = states[t - 1] if rng.random() < stay else 1 - states[t - 1]
+    y = 1000 * states + np.where(states, 20.0, -10.0) * u[:, 0] + 30 * rng.normal(size=n)
+    X, inputs = pl.DataFrame({"load": y}), pl.DataFrame(u, schema=["temp", "promo"])
+    family, transition = fe.models.RegressionEmissions(), fe.models.LogisticTransition()
+    model = fe.HMM(2, family, transition=transition, tol=1e-11, random_state=0).fit(X, inputs=inputs)
+    summary = model.summary(X, inputs=inputs)
+    found = told_of(summary)
+    laws = [
+        *(f"emissions.intercept[{k}, load]" for k in range(2)),
+        *(f"emissions.weights[{k}, load, {name}]" for k in range(2) for name in inputs.columns),
+        *(f"emissions.covariance[{k}, load, load]" for k in range(2)),
+    ]
+    moves = [
+        "transition.intercept[0, 1]",
+        *(f"transition.weights[0, 1, {name}]" for name in inputs.columns),
+        "transition.intercept[1, 0]",
+        *(f"transition.weights[1, 0, {name}]" for name in inputs.columns),
+    ]
+    at, errors = np.transpose([found[name] for name in laws + moves])
+    known = np.column_stack([np.ones(n), u])
+
+    def log_likelihood(v):
+        means = v[:2, None] + v[2:6].reshape(2, 2) @ u.T
+        emission = stats.norm.pdf(y[None], means, np.sqrt(v[6:8, None]))
+        leave = special.expit(known @ v[8:].reshape(2, 3).T)
+        belief, total = model.initial_, 0.0
+        for t in range(n):
+            if t:
+                kept = belief * (1 - leave[t])
+                belief = kept + (belief * leave[t])[::-1]
+            belief = belief * emission[:, t]
+            total, belief = total + np.log(belief.sum()), belief / belief.sum()
+        return total
+
+    np.testing.assert_allclose(log_likelihood(at), model.score_samples(X, inputs=inputs)[0], rtol=1e-9)
+    np.testing.assert_allclose(errors, errors_about(log_likelihood, at, 0.002 * errors), rtol=1e-3)
+    # one number of each row of a softmax says nothing: it is that of staying
+    assert found["transition.weights[0, 0, temp]"] == found["transition.intercept[1, 1]"] == (0, 0)
+    assert summary.n_parameters == len(at) + 1
+    np.testing.assert_allclose(model.intercept_.ravel(), at[:2], rtol=1e-12)
+    np.testing.assert_allclose(model.coefficients_.ravel(), at[2:6], rtol=1e-12)
+    assert not any("scaling_" in note for note in summary.notes)
+    assert any("log-odds of going from a to b" in note for note in summary.notes)
+    assert "transition.weights[0, 1, promo]" in summary._repr_html_()
+
+
+def test_a_linear_system_with_inputs_tells_numbers_of_raw_rows():
+    rng = np.random.default_rng(4)
+    series, inputs = [], []
+    for _ in range(8):
+        u, x, y = 50 + 4 * rng.normal(size=(12, 1)), 3 * rng.normal(), []
+        for t in range(12):
+            x = 0.6 * x + 0.3 * (u[t, 0] - 50) + rng.normal() if t else x
+            means = np.array([30 + 5 * x + 0.8 * u[t, 0], -1000 - 100 * x])
+            y.append(means + [3, 60] * rng.normal(size=2))
+        series.append(np.array(y))
+        inputs.append(u)
+    model = fe.LinearGaussianSSM(1, random_state=0, tol=1e-12).fit(series, inputs=inputs)
+    found = told_of(model.summary(series, inputs=inputs))
+    names = ["transition[0, 0]", *(f"emission_noise.variance[{i}]" for i in range(2))]
+    names += [f"input_emission[{i}, 0]" for i in range(2)]
+    names += ["mean[0]", "mean[1]", "emission[1, 0]", "noise[0, 0]", "input_transition[0, 0]"]
+    names += ["initial_mean[0]", "initial_covariance[0, 0]"]
+    at, errors = np.transpose([found[name] for name in names])
+    offset, first = found["offset[0]"][0], found["emission[0, 0]"][0]
+
+    def log_likelihood(v):
+        A, R, D, c, C = v[0], v[1:3], v[3:5], v[5:7], np.array([first, v[7]])
+        # the states are sums of powers of A: y is one normal vector for each series
+        powers = np.tril(A ** np.abs(np.subtract.outer(np.arange(12), np.arange(12))))
+        spread = np.kron(powers @ np.diag([v[11]] + 11 * [v[8]]) @ powers.T, np.outer(C, C))
+        spread += np.kron(np.eye(12), np.diag(R))
+        total = 0.0
+        for u, y in zip(inputs, series, strict=True):
+            pushed = np.concatenate([[v[10]], v[9] * u[1:, 0] + offset])
+            means = np.outer(powers @ pushed, C) + u @ D[None] + c
+            total += stats.multivariate_normal(means.ravel(), spread).logpdf(y.ravel())
+        return total
+
+    total = model.score_samples(series, inputs=inputs).sum()
+    np.testing.assert_allclose(log_likelihood(at), total, rtol=1e-9)
+    # the unit and the origin of the state are free: what has them has no error, and is held here
+    np.testing.assert_array_equal(np.isfinite(errors), np.arange(len(at)) < 5)
+    assert np.isnan([found["offset[0]"][1], found["emission[0, 0]"][1]]).all()
+    steps = np.where(np.isfinite(errors), 0.03 * errors, 3e-3 * np.abs(at))
+    np.testing.assert_allclose(errors_about(log_likelihood, at, steps)[:5], errors[:5], rtol=2e-3)
+    told = [model.transition_, model.offset_, model.noise_, model.emission_[1], model.mean_]
+    told += [model.input_transition_, model.input_emission_]
+    values = [found[name][0] for name in (names[0], "offset[0]", names[8], names[7])]
+    values += [*at[5:7], at[9], *at[3:5]]
+    np.testing.assert_allclose(np.concatenate([a.ravel() for a in told]), values, rtol=1e-12)
+    np.testing.assert_allclose(np.diag(model.emission_noise_), at[1:3], rtol=1e-12)
 
 
 def test_a_linear_system_holds_what_was_not_fitted():
@@ -300,6 +453,16 @@ def test_columns_of_several_kinds_are_named_with_their_labels():
         "probabilities[0, where, there]",
         "probability[0, yes]",
     } < told.keys()
+
+    names = fe.HMM(2, "by column", random_state=0, max_iter=20, tol=1e-2).fit(frame).summary().names
+    assert {"mean[1, size]", "rate[0, visits]", "probabilities[1, where, nowhere]"} < set(names)
+
+
+def test_a_variance_of_all_columns_is_one_of_a_member():
+    frame = pl.DataFrame(GROUPS, schema=["height", "weight"])
+    found = fe.GaussianMixture(2, Spherical(), random_state=0).fit(frame).summary()
+    assert found.names[-2:] == [f"components.covariance.variance[{k}]" for k in range(2)]
+    assert found.names[2] == "components.mean[0, height]"
 
 
 def test_parameters_are_fitted_attributes_in_units_of_the_columns():
@@ -537,3 +700,38 @@ def test_what_a_decoder_leaves_has_units():
     # a part of the variance of the columns
     assert (found.values < ROWS.var(axis=0) * 1.1).all()
     assert any("weights of networks are not listed" in note for note in found.notes)
+
+
+def test_regressors_of_a_structural_series_have_the_coefficients_of_generalised_least_squares():
+    rng = np.random.default_rng(5)
+    frames, T = [], 60
+    for name in ("north", "south"):
+        u = np.column_stack([rng.random(T) < 0.2, rng.normal(50, 10, T)]).astype(float)
+        y = 300 + np.cumsum(rng.normal(size=T)) + u @ [20.0, -3.0] + 4 * rng.normal(size=T)
+        y[rng.choice(T, 5, replace=False)] = np.nan
+        frames.append(pd.DataFrame({"region": name, "promo": u[:, 0], "price": u[:, 1], "sold": y}))
+    frame = pd.concat(frames, ignore_index=True)
+    X = fe.series(frame, series="region", inputs=["promo", "price"])
+    model = fe.StructuralTimeSeries(Level() + Regressors(2), tol=1e-5).fit(X)
+    found, summary = model.coefficients(X), model.summary(X)
+    told = dict(zip(summary.names, zip(summary.values, summary.stderr, strict=True), strict=True))
+    level, noise = told["Level.variance[sold]"][0], told["variance[sold]"][0]
+    steps = np.arange(T)
+    covariance = level * np.minimum.outer(steps, steps) + noise * np.eye(T)
+    for part, mean, std in zip(frames, found.mean, found.std, strict=True):
+        seen = part["sold"].notna().to_numpy()
+        # the first level is unknown, too
+        design = np.column_stack([np.ones(T), part[["promo", "price"]]])[seen]
+        weight = np.linalg.inv(covariance[np.ix_(seen, seen)])
+        precision = design.T @ weight @ design
+        beta = np.linalg.solve(precision, design.T @ weight @ part["sold"].to_numpy()[seen])
+        error = np.sqrt(np.diagonal(np.linalg.inv(precision)))
+        np.testing.assert_allclose(mean[0], beta[1:], rtol=1e-6)
+        np.testing.assert_allclose(std[0], error[1:], rtol=1e-6)
+        for i, column in enumerate(["promo", "price"]):
+            name = f"Regressors[{part['region'].iloc[0]}, sold, {column}]"
+            np.testing.assert_allclose(told[name], (beta[1 + i], error[1 + i]), rtol=1e-6)
+    price = frames[0][["price"]].to_numpy()
+    plain = fe.StructuralTimeSeries(tol=0.1).fit(price)
+    with pytest.raises(ValueError, match=r"coefficients needs Regressors among the 'blocks'. Got \(Level"):
+        plain.coefficients(price)

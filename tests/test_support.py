@@ -1,16 +1,19 @@
 """Whole numbers, constants and continuous columns: recognised, and given a probability mass."""
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from scipy import stats
+from scipy import integrate, stats
 
 import freeenergy as fe
 from freeenergy import distributions as d
 from freeenergy.estimators import Column
 from freeenergy.estimators.tables._dequantised import uniform_noise
+from freeenergy.models import CellNoise, LearnedNoise
 from freeenergy.shell import ColumnRoles
 from freeenergy.shell._support import Grid
 
@@ -426,3 +429,87 @@ def test_imputed_labels_are_the_most_probable_ones_and_counts_are_whole():
 
 def test_values_further_apart_than_floats_reach_are_on_no_grid():
     assert Grid.find(np.array([-1.7e308, 1.7e308, 1.7e308])) is None
+
+
+SMALL_FLOW = {"layers": 2, "width": 8, "depth": 1, "max_iter": 30, "batch_size": 64}
+NUMBER_AND_REAL = fe.Support(["integer", "continuous"])
+
+
+def flow_in_cells(noise, samples=64, **sizes):
+    return fe.Dequantised(
+        fe.NormalizingFlow(**sizes), noise=noise, importance_samples=samples, random_state=0
+    )
+
+
+def test_learned_noise_estimates_the_mass_of_the_density():
+    rng = np.random.default_rng(0)
+    counts = rng.binomial(5, 0.4, size=(120, 1))
+    X = np.column_stack([counts, counts + rng.normal(size=(120, 1))])
+    model = flow_in_cells(LearnedNoise(8), 400, **SMALL_FLOW).set_params(support=NUMBER_AND_REAL).fit(X)
+    rows = X[:4]
+    found = model.evidence(rows)
+    assert found.kind is fe.Kind.LOWER
+    # by Simpson's rule over the cell, under the density that was learned with the noise
+    u = np.linspace(0, 1, 201)
+    dense = np.repeat(rows, 201, axis=0)
+    dense[:, 0] += np.tile(u, 4)
+    density = np.exp(model.estimator_.score_samples(dense)).reshape(4, 201)
+    exact = np.log(integrate.simpson(density, x=u, axis=1))
+    assert (np.abs(found.nats - exact) < 5 * found.stderr).all()
+    # the noise is not uniform any more, and its law is told
+    assert isinstance(model.noise_, CellNoise)
+    _, log_q = jax.jit(jax.vmap(model.noise_))(jnp.zeros((50, 2)), jnp.linspace(-2, 2, 50)[:, None])
+    assert np.abs(log_q).max() > 0.05
+
+
+@pytest.mark.slow
+def test_learned_noise_takes_missing_entries():
+    rng = np.random.default_rng(0)
+    counts = rng.binomial(5, 0.4, size=(300, 1))
+    X = np.column_stack([counts, counts + rng.normal(size=(300, 1))])
+    X[::10, 1] = np.nan
+    model = flow_in_cells(LearnedNoise(8), 32, **SMALL_FLOW).set_params(support=NUMBER_AND_REAL).fit(X)
+    # the masses of the first column by itself, which are a binomial's, and have sum one
+    alone = np.column_stack([np.arange(-3.0, 9.0), np.full(12, np.nan)])
+    masses = np.exp(model.evidence(alone).nats)
+    assert 0.95 < masses.sum() < 1.05
+    wanted = stats.binom(5, 0.4).pmf(alone[:, 0])
+    assert np.abs(masses - wanted).max() < 0.08
+    filled = model.impute(np.array([[np.nan, 4.0], [np.nan, 0.0]]))[:, 0]
+    assert (filled == np.round(filled)).all()
+    assert filled[0] > filled[1]
+
+
+@pytest.mark.slow
+def test_learned_noise_is_better_than_uniform_noise_on_few_values():
+    rng = np.random.default_rng(1)
+
+    def table(n):
+        first = rng.binomial(5, 1 / (1 + np.exp(-1.5 * rng.normal(size=n))))
+        second = np.where(rng.random(n) < 0.7, first, rng.integers(0, 6, n))
+        return np.column_stack([first, second]).astype(float)
+
+    X, test = table(1500), table(2000)
+    sizes = {"layers": 4, "width": 32, "max_iter": 200}
+    plain, learned = (flow_in_cells(noise, **sizes).fit(X) for noise in (None, LearnedNoise(32)))
+    gain = learned.evidence(test).nats - plain.evidence(test).nats
+    assert gain.mean() > 0.03 + 3 * gain.std() / len(gain) ** 0.5
+    cells = np.stack(np.meshgrid(*[np.arange(-3.0, 9.0)] * 2), axis=-1).reshape(-1, 2)
+    masses = learned.evidence(cells)
+    mass, error = np.exp(masses.nats).sum(), np.linalg.norm(np.exp(masses.nats) * masses.stderr)
+    assert 0.95 < mass < 1 + 5 * error
+    # draws are of the table: the share of equal columns is that of the masses
+    draws = learned.sample(4000, random_state=0)
+    equal = np.exp(masses.nats)[cells[:, 0] == cells[:, 1]].sum() / mass
+    assert abs((draws[:, 0] == draws[:, 1]).mean() - equal) < 5 * (0.5 / 4000**0.5 + error)
+
+
+def test_learned_noise_refuses():
+    with pytest.raises(ValueError, match=r"'estimator' parameter of Dequantised must be a NormalizingFlow"):
+        fe.Dequantised(fe.GaussianDensity(), noise=LearnedNoise()).fit(COUNTS)
+    with pytest.raises(ValueError, match=r"'learner' parameter .* in Dequantised must be None"):
+        fe.Dequantised(fe.NormalizingFlow(learner=fe.learning.EM()), noise=LearnedNoise()).fit(COUNTS)
+    with pytest.raises(ValueError, match=r"'noise' parameter of Dequantised must be .*LearnedNoise"):
+        fe.Dequantised(fe.NormalizingFlow(), noise="uniform").fit(COUNTS)
+    with pytest.raises(ValueError, match=r"'width' parameter of LearnedNoise .* Got 0 instead"):
+        LearnedNoise(width=0)

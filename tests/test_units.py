@@ -12,8 +12,17 @@ from hypothesis import strategies as st
 
 import freeenergy as fe
 from freeenergy._core import key_of, on_device
-from freeenergy.distributions import Diagonal, LowRank, Poisson, Spherical, Tied
-from freeenergy.models import InUnits, LinearGaussianSSM, Mixture, SeriesInUnits, one_series
+from freeenergy.distributions import Diagonal, Gaussian, LowRank, Poisson, Spherical, Tied
+from freeenergy.models import (
+    HMM,
+    InputTransition,
+    InUnits,
+    LogisticTransition,
+    Mixture,
+    RegressionEmissions,
+    SeriesInUnits,
+    one_series,
+)
 
 RNG = np.random.default_rng(0)
 X = np.concatenate([RNG.normal(-2, 1, (30, 2)), RNG.normal(2, 0.5, (30, 2))])
@@ -161,13 +170,64 @@ def test_a_model_of_series_in_units(estimator):
     np.testing.assert_allclose(filled, fitted.impute(series), rtol=1e-8)
     np.testing.assert_allclose(drawn, fitted.scaling_.invert(inner), rtol=1e-9)
     np.testing.assert_array_equal(completed[~np.isnan(series)], series[~np.isnan(series)])
-    assert isinstance(model, LinearGaussianSSM | SeriesInUnits)
+    assert type(model) is type(fitted.model_)
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_a_model_of_series_with_inputs_in_units():
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        fe.LinearGaussianSSM(1, max_iter=3, random_state=0),
+        fe.HMM(2, RegressionEmissions(), transition=LogisticTransition(), max_iter=3, random_state=0),
+        fe.AutoRegression(2, max_iter=3),
+        fe.SwitchingLinearSystem(2, max_iter=3, random_state=0),
+    ],
+    ids=["linear", "finite", "autoregression", "switching"],
+)
+def test_a_model_of_series_with_inputs_in_units(estimator):
     inputs = np.linspace(100.0, 200.0, 24)[:, None]
-    fitted = fe.LinearGaussianSSM(1, max_iter=3, random_state=0).fit(FAR[:24], inputs=inputs)
+    fitted = estimator.fit(FAR[:24], inputs=inputs)
     chain = one_series(jnp.asarray(FAR[:24]), inputs=jnp.asarray(inputs))
-    found = eqx.filter_jit(fitted.model_in_units.step_evidence)(chain)
+    model = fitted.model_in_units
+    found = eqx.filter_jit(model.step_evidence)(chain)
     np.testing.assert_allclose(found, fitted.step_evidence(FAR[:24], inputs=inputs), rtol=1e-8)
+    assert type(model) is type(fitted.model_)
+
+
+class Slope(eqx.Module):
+    """Logits of two states that depend on an input."""
+
+    slope: jax.Array
+
+    def __call__(self, u):
+        return jnp.eye(2) * self.slope * u[0]
+
+
+def test_a_chain_in_other_units_is_one_of_its_kind_where_there_is_such():
+    inputs, rows = np.linspace(100.0, 200.0, 24)[:, None], np.nan_to_num(FAR[:24])
+    shift, scale = np.array([2000.0, -150.0]), np.array([3.0, 40.0])
+    units = [on_device(a) for a in (shift, scale, np.array([150.0]), np.array([30.0]))]
+    raw = one_series(on_device(rows), inputs=on_device(inputs))
+    inside = one_series(on_device((rows - shift) / scale), inputs=on_device((inputs - 150) / 30))
+    members = Gaussian(on_device(np.eye(2)), Tied(Diagonal(on_device(np.ones(2)))))
+    numbers = np.arange(8.0).reshape(2, 2, 2)
+    mixtures = Mixture(
+        on_device(np.array([[0.3, 0.7], [0.5, 0.5]])),
+        Gaussian(on_device(numbers), Diagonal(on_device(numbers + 1))),
+    )
+    matrix = on_device(np.array([[0.8, 0.2], [0.3, 0.7]]))
+    for transition, emissions, kind in (
+        (matrix, mixtures, HMM),
+        (matrix, members, HMM),
+        (InputTransition(Slope(on_device(np.array(0.7)))), members, SeriesInUnits),
+    ):
+        model = HMM(on_device(np.array([0.4, 0.6])), transition, emissions)
+        moved = model.in_units(*units)
+        assert type(moved) is kind
+        expected = step_evidence(model, inside) - np.log(scale).sum()
+        np.testing.assert_allclose(step_evidence(moved, raw), expected, rtol=1e-9)
+
+
+@eqx.filter_jit
+def step_evidence(model, series):
+    return model.step_evidence(series, incomplete=False)

@@ -28,7 +28,6 @@ from freeenergy.inference import (
     Inclusive,
     Laplace,
     Nature,
-    NoisyDescent,
     Pathfinder,
     Weighted,
     infer,
@@ -37,6 +36,7 @@ from freeenergy.inference import (
     pareto_smooth,
 )
 from freeenergy.inference._diagnostics import far_from_posterior
+from freeenergy.inference._minimise import NoisyDescent
 from freeenergy.inference._pathfinder import PathSearch
 from freeenergy.inference._variational import even_draws
 from freeenergy.models import coupling_flow

@@ -300,6 +300,7 @@ def test_quantile_regression_tells():
     assert np.isfinite(flat.evidence(X, np.full(len(X), 0.5)).nats).all()
 
 
+@pytest.mark.slow
 def test_intervals_hold_their_level():
     rng = np.random.default_rng(0)
     hits, trials = np.zeros(2), 40

@@ -159,6 +159,15 @@ from .estimators import (
     Chunks as Chunks,
 )
 from .estimators import (
+    ClassConditionalDiffusion as ClassConditionalDiffusion,
+)
+from .estimators import (
+    ClassConditionalGAN as ClassConditionalGAN,
+)
+from .estimators import (
+    ClassConditionalVAE as ClassConditionalVAE,
+)
+from .estimators import (
     ConditionalFlow as ConditionalFlow,
 )
 from .estimators import (

@@ -23,15 +23,20 @@ from freeenergy.bijections import Affine, Chain, Coupling, GeneralAffine, Shift,
 from freeenergy.learning import MAP, Batch, Gradient, fit, negative_log_likelihood
 from freeenergy.models import (
     VAE,
+    Corrected,
+    Diffusion,
     GaussianEncoder,
     Harmonium,
+    Implicit,
     LaplaceSource,
     LinearGaussian,
     LogCoshSource,
     Mixture,
+    PredictsDatum,
     SparseCoding,
     StandardNormal,
     Units,
+    VarianceExploding,
     ppca_closed_form,
 )
 from freeenergy.models._sparse_coding import SparseStatistics
@@ -253,6 +258,85 @@ def test_a_mixture_of_gaussians_by_its_mass_draws_and_force():
     denoised = r @ (mu + alpha * sd**2 / variances * (y - means))
     assert force == pytest.approx((alpha * denoised - y) / noise**2, rel=1e-11)
     assert force == pytest.approx(0.0101991835, abs=1e-9)
+
+
+# 8.31
+def test_a_step_back_is_learned_like_a_model_of_the_datum_at_once():
+    """p(x | x_t) = N(m̂, I/(SNR_s − SNR_t)): minus its log has the slope of the divergence of the step."""
+
+    def model(free):
+        return Diffusion(lambda x, log_snr: free[0] * x + free[1] * jnp.sin(x + log_snr), 2, share=0.0)
+
+    x, noise, times = np.array([0.8, -1.1]), np.array([0.4, 0.9]), (0.55, 0.4)
+    free = np.array([0.3, -0.2])
+
+    def run(free):
+        def seen(free):
+            own = model(free)
+            noisy, clean = (own.stage(jnp.array(t)) for t in times)
+            datum = own.denoised(noisy.alpha * x + noisy.sigma * noise, noisy)[0]
+            gained = jnp.exp(clean.log_snr) - jnp.exp(noisy.log_snr)
+            return own.step_cost(x, noise, noisy, clean), datum, gained
+
+        return seen(free), jax.grad(lambda free: seen(free)[0])(free)
+
+    def at_once(free):
+        _, datum, gained = (np.asarray(v) for v in once(run, free)[0])
+        return -stats.multivariate_normal(datum, np.eye(2) / gained).logpdf(x)
+
+    expected = optimize.approx_fprime(free, at_once, 1e-6)
+    assert np.abs(expected).min() > 0.1
+    np.testing.assert_allclose(once(run, free)[1], expected, rtol=1e-4)
+
+
+# 8.38
+def test_denoising_score_matching_from_data_to_draws():
+    """A denoiser that is fitted to noisy data, Tweedie's formula, and Langevin dynamics along the score."""
+    rng, n = np.random.default_rng(0), 20_000
+    means, spreads, second = np.array([-2.0, 1.0]), np.array([0.5, 0.8]), rng.random(n) < 0.7
+    x = means[second.astype(int)] + spreads[second.astype(int)] * rng.normal(size=n)
+    y = x + rng.normal(size=n)
+    centres = np.linspace(-6, 6, 25)
+
+    def features(y):
+        return jnp.append(jnp.exp(-0.5 * (y - centres) ** 2 / 0.6**2), y)
+
+    table = once(jax.vmap(features), y)
+    weights = linalg.solve(table.T @ table + 1e-3 * np.eye(26), table.T @ x)
+
+    def network(unit, log_snr):
+        # beyond what is said of data N(0, 1); at SNR one x_t has twice their variance
+        noisy = unit * jnp.sqrt(2.0)
+        return jnp.dot(features(noisy[0]), weights)[None] - noisy / 2
+
+    def run(keys):
+        parts = {"path": VarianceExploding(), "parametrisation": PredictsDatum()}
+        model, langevin = Diffusion(network, 1, **parts), Corrected(Implicit(), 500, 0.1)
+        one = model.stage(0.5)
+        one = one._replace(**dict(zip(("log_snr", "alpha", "sigma"), jnp.array([0.0, 1.0, 1.0]))))
+
+        def walk(key):
+            first, rest = jax.random.split(key)
+            start = 2 * jax.random.normal(first, (1,))
+            noisy = langevin.step(model, start, one, one, key=rest)
+            return noisy[0], model.denoised(noisy, one)[0][0]
+
+        grid = jnp.linspace(-4, 3, 50)
+        return jax.vmap(walk)(keys), jax.vmap(lambda y: -model.denoised(y[None], one)[1][0])(grid)
+
+    (noisy, denoised), force = once(run, jax.random.split(KEY, 2000))
+    # the score of the noisy mixture, in closed form
+    grid, shares, wide = np.linspace(-4, 3, 50)[:, None], np.array([0.3, 0.7]), np.sqrt(1 + spreads**2)
+    density = shares * stats.norm.pdf(grid, means, wide)
+    truth = np.sum(density * (means - grid) / wide**2, axis=1) / density.sum(axis=1)
+    assert np.sqrt(np.mean((force - truth) ** 2 * density.sum(axis=1)) / density.sum(axis=1).mean()) < 0.05
+    mean = shares @ means
+    variance = shares @ (wide**2 + (means - mean) ** 2)
+    assert abs(noisy.mean() - mean) < 4 * np.sqrt(variance / 2000)
+    # steps of ε = 0.1 add a share of ε/(4 · variance) at most, that of the narrower component
+    gaps = (noisy - noisy.mean()) ** 2
+    assert abs(gaps.mean() - variance) < 4 * gaps.std() / np.sqrt(2000) + 0.02 * variance
+    assert abs(denoised.mean() - mean) < 4 * denoised.std() / np.sqrt(2000)
 
 
 # 2.09

@@ -27,6 +27,7 @@ from freeenergy.distributions import (
     Categorical,
     Diagonal,
     Gaussian,
+    Given,
     Information,
     Spherical,
     Transformed,
@@ -46,8 +47,19 @@ from freeenergy.inference import (
     run_chain,
     self_normalised_mean,
 )
-from freeenergy.learning import Batch, Boltzmann, ConditionalContrastive
+from freeenergy.learning import (
+    Batch,
+    Boltzmann,
+    ConditionalContrastive,
+    Gradient,
+    Reconstruction,
+    fit,
+    negative_conditional_log_likelihood,
+    only,
+)
 from freeenergy.models import (
+    VAE,
+    Autoencoder,
     Harmonium,
     LaplaceSource,
     LinearGaussian,
@@ -55,6 +67,7 @@ from freeenergy.models import (
     SoftmaxModel,
     SparseCoding,
     Units,
+    mlp_autoencoder,
 )
 from freeenergy.nn import MLP, Linear
 
@@ -1103,3 +1116,78 @@ def test_a_penalty_of_the_code_is_none_of_the_dictionary():
         # few entries of the code, all of the dictionary
         assert 0 < np.sum(np.asarray(mode) != 0) < 7
     assert (dictionary != 0).all()
+
+
+# ---- 3.2 stochastic autoencoders
+
+
+# L2
+def test_a_stochastic_autoencoder_with_less_and_less_noise():
+    rng = np.random.default_rng(5)
+    weight, back, x = rng.normal(size=(4, 2)), rng.normal(size=(2, 4)), rng.normal(size=4)
+    into, out = Linear(jnp.asarray(weight), jnp.zeros(2)), Linear(jnp.asarray(back), jnp.zeros(4))
+    noise = 0.3
+    emission = Given(Gaussian(jnp.zeros(4), Spherical(jnp.array(noise**2), dim=4)))
+    plain = Autoencoder(into, out)
+
+    @jax.jit
+    def losses(spread, keys):
+        """−log p(x | h) of codes h that are drawn, and the error of the code that is not."""
+        model = VAE(
+            lambda x: Gaussian(into(x), Diagonal(jnp.full(2, spread**2))),
+            out,
+            emission,
+            Gaussian(jnp.zeros(2), Diagonal(jnp.ones(2))),
+        )
+        codes = jax.vmap(lambda key: model.recognise(x).sample(key=key))(keys)
+        return -jax.vmap(lambda h: model.log_likelihood(x, h))(codes), jnp.sum(
+            (plain.reconstruct(x) - x) ** 2
+        )
+
+    constant = 2 * np.log(2 * np.pi * noise**2)
+    keys = jax.random.split(KEY, 4000)
+    for spread in (0.5, 0.05, 0.0):
+        found, error = (np.asarray(part) for part in losses(spread, keys))
+        # squares of the way back of noise of this size are added
+        expected = (error + spread**2 * np.sum(back**2)) / (2 * noise**2) + constant
+        assert abs(found.mean() - expected) <= 4 * stats.sem(found) + 1e-9
+    close(found, error / (2 * noise**2) + constant, 1e-9)
+
+
+class Labelled(eqx.Module):
+    """An encoder that was learned without labels, and a layer above it for them."""
+
+    encoder: MLP
+    head: Linear
+
+    def log_prob_of(self, y, x):
+        return jax.nn.log_softmax(self.head(self.encoder(x)))[y]
+
+
+# L8
+def test_fine_tuning_moves_every_layer_unless_the_encoder_is_frozen():
+    rng = np.random.default_rng(6)
+    y = rng.integers(2, size=128)
+    x = rng.normal(size=(128, 3)) + 2 * y[:, None]
+    start = mlp_autoencoder(3, 2, width=4, dtype=jnp.float64, key=KEY)
+    adam = optax.adam(0.02)
+    before = fit(start, Gradient(adam, Reconstruction(), batch_size=None), x, key=KEY, max_iter=20).model
+    model = Labelled(before.encoder, Linear(jnp.zeros((2, 2)), jnp.zeros(2)))
+    data = (jnp.asarray(x), jnp.asarray(y))
+
+    def tuned(learnable):
+        learner = Gradient(adam, negative_conditional_log_likelihood, batch_size=None, learnable=learnable)
+        return fit(model, learner, data, key=KEY, max_iter=60)
+
+    tuned_all, tuned_head = tuned(None), tuned(only(model, lambda m: m.head))
+    for found in (tuned_all, tuned_head):
+        # it begins at the loss of what was learned before, with a head that knows nothing
+        close(found.history["objective"][0], np.log(2), 1e-12)
+        assert found.history["objective"][-1] < 0.5
+    for part in ("encoder", "head"):
+        old, moved, kept = (
+            jax.tree.leaves(getattr(m, part)) for m in (model, tuned_all.model, tuned_head.model)
+        )
+        assert not any(map(np.array_equal, old, moved))
+        assert all(map(np.array_equal, old, kept)) is (part == "encoder")
+    assert tuned_all.history["objective"][-1] < tuned_head.history["objective"][-1]

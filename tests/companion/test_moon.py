@@ -67,19 +67,23 @@ from freeenergy.learning import (
     Boltzmann,
     ConditionalContrastive,
     Margin,
+    SlicedScoreMatching,
     score_matching,
 )
 from freeenergy.models import (
     HMM,
     VAE,
     Clusters,
+    Diffusion,
     GaussianEncoder,
     LinearGaussian,
     MarkovChain,
     Mixture,
     SoftmaxModel,
     StandardNormal,
+    StepSchedule,
     mlp_vae,
+    noising_step,
     one_series,
 )
 from freeenergy.models import LatentDirichletAllocation as TopicModel
@@ -1250,6 +1254,118 @@ def test_score_matching_needs_no_normaliser_and_a_density_that_falls_to_zero():
     assert found - divergence_of_scores == pytest.approx(-1.0, rel=1e-9)
 
 
+# D11
+def test_noise_of_both_forms_of_the_bound_apart_and_along_one_path():
+    def chain(steps):
+        """The linear schedule, and steps back that are exact for data N(0, 1)."""
+        betas = jnp.linspace(0.1, 20, steps) / steps
+        return Diffusion(lambda x, log_snr: jnp.zeros_like(x), 1, StepSchedule.of_betas(betas))
+
+    def stages(model, steps):
+        return jax.vmap(model.stage)(jnp.linspace(0, 1, steps))
+
+    def log_normal(x, mean, variance):
+        return -0.5 * ((x - mean) ** 2 / variance + jnp.log(2 * jnp.pi * variance)).sum()
+
+    def apart(key):
+        """Both forms, with a datum and noise of its own for each term, and the last step of both."""
+        model = chain(100)
+        every = stages(model, 100)
+        before, at, after = (jax.tree.map(lambda v, a=a: v[a : 98 + a], every) for a in range(3))
+        keys = jax.random.split(key)
+        x = jax.random.normal(keys[0], (6, 100, 1))
+        noise = jax.random.normal(keys[1], (8, 100, 1))
+
+        def consistency(s, t, u, x, a, b, c):
+            here = s.alpha * x + s.sigma * a
+            factor, spread = noising_step(s, t)
+            there = factor * here + jnp.sqrt(spread) * b
+            beyond, wide = noising_step(t, u)
+            back = model.back(beyond * there + jnp.sqrt(wide) * c, u, t, 1.0)
+            return log_normal(there, *back) - log_normal(there, factor * here, spread)
+
+        one = jnp.sum(jax.vmap(consistency)(before, at, after, x[0, :98], *noise[:3, :98]))
+        rest = -model.data_cost(x[1, 0], noise[3, 0])
+        # the first and the last term of the second form, and its divergences
+        costs = jax.vmap(lambda x, e, t, s: model.step_cost(x, e, t, s))
+        two = (
+            jnp.sum(costs(x[2, :98], noise[4, :98], after, at))
+            + costs(
+                x[3, :1],
+                noise[5, :1],
+                jax.tree.map(lambda v: v[:1], at),
+                jax.tree.map(lambda v: v[:1], before),
+            )[0]
+        )
+        return one, rest, -model.prior_cost(x[4, 0]) - two
+
+    def together(key):
+        """Both forms along one path of a datum."""
+        model = chain(400)
+        every = stages(model, 400)
+        keys = jax.random.split(key, 3)
+        x = jax.random.normal(keys[0], (1,))
+
+        def walk(z, at):
+            clean, noisy, e = at
+            factor, spread = noising_step(clean, noisy)
+            z = factor * z + jnp.sqrt(spread) * e
+            noise = (z - noisy.alpha * x) / noisy.sigma
+            return z, model.step_cost(x, noise, noisy, clean)
+
+        clean, noisy = (jax.tree.map(lambda v, a=a: v[a : 399 + a], every) for a in range(2))
+        first = jax.random.normal(keys[1], (1,))
+        begin = model.stage(jnp.array(0.0))
+        z = begin.alpha * x + begin.sigma * first
+        _, costs = jax.lax.scan(walk, z, (clean, noisy, jax.random.normal(keys[2], (399, 1))))
+        own = log_normal(x, jnp.zeros(1), jnp.ones(1))
+        two = -model.data_cost(x, first) - model.prior_cost(x) - costs.sum()
+        return model.path_bound(x, key=key, steps=399), own, two
+
+    n = 1500
+    one, last, two = jax.jit(jax.vmap(apart))(jax.random.split(KEY, n))
+    # half a square of unit noise, and in each of 98 terms the difference of two such
+    for draws, variance in ((last, 0.5), (one, 98.0)):
+        gaps = (draws - draws.mean()) ** 2
+        assert abs(gaps.mean() - variance) < 4 * gaps.std() / np.sqrt(n) + 0.01 * variance
+    assert two.std() < 1
+    path, own, two = jax.jit(jax.vmap(together))(jax.random.split(KEY, n))
+    # along one path the first form is log p(x) itself, whatever the path
+    np.testing.assert_allclose(path, own, atol=1e-9)
+    gaps = (path - path.mean()) ** 2
+    assert abs(gaps.mean() - 0.5) < 4 * gaps.std() / np.sqrt(n)
+    gaps = (two - two.mean()) ** 2
+    assert abs(two.std() - 2.70) < 4 * gaps.std() / np.sqrt(n) / (2 * two.std()) + 0.02
+    assert abs((two - own).mean()) < 4 * (two - own).std() / np.sqrt(n)
+
+
+# D23
+def test_the_trace_of_score_matching_along_random_directions():
+    covariance = np.array([[1.0, 0.6, -0.3], [0.6, 2.0, 0.4], [-0.3, 0.4, 0.8]])
+    slope = -np.linalg.inv(covariance)
+    rows = np.array([[0.5, -1.0, 0.2], [1.5, 0.3, -0.7]])
+    batch = Batch(jnp.asarray(rows), array(0.5, 0.5))
+
+    @jax.jit
+    def losses(keys):
+        model = Gaussian(jnp.zeros(3), Full(jnp.asarray(covariance)))
+        columns = Gaussian(jnp.zeros(3), Diagonal(array(1.0, 2.0, 0.8)))
+        one, four = (jax.vmap(lambda k, n=n: SlicedScoreMatching(n)(model, batch, k))(keys) for n in (1, 4))
+        apart = jax.vmap(lambda k: SlicedScoreMatching()(columns, batch, k))(keys[:5])
+        return one, four, score_matching(model, batch, KEY), apart, score_matching(columns, batch, KEY)
+
+    one, four, whole, apart, exact = losses(jax.random.split(KEY, 4000))
+    by_hand = np.mean(0.5 * np.sum((rows @ slope) ** 2, axis=1)) + np.trace(slope)
+    assert float(whole) == pytest.approx(by_hand, rel=1e-9)
+    # Var vᵀJv = 4 Σ_{i<j} J_ij² for signs; two rows and four directions have eight of them
+    off = 4 * np.sum(np.triu(slope, 1) ** 2)
+    for draws, number in ((one, 2), (four, 8)):
+        assert abs(draws.mean() - by_hand) < 4 * np.sqrt(off / number / 4000)
+        assert draws.var() == pytest.approx(off / number, rel=0.15)
+    # of columns that are apart nothing is left to chance
+    np.testing.assert_allclose(apart, exact, rtol=1e-9)
+
+
 # A05
 def test_weights_of_attention_are_a_softmax():
     weights = jax.jit(lambda s, t: Boltzmann(t)(-s, 0)[1])
@@ -1347,3 +1463,37 @@ def test_multipliers_of_an_equality_and_of_a_machine():
         other, move = rng.exponential(size=16), rng.normal(size=3)
         assert lagrangian(w, b, other) <= middle + 1e-9
         assert lagrangian(w + move[:2], b + move[2], alpha) >= middle - 1e-9
+
+
+# ---- 13.4.1 F
+
+
+# G15
+def test_lipschitz_constants_from_pairs_of_points():
+    def steepest(values, points):
+        return np.max(np.abs(np.diff(values)) / np.diff(points))
+
+    for size in (10.0, 100.0):
+        points = np.linspace(-size, size, 4001)
+        # |x| has one, and no slope at zero
+        np.testing.assert_allclose(steepest(np.abs(points), points), 1.0)
+        # sin is steepest at multiples of π: of neighbours h apart at best between them, and zero is a point
+        h = points[1] - points[0]
+        assert np.sin(h) / h - 1e-12 < steepest(np.sin(points), points) < np.sin(h / 2) / (h / 2) + 1e-12
+        # x² has none: what is found grows with what is looked at
+        np.testing.assert_allclose(steepest(points**2, points), 2 * size - h, rtol=1e-9)
+    # of linear layers the product of the spectral norms bounds it, and of one layer it is the norm
+    rng = np.random.default_rng(0)
+    weights = [rng.normal(size=shape) for shape in ((3, 5), (5, 4), (4, 2))]
+    layers = tuple(Linear(jnp.asarray(w), jnp.zeros(w.shape[1])) for w in weights)
+    x, y = rng.normal(size=(2, 500, 3))
+    for used, activation in ((1, jax.nn.relu), (3, jax.nn.relu), (3, lambda h: h)):
+        net = jax.jit(jax.vmap(MLP(layers[:used], activation=activation)))
+        ratios = np.linalg.norm(net(x) - net(y), axis=1) / np.linalg.norm(x - y, axis=1)
+        bound = np.prod([np.linalg.norm(w, 2) for w in weights[:used]])
+        assert ratios.max() <= bound
+        if used == 1:
+            along = np.linalg.svd(weights[0])[0][:, 0]
+            np.testing.assert_allclose(np.linalg.norm(net(along[None]) - net(0 * along[None])), bound)
+    whole = np.linalg.norm(np.linalg.multi_dot(weights), 2)
+    assert ratios.max() <= whole < bound

@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from cases import CASES
+from cases import CASES, needs_labels
 from data import ROWS
-from sklearn.base import clone, is_classifier
+from sklearn.base import clone
 
 N = 60
 RNG = np.random.default_rng(0)
@@ -62,7 +62,7 @@ def taken(name, frame):
     given = {}
     if case.answers is not None:
         given["y"] = case.answers(np.zeros(N), np.random.RandomState(0))
-    elif is_classifier(estimator):
+    elif needs_labels(estimator):
         given["y"] = np.arange(N) % 2
     try:
         with warnings.catch_warnings():

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from cases import CASES
+from cases import CASES, needs_labels
 from data import ROWS, STEPS
 from scipy import sparse
 from sklearn.base import clone, is_classifier, is_clusterer, is_regressor
@@ -36,7 +36,10 @@ WITH_LABELS = {
     "Mixture-bernoulli",
     "Mixture-by-column",
     "BayesianMixture-by-column",
+    "GAN",
     "GaussianCopula",
+    "ClassConditionalGAN",
+    "InfoGAN",
     "KernelDensity",
     "BayesianNetwork",
     "BayesianNetwork-likelihood",
@@ -69,7 +72,7 @@ def answers(name, n):
     case = CASES[name]
     if case.answers is not None:
         return (case.answers(np.zeros(n), np.random.RandomState(0)),)
-    return (np.arange(n) % 2,) if is_classifier(case.estimator) else ()
+    return (np.arange(n) % 2,) if needs_labels(case.estimator) else ()
 
 
 def fitted(name, rows):

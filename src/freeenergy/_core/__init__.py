@@ -13,6 +13,7 @@ from ._arrays import (
     on_device,
     on_one,
     row_hashes,
+    stacked,
 )
 from ._cells import CellError, cells_of
 from ._checkpoints import Checkpoint
@@ -37,6 +38,7 @@ from ._numerics import (
 )
 from ._parameters import (
     FreeVector,
+    array_parameter,
     broken_constraints,
     buffer,
     compiled_constrain,
@@ -52,16 +54,20 @@ from ._parameters import (
     refuse_outside,
     unconstrain,
 )
+from ._products import dense
 from ._progress import OBJECTIVES, AbstractProgress, progress_bar, silent
 from ._random import (
+    as_key,
     fold_key,
     generator,
     key_bits,
     key_of,
+    seed_bits,
     split_key,
     split_key_data,
     uniform,
     uniform_on_host,
+    weights,
 )
 from ._records import Evidence, Fit, Kind, Status
 from ._regions import densest_runs
@@ -158,6 +164,8 @@ __all__ = [
     "UnitInterval",
     "Visit",
     "aligned",
+    "array_parameter",
+    "as_key",
     "as_rotation",
     "boltzmann",
     "broken_constraints",
@@ -172,6 +180,7 @@ __all__ = [
     "count_compilations",
     "count_states",
     "counting_rows",
+    "dense",
     "densest_runs",
     "enumerate_states",
     "fold_key",
@@ -217,11 +226,13 @@ __all__ = [
     "rotations",
     "row_hashes",
     "sealed",
+    "seed_bits",
     "shuffled",
     "silent",
     "simplex",
     "split_key",
     "split_key_data",
+    "stacked",
     "start",
     "state_at",
     "state_number",
@@ -241,5 +252,6 @@ __all__ = [
     "unpack_triangle",
     "visible",
     "waiting_for_ctrl_c",
+    "weights",
     "write_whole",
 ]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.core import Tracer
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from ._compilation import FEW_NUMBERS, Program, programs
@@ -23,6 +24,8 @@ from ._sources import (
     sum_of_blocks,
     visit_batches,
 )
+
+Tree = TypeVar("Tree")
 
 _SMALLEST = 128
 _FEW = 512
@@ -101,6 +104,22 @@ def on_device(value: Any, dtype: Any = None) -> Array:
         return value if dtype is None else value.astype(dtype)
     # what is put may be read later, or in place: it is a copy that nobody else has
     return jax.device_put(np.array(value, dtype))
+
+
+def stacked(trees: list[Tree]) -> Tree:
+    """Trees of equal structure as one, whose arrays have a first axis more.
+
+    >>> stacked([np.zeros(3), np.ones(3)]).shape
+    (2, 3)
+    """
+
+    def stack(*leaves: Any) -> Any:
+        if not isinstance(leaves[0], Array | np.ndarray):
+            return leaves[0]
+        traced = any(isinstance(leaf, Tracer) for leaf in leaves)
+        return jnp.stack(leaves) if traced else on_device(np.stack([np.asarray(leaf) for leaf in leaves]))
+
+    return jax.tree.map(stack, *trees)
 
 
 class Data(AbstractSums, AbstractBatches):

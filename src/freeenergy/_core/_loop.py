@@ -23,6 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from ._arrays import on_device
 from ._checkpoints import Checkpoint, Saved
 from ._compilation import Program, programs
 from ._progress import AbstractProgress, silent
@@ -55,9 +56,12 @@ class AbstractAlgorithm(eqx.Module):
 
     Attributes:
         validates: whether the data may be a pair, with rows that are held out to judge by.
+        starts_on_host: whether `init` computes nothing on arrays outside of programs of its own, so that
+            it is called as it is: one program less for every first fit.
     """
 
     validates: ClassVar[bool] = False
+    starts_on_host: ClassVar[bool] = False
 
     @property
     @abc.abstractmethod
@@ -117,6 +121,22 @@ def _of_own_type(leaf: Any) -> Any:
 def _init(algorithm: AbstractAlgorithm, model: Any, data: Any, key: Array) -> Any:
     """The first state, of the very types of later ones: for others `_advance` would be compiled again."""
     return jax.tree.map(_of_own_type, algorithm.init(model, data, key=key))
+
+
+def _begin(algorithm: AbstractAlgorithm, model: Any, data: Any, key: Array) -> Any:
+    """The first state, without a program where there is no need of one."""
+    arrays = [leaf for leaf in jax.tree.leaves((model, data)) if eqx.is_array(leaf)]
+    # what is made on the host is on one device, and what a program makes where its arguments are
+    if not algorithm.starts_on_host or any(leaf.committed for leaf in arrays):
+        return _init(algorithm, model, data, key)
+    return jax.tree.map(_firm, algorithm.init(model, data, key=key))
+
+
+def _firm(leaf: Any) -> Any:
+    """What `_init` would have given back."""
+    if isinstance(leaf, np.ndarray | np.generic) or (eqx.is_array(leaf) and leaf.aval.weak_type):
+        return on_device(np.asarray(leaf))
+    return leaf
 
 
 @Program
@@ -197,7 +217,7 @@ def iterate(
     """
     programs.make_room()
     init_key, loop_key = split_key(key)
-    state = _init(algorithm, model, data, init_key)
+    state = _begin(algorithm, model, data, init_key)
     n_iter, parts = 0, list[_Records]()
     done, finite, interrupted = False, True, False
     if checkpoint is not None:

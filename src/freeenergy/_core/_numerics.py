@@ -124,7 +124,9 @@ def _boltzmann_warm(energies: Array, temperature: Array, axis: int) -> tuple[Arr
     gap = jnp.where(jnp.isposinf(low), 0, energies - jnp.where(jnp.isfinite(low), low, 0))
     # at temperature zero this branch is not chosen, but where both are run it must have a gradient
     temperature = jnp.where(temperature > 0, temperature, 1)
-    mass = jnp.exp(-gap / temperature)
+    # what is impossible has no mass at any temperature, and the slope of inf / T would be no number
+    impossible = jnp.isposinf(gap)
+    mass = jnp.where(impossible, 0, jnp.exp(-jnp.where(impossible, 0, gap) / temperature))
     total = jnp.sum(mass, axis=axis, keepdims=True)
     return jnp.squeeze(low - temperature * jnp.log(total), axis), mass / total
 

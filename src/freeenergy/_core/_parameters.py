@@ -19,6 +19,7 @@ import numpy as np
 from jax import Array
 from jax.core import Tracer
 
+from ._arrays import on_device
 from ._spaces import AbstractContinuous, positive, real
 from ._unknowns import join_free, split_free
 
@@ -36,6 +37,27 @@ def parameter(constraint: AbstractContinuous = real, **options: Any) -> Any:
     return eqx.field(metadata={"constraint": constraint}, **options)
 
 
+def array_parameter(constraint: AbstractContinuous = real, *, ndim: int = 1, **options: Any) -> Any:
+    """A parameter that is made of plain numbers too: a number or list of them is an array of `ndim` axes.
+
+    >>> class Rate(eqx.Module):
+    ...     value: Array = array_parameter(positive)
+    >>> Rate(2).value.tolist(), Rate([1.0, 2.0]).value.shape
+    ([2.0], (2,))
+
+    `refuse_outside` refuses arrays with fewer axes.
+    """
+
+    def array(value: Any) -> Any:
+        plain = isinstance(value, int | float | list | tuple)
+        if not plain or not all(isinstance(n, int | float | np.number) for n in jax.tree.leaves(value)):
+            return value
+        given = np.asarray(value, float)
+        return on_device(given.reshape((1,) * (ndim - given.ndim) + given.shape))
+
+    return eqx.field(metadata={"constraint": constraint, "ndim": ndim}, converter=array, **options)
+
+
 def buffer(**options: Any) -> Any:
     """Declares a field that belongs to the model but of which nothing, at any depth, is learned."""
     return eqx.field(metadata={"buffer": True}, **options)
@@ -51,13 +73,28 @@ def refuse_outside(owner: eqx.Module, *, closed: bool = False) -> None:
         owner: what was just made.
         closed: whether the edge of an open set (a rate of zero, a probability of one) is let in.
     """
+    entries = dict[str, int]()
     for field in dataclasses.fields(owner):
         constraint, value = field.metadata.get("constraint"), getattr(owner, field.name, None)
         if constraint is None or isinstance(value, Tracer) or not eqx.is_inexact_array_like(value):
             continue
+        ndim, shape = field.metadata.get("ndim", 0), np.asarray(value).shape
+        if len(shape) < ndim:
+            raise ValueError(
+                f"The '{field.name}' parameter of {type(owner).__name__} must be an array with "
+                f"{'an axis' if ndim == 1 else f'{ndim} axes'} at least, or plain numbers. "
+                f"Got an array of shape {shape} instead."
+            )
+        if ndim == 1:
+            entries[field.name] = shape[-1]
         problem = constraint.problem(np.asarray(value, float), closed=closed)
         if problem is not None:
             raise ValueError(f"The '{field.name}' parameter of {type(owner).__name__} must be {problem}")
+    if len(set(entries.values())) > 1:
+        raise ValueError(
+            f"The parameters {', '.join(map(repr, entries))} of {type(owner).__name__} must have one entry "
+            f"for each coordinate. Got {', '.join(map(str, entries.values()))} entries instead."
+        )
 
 
 def _map_fields(model: Tree, leaf: Callable[[AbstractContinuous | None, bool, Any], Any]) -> Tree:

@@ -2,7 +2,7 @@
 
 from ._affine import Affine, GeneralAffine, Permutation, TriangularAffine
 from ._base import AbstractBijection
-from ._compose import Chain, Inverse, Repeated
+from ._compose import Chain, Inverse, Repeated, Shared
 from ._continuous import ContinuousFlow
 from ._elementwise import Exp, Identity, Sigmoid, Softplus, Tanh
 from ._flows import Coupling, Elementwise, MaskedAutoregressive
@@ -26,6 +26,7 @@ __all__ = [
     "MaskedMLP",
     "Permutation",
     "Repeated",
+    "Shared",
     "Shift",
     "ShiftScale",
     "Sigmoid",

@@ -7,8 +7,10 @@ from collections.abc import Callable
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
+from .._core import on_device
 from ._base import AbstractBijection
 from ._masked import MaskedMLP, draw_layers, identity, silu
 from ._transformers import AbstractTransformer
@@ -47,7 +49,7 @@ class Coupling(AbstractBijection):
 
     Attributes:
         passive: which entries stay, as integers.
-        active: the other entries.
+        active: those that are transformed; an entry that is neither stays, and tells nothing.
         conditioner: a function of the passive entries with `len(active) * transformer.size` values.
         transformer: the map of one number.
 
@@ -64,7 +66,7 @@ class Coupling(AbstractBijection):
 
     @staticmethod
     def with_mlp(
-        order: Array,
+        order: Array | np.ndarray,
         transformer: AbstractTransformer,
         *,
         width: int,
@@ -73,6 +75,7 @@ class Coupling(AbstractBijection):
         key: Array,
     ) -> Coupling:
         """The first half of `order` is passive, the conditioner a perceptron; it starts as the identity."""
+        order = np.asarray(order)
         split = order.shape[0] // 2
         n_out = (order.shape[0] - split) * transformer.size
         mlp = eqx.filter_eval_shape(
@@ -84,7 +87,7 @@ class Coupling(AbstractBijection):
             mlp,
             [*weights, *biases],
         )
-        return Coupling(order[:split], order[split:], mlp, transformer)
+        return Coupling(on_device(order[:split]), on_device(order[split:]), mlp, transformer)
 
     def _parameters(self, x: Array) -> Array:
         return self.conditioner(x[self.passive]).reshape(self.active.shape[0], self.transformer.size)

@@ -11,18 +11,21 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from .._core import on_device, weights
+
 
 def draw_layers(sizes: Sequence[int], *, dtype, key: Array) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
     """Weights and biases of linear layers between `sizes`: uniform within ±1/√fan-in, the last zero.
 
-    All numbers come from one draw, because each call of a generator takes a third of a second to compile.
+    All numbers come from one draw, because each call of a generator takes long to compile.
     """
     fans = list(itertools.pairwise(sizes[:-1]))
     ends = np.cumsum([(a + 1) * b for a, b in fans])
-    drawn = jnp.split(jax.random.uniform(key, (int(ends[-1]),), dtype, -1, 1), ends[:-1])
-    rows = [part.reshape(b, a + 1) * a**-0.5 for part, (a, b) in zip(drawn, fans, strict=True)]
-    rows.append(jnp.zeros((sizes[-1], sizes[-2] + 1), dtype))
-    return tuple(row[:, :-1] for row in rows), tuple(row[:, -1] for row in rows)
+    drawn = weights(key, (int(ends[-1]),), dtype, 1.0)
+    parts = [drawn[end - (a + 1) * b : end] for end, (a, b) in zip(ends.tolist(), fans, strict=True)]
+    rows = [part.reshape(b, a + 1) * a**-0.5 for part, (a, b) in zip(parts, fans, strict=True)]
+    rows.append(weights(key, (sizes[-1], sizes[-2] + 1), dtype, 0.0))
+    return tuple(on_device(row[:, :-1]) for row in rows), tuple(on_device(row[:, -1]) for row in rows)
 
 
 def identity(x: Array) -> Array:
@@ -59,10 +62,10 @@ class MaskedMLP(eqx.Module):
     size: int = eqx.field(static=True)
 
     def __init__(
-        self, rank: Array, size: int, *, width: int, depth: int, dtype=jnp.float32, key: Array
+        self, rank: Array | np.ndarray, size: int, *, width: int, depth: int, dtype=jnp.float32, key: Array
     ) -> None:
         dim = rank.shape[0]
-        self.rank = rank
+        self.rank = on_device(rank)
         self.weights, self.biases = draw_layers([dim, *[width] * depth, size * dim], dtype=dtype, key=key)
         self.size = size
 

@@ -669,6 +669,12 @@ def sample(
     length: Annotated[
         int | None, typer.Option("--length", min=1, help="Time steps, for models of series.")
     ] = None,
+    label: Annotated[
+        str | None, typer.Option("--label", help="Their label, for models of rows given labels.")
+    ] = None,
+    guidance: Annotated[
+        float, typer.Option("--guidance", min=0.0, help="How typical of it, for diffusion given labels.")
+    ] = 0.0,
     output: Output = None,
     seed: Seed = None,
     json: Json = False,
@@ -685,6 +691,7 @@ def sample(
     options = {} if length is None else {"length": length}
     if options and "length" not in inspect.signature(estimator.sample).parameters:
         raise ValueError(f"--length is for models of series, which {type(estimator).__name__} is not.")
+    options |= _by_label(estimator, label, guidance)
     steps = length or getattr(estimator, "length_", 1)
     # a row of numbers and the key that it is drawn with
     check_size("The sample", 8 * n * steps * (estimator.n_features_in_ + 1))
@@ -698,6 +705,24 @@ def sample(
     # in a table series stand one after another
     columns = drawn.shape[-1]
     _give(_files.as_columns(drawn, _names(estimator, columns)), output, json)
+
+
+def _by_label(estimator: Any, label: str | None, guidance: float) -> dict[str, Any]:
+    """What `sample` of a model of rows given labels is told."""
+    taken, name = inspect.signature(estimator.sample).parameters, type(estimator).__name__
+    asked = {"labels": ("--label", label), "guidance": ("--guidance", guidance or None)}
+    for key, (option, value) in asked.items():
+        if value is not None and key not in taken:
+            raise ValueError(f"{option} is for models of rows given labels, which {name} is not.")
+    options: dict[str, Any] = {"guidance": guidance} if guidance else {}
+    if label is None:
+        return options
+    known = {str(own): own for own in estimator.classes_}
+    if label not in known:
+        raise ValueError(
+            f"{name} was fitted to the labels {', '.join(known)}. Got --label {label} instead."
+        )
+    return {**options, "labels": known[label]}
 
 
 def _names(estimator: Any, columns: int) -> list[str]:

@@ -135,7 +135,7 @@ def compare(
     else:
         tell(str(board).rstrip())
     if output is not None:
-        _write_standings(lines, output)
+        _write_standings(board, output)
     solved = [line for line in lines if line.error is None]
     if report is not None and solved:
         board.to_html(report)
@@ -183,14 +183,14 @@ def _groups(found: Any, title: str | None) -> Any:
     return np.concatenate(own)
 
 
-def _write_standings(lines: list[Any], path: Path) -> None:
+def _write_standings(board: Any, path: Path) -> None:
     import io
 
     import polars as pl
 
     from freeenergy._core import write_whole
 
-    frame = pl.DataFrame([dataclasses.asdict(line) | {"kind": line.kind.value} for line in lines])
+    frame = pl.DataFrame(board.to_rows())
     out = io.BytesIO()
     if path.suffix.lower() == ".parquet":
         frame.write_parquet(out)
@@ -347,11 +347,12 @@ def fit(
         # so that columns are found by name in other files, too
         estimator.feature_names_in_ = np.array(found.names, object)
     estimator.save(output)
+    schema = getattr(estimator, "schema_", None)
     summary = {
         "model": type(estimator).__name__,
         "file": str(output),
         "rows": found.count,
-        "columns": len(found.names),
+        "columns": len(found.names) if schema is None else len(schema.modelled),
         "n_iter": getattr(estimator, "n_iter_", None),
         "converged": getattr(estimator, "converged_", None),
     }

@@ -24,16 +24,24 @@ def read(data: str, reading: Reading, **options: Any) -> Input:
 def answers_for(models: dict[str, Any], found: Any, target: list[str] | None) -> list[Any]:
     """Labels or numbers to be told, if there are any; classifiers and regressors cannot do without."""
     from sklearn.base import is_classifier, is_regressor
+    from sklearn.utils import get_tags
 
-    classifiers = [words for words, model in models.items() if is_classifier(model)]
     regressors = [words for words, model in models.items() if is_regressor(model)]
+    # those that tell labels, and those that are about rows of each label
+    classifiers = [
+        words
+        for words, model in models.items()
+        if get_tags(model).target_tags.required and words not in regressors
+    ]
     name = (target or [""])[0]
     if found.y is None:
         for words, what in ((classifiers, "labels"), (regressors, "numbers")):
             if words:
+                tells = "tells" if is_classifier(models[words[0]]) or what == "numbers" else "needs"
+                source = "from" if tells == "tells" else "beside"
                 raise ValueError(
-                    f"{words[0]} tells {what} from the other columns. Name the column that has them with "
-                    "--target NAME."
+                    f"{words[0]} {tells} {what} {source} the other columns. Name the column that has them "
+                    "with --target NAME."
                 )
         return []
     if classifiers:

@@ -415,6 +415,11 @@ def defaults(
         f"vae:{codes},batch_size=128,max_iter=300",
         "normalizing-flow:layers=4,width=128,depth=1,max_iter=40",
     ]
+    if columns > 1:
+        found.append("autoregressive")
+    if columns > 20 and n in _FOR_DIFFUSION:
+        network = "network=residual-denoiser(width=256,depth=2)"
+        found.append(f"diffusion-model:{network},probes=2,steps=12,max_iter=150")
     if whole and top <= 100:
         prior = "component_prior=beta-prior(alpha=1.1,beta=1.1)"
         found.append(f"mixture:n_components={many},family=binomial(trials={top}),{prior}")
@@ -424,6 +429,8 @@ def defaults(
     return found
 
 
+# rows of images and the like of which a diffusion model learns something, and not for long
+_FOR_DIFFUSION = range(1000, 20_000)
 # numbers of fewer values than this are taken for labels, if they are whole
 _FEW = 20
 # rows up to which a Gaussian process is fitted without being asked for

@@ -2,6 +2,14 @@
 
 from ._board import Comparison
 from ._compare import compare
-from ._results import FoldResult, ForecastStanding, PredictionStanding, Standing
+from ._results import DrawStanding, FoldResult, ForecastStanding, PredictionStanding, Standing
 
-__all__ = ["Comparison", "FoldResult", "ForecastStanding", "PredictionStanding", "Standing", "compare"]
+__all__ = [
+    "Comparison",
+    "DrawStanding",
+    "FoldResult",
+    "ForecastStanding",
+    "PredictionStanding",
+    "Standing",
+    "compare",
+]

@@ -13,9 +13,10 @@ import numpy as np
 from .._core import Kind, visible
 from ..estimators import Schema, Support
 from ..evaluation import Measure, coverage, mase, rmse
+from ._draws import APART, MEASURES, REFERENCES, over_folds
 from ._evidence import ParameterEvidence
 from ._problems import AbstractGiven, AbstractProblem
-from ._results import TIGHT, FoldResult, ForecastStanding, PredictionStanding, Standing
+from ._results import TIGHT, DrawStanding, FoldResult, ForecastStanding, PredictionStanding, Standing
 from ._tally import Tally, chance_of_order
 from ._tasks import FINAL, derived_seed, seeded
 
@@ -37,6 +38,7 @@ class Comparison:
         notes: what a reader should know.
         finished: False after Ctrl-C.
         final: the best model on the rows that `final_size` kept apart.
+        references: fold → measures of what draws are to be read beside, in folds whose draws are measured.
         criteria: label → AIC and BIC of the fit to all rows, where there are such and they were asked for.
         evidences: label → the evidence over its parameters, where there are priors; else None.
         schema: what the columns of a table of several kinds are; None for numbers alone and for series.
@@ -66,11 +68,13 @@ class Comparison:
     _best: Any = None
     criteria: dict[str, tuple[float, float]] | None = None
     evidences: dict[str, ParameterEvidence] | None = None
+    references: dict[int, list[dict[str, np.ndarray]]] = dataclasses.field(default_factory=dict)
 
     def table(self) -> list[Standing]:
-        """A line for each model: the best first, failures last."""
+        """A line for each model: the best first, then those that only draw, failures last."""
         folds, failures = self._common_folds()
-        good = [label for label in self.labels if label not in failures]
+        draws = {r.model for r in self.results if not r.scored}
+        good = [label for label in self.labels if label not in failures and label not in draws]
         tallies = {label: self._tally(label, folds) for label in good}
         for label in list(good):
             nats = tallies[label].nats
@@ -84,6 +88,12 @@ class Comparison:
         good.sort(key=lambda label: (tallies[label].bits.mean(), np.isinf(tallies[label].bits).sum()))
         lines = [self._standing(label, tallies[label], tallies[good[0]]) for label in good]
         nan = float("nan")
+        sampled = [label for label in self.labels if label in draws and label not in failures]
+        for label in sorted(sampled, key=lambda label: _told_apart(self._drawn(label, folds))):
+            own = [r for r in self.results if r.model == label and r.fold in folds]
+            seconds, size = float(np.mean([r.seconds for r in own])), max(r.parameters for r in own)
+            nothing = (nan, nan, nan, nan, Kind.EXACT, nan, nan, None)
+            lines.append(Standing(label, *nothing, seconds, size, None, nan, nan, scored=False))
         for label in self.labels:
             if label in failures:
                 fold = next((r for r in self.results if r.model == label), None)
@@ -159,6 +169,39 @@ class Comparison:
         if found is None or found.reason is not None:
             return None, None, None, None if found is None else found.prior
         return found.nats, found.stderr, found.kind.value, found.prior
+
+    def _drawn(self, label: str, folds: list[int]) -> dict[str, Measure]:
+        return over_folds([r.drawn for r in self.results if r.model == label and r.fold in folds])
+
+    def draws(self) -> list[DrawStanding]:
+        """How near draws are to held-out rows of a table, for each model in the order of the table.
+
+        The measures need no density, so that models which only draw are compared with others by them:
+
+        - `told apart`: the share of rows of which a classifier (support vectors) tells rightly whether they
+          were held out or drawn; one half where it cannot.
+        - `distance`: the mean distance of both samples along random directions (sliced Wasserstein), in
+          standard deviations of the data.
+        - `precision`, `coverage`: the share of draws that lie among held-out rows, and of held-out rows
+          that have a draw near, by their five nearest neighbours.
+        - `nearer`: P(a draw is nearer to a row of the fit than a new row is): above one half where rows
+          are repeated.
+
+        Numbers are standardised and labels are ones among zeros; draws get the holes of held-out rows.  The
+        last two lines have the same of other rows of the data, which no model can be better than, and of
+        rows in which every column was drawn by itself.  Empty where no draws were measured: see `pictures`
+        of `compare`.
+        """
+        folds, found = self._common_folds()[0], []
+        for line in self.table():
+            measures = {} if line.error is not None else self._drawn(line.model, folds)
+            if measures:
+                used = sum(bool(r.drawn) for r in self.results if r.model == line.model and r.fold in folds)
+                found.append(DrawStanding(line.model, measures, False, used))
+        kept = [beside for fold, beside in self.references.items() if fold in folds]
+        for name, parts in zip(REFERENCES, zip(*kept)) if found else ():
+            found.append(DrawStanding(name, over_folds(list(parts)), True, len(kept)))
+        return found
 
     def forecasts(self) -> list[ForecastStanding]:
         """Errors and coverage of forecasts, for each model, column and number of steps ahead.
@@ -237,9 +280,13 @@ class Comparison:
         seed = derived_seed(self.settings["seed"], label, FINAL)
         return self._problem.fit_all(seeded(self.models[label], seed), *self._data)
 
+    def to_rows(self) -> list[dict[str, Any]]:
+        """The table in plain types, with the measures of draws where there are such."""
+        return _as_rows(self.table(), self.draws())
+
     def to_frame(self) -> Any:
         """The table as a data frame of pandas, or of polars where there is no pandas."""
-        lines = [dataclasses.asdict(line) | {"kind": line.kind.value} for line in self.table()]
+        lines = self.to_rows()
         try:
             import pandas as frames
         except ImportError:
@@ -266,7 +313,12 @@ class Comparison:
         ]
         return _plain(
             {
-                "table": [dataclasses.asdict(line) | {"kind": line.kind.value} for line in self.table()],
+                "table": _as_rows(self.table()),
+                "draws": [
+                    {"model": line.model, "reference": line.reference, "folds": line.folds}
+                    | {name: measure._asdict() for name, measure in line.measures.items()}
+                    for line in self.draws()
+                ],
                 "forecasts": [dataclasses.asdict(line) for line in self.forecasts()],
                 "predictions": [
                     {"model": line.model, "level": line.level, "rows": line.rows}
@@ -308,7 +360,7 @@ class Comparison:
 
         lines = self.table()
         table = Table(title="Held-out bits: fewer are better", title_justify="left")
-        bounded = any(line.kind is Kind.LOWER for line in lines)
+        bounded = any(line.kind is Kind.LOWER and line.scored for line in lines)
         names = ["model", "bits/sample", "bits/dim", "to the best", "order real", "kind"]
         names += ["gap", "fit", "parameters"] if bounded else ["fit", "parameters"]
         names += [] if self.criteria is None else ["AIC", "BIC"]
@@ -322,6 +374,11 @@ class Comparison:
                 table.add_row(Text(visible(line.model)), *[""] * 4, "failed", *[""] * (len(names) - 6))
                 continue
             sign = SIGNS[line.kind]
+            if not line.scored:
+                bits = ["–", "–", "", "", line.kind_told, *([""] if bounded else [])]
+                size = [_seconds(line), f"{line.parameters:,}" if line.parameters else ""]
+                table.add_row(Text(visible(line.model)), *bits, *size, *[""] * (len(names) - 3 - len(bits)))
+                continue
             order = "best" if line is lines[0] else "?" if line.chance is None else _percent(line.chance)
             table.add_row(
                 Text(visible(line.model)),
@@ -329,9 +386,9 @@ class Comparison:
                 sign + with_error(line.bits_per_dimension, line.bits_per_dimension_stderr),
                 "" if line is lines[0] else "+" + with_error(line.difference, line.difference_stderr),
                 order,
-                line.kind.value,
+                line.kind_told,
                 *([gap_text(line)] if bounded else []),
-                f"{line.seconds:.2g} s" if line.seconds < 10 else f"{line.seconds:.0f} s",
+                _seconds(line),
                 f"{line.parameters:,}" if line.parameters else "",
                 *([] if self.criteria is None else map(_criterion, (line.aic, line.bic))),
                 *([] if self.evidences is None else [_evidence_text(line)]),
@@ -339,7 +396,7 @@ class Comparison:
         out = io.StringIO()
         Console(file=out, width=160, color_system=None).print(table)
         text = [row.rstrip() for row in out.getvalue().splitlines()]
-        text += self._forecast_lines() + self._prediction_lines()
+        text += self._forecast_lines() + self._prediction_lines() + self._draw_lines()
         text += [visible(f"{line.model}: {line.error}") for line in lines if line.error is not None]
         text += map(visible, self.notes)
         return "\n".join(text)
@@ -395,8 +452,59 @@ class Comparison:
         Console(file=out, width=160, color_system=None).print(table)
         return [row.rstrip() for row in out.getvalue().splitlines()]
 
+    def _draw_lines(self) -> list[str]:
+        """How near draws are to held-out rows, as a table."""
+        from rich.console import Console
+        from rich.table import Table
+        from rich.text import Text
+
+        lines = self.draws()
+        if not lines:
+            return []
+        table = Table(
+            title="Draws beside held-out rows: as good as other rows of the data is best",
+            title_justify="left",
+        )
+        for name in ("model", *MEASURES):
+            table.add_column(name, justify="left" if name == "model" else "right", overflow="fold")
+        for place, line in enumerate(lines):
+            found = [line.measures.get(name) for name in MEASURES]
+            ends = place + 1 < len(lines) and lines[place + 1].reference and not line.reference
+            table.add_row(
+                Text(visible(line.model)),
+                *("" if part is None else with_error(*part) for part in found),
+                end_section=ends,
+            )
+        out = io.StringIO()
+        Console(file=out, width=160, color_system=None).print(table)
+        return [row.rstrip() for row in out.getvalue().splitlines()]
+
     def __repr__(self) -> str:
         return str(self)
+
+
+def _as_rows(lines: list[Standing], draws: list[DrawStanding] | None = None) -> list[dict[str, Any]]:
+    """The lines of a table in plain types, with the measures of draws where there are such."""
+    beside = {line.model: line.measures for line in draws or () if not line.reference}
+    names = MEASURES if beside else ()
+    found = []
+    for line in lines:
+        row = dataclasses.asdict(line) | {"kind": line.kind_told}
+        for name in names:
+            value, error = beside.get(line.model, {}).get(name, (float("nan"), float("nan")))
+            column = name.replace(" ", "_")
+            row |= {column: value, f"{column}_stderr": error}
+        found.append(row)
+    return found
+
+
+def _told_apart(measures: dict[str, Measure]) -> float:
+    """By which models are ordered that only draw; those that were not measured come last."""
+    return measures[APART].value if measures else float("inf")
+
+
+def _seconds(line: Standing) -> str:
+    return f"{line.seconds:.2g} s" if line.seconds < 10 else f"{line.seconds:.0f} s"
 
 
 SIGNS = {Kind.EXACT: "", Kind.LOWER: "≤ ", Kind.UPPER: "≥ ", Kind.ESTIMATE: "≈ "}

@@ -24,7 +24,7 @@ from ..shell._summary import expression
 from ._board import SIGNS, Comparison, with_error
 from ._evidence import NOTE, parameter_evidence, priors_of
 from ._problems import AbstractGiven, AbstractProblem, AbstractSeries, problem_of
-from ._results import FoldResult
+from ._results import FoldResult, Standing
 from ._tasks import FINAL, Store, Task, derived_seed, run_all
 
 _EXAMPLES = 500
@@ -79,7 +79,8 @@ def compare(
 
     Args:
         models: a list of estimators, or a dict label → estimator: densities, or with `y` classifiers, or
-            regressors that give the law of a number.
+            regressors that give the law of a number.  Of tables models that only draw (`GAN`) are compared
+            by their draws, which stand in `draws`.
         X: a row per sample; NaN is not observed and marginalised.  Of tables with columns of other kinds
             than numbers (`Schema`) models of continuous columns take codes, as `Dequantised` does.
         y: labels, of which classifiers give the probability given the row, or numbers, of which regressors
@@ -105,8 +106,9 @@ def compare(
         random_state: seed of splits, and of models that have none.  With `resume`, None means 0.
         resume: a folder that keeps every finished fold and the state of running fits.  The same call goes
             on where it was stopped; a fold is fitted again only if its data, model, split or seed changed.
-        pictures: whether draws, hidden parts and unlikely rows of one fold are kept for a report; without
-            them it has numbers only, and a comparison of small data takes about half of the time.
+        pictures: whether draws, hidden parts and unlikely rows of one fold are kept for a report, and draws
+            of that fold are measured; without them it has numbers only, and a comparison of small data
+            takes about half of the time.  If some model only draws, draws of every fold are measured.
         verbose: 1 shows progress on standard error.
 
     Ctrl-C returns what is finished.
@@ -148,8 +150,22 @@ def compare(
     store = Store(resume, problem)
     shown_fold = range(len(pairs))[problem.shown_fold] if pictures else None
     # fold by fold, so that what is finished after Ctrl-C is paired
+    only_draws = not all(map(problem.scores, admitted.values()))
+    beside = [fold for fold in range(len(pairs)) if only_draws or fold == shown_fold]
     tasks = [
-        _task(label, model, fold, train, test, seed, store, fold == shown_fold, horizon or 0, level)
+        _task(
+            label,
+            model,
+            fold,
+            train,
+            test,
+            seed,
+            store,
+            fold == shown_fold,
+            horizon or 0,
+            level,
+            fold in beside,
+        )
         for fold, (train, test) in enumerate(pairs)
         for label, model in admitted.items()
     ]
@@ -181,6 +197,7 @@ def compare(
         times=problem.times,
         series_names=problem.series_names,
         input_names=problem.input_names,
+        references={fold: problem.beside_data(*pairs[fold]) for fold in beside},
     )
     if final_units is not None and finished:
         board.final, board.finished = _score_final(board, problem, store, units, final_units, n_jobs)
@@ -199,7 +216,7 @@ def _add_evidence(board: Comparison, priors: dict[str, Any], method: Any) -> boo
     assert board.evidences is not None
     board.notes.append(NOTE)
     try:
-        for line in [line for line in board.table() if line.error is None and line.model in priors]:
+        for line in [line for line in _scored(board) if line.model in priors]:
             with warnings.catch_warnings():
                 # what there is to warn of was told of the folds
                 warnings.simplefilter("ignore")
@@ -216,7 +233,7 @@ def _add_evidence(board: Comparison, priors: dict[str, Any], method: Any) -> boo
 def _add_criteria(board: Comparison) -> bool:
     """AIC and BIC of every model that was scored, of its fit to all rows; False after Ctrl-C."""
     assert board.criteria is not None
-    lines = [line for line in board.table() if line.error is None]
+    lines = _scored(board)
     try:
         for line in lines:
             with warnings.catch_warnings():
@@ -234,6 +251,11 @@ def _add_criteria(board: Comparison) -> bool:
         "AIC and BIC are of the fit to all rows, of models whose likelihood is exact and was maximised."
     )
     return True
+
+
+def _scored(board: Comparison) -> list[Standing]:
+    """The lines of models that have bits."""
+    return [line for line in board.table() if line.error is None and line.scored]
 
 
 def _check_horizon(problem: AbstractProblem, horizon: int | None) -> None:
@@ -266,9 +288,10 @@ def _task(
     shown: bool = False,
     horizon: int = 0,
     level: float = 0.9,
+    drawn: bool = False,
 ) -> Task:
     own = derived_seed(seed, label, fold)
-    task = Task(label, model, fold, train, test, own, shown, horizon=horizon, level=level)
+    task = Task(label, model, fold, train, test, own, shown, drawn, horizon=horizon, level=level)
     task.name = store.name(task)
     task.checkpoint = store.checkpoint(task)
     return task
@@ -284,7 +307,7 @@ def _score_final(
 ) -> tuple[FoldResult | None, bool]:
     """The winner, fitted to all rows that were compared on and scored on those kept apart."""
     best = board.table()[0]
-    if best.error is not None:
+    if best.error is not None or not best.scored:
         return None, True
     model, seed = board.models[best.model], board.settings["seed"]
     task = _task(best.model, model, FINAL, units, final, seed, store)
@@ -325,7 +348,12 @@ def _remarks(board: Comparison, tasks: int) -> list[str]:
     if not board.finished:
         done = sum(r.error is None for r in board.results)
         lines.append(f"Stopped before the end: {done} of {tasks} fits are done.")
-    good = [line for line in board.table() if line.error is None]
+    good = _scored(board)
+    drawing = [line.model for line in board.table() if not line.scored]
+    if drawing:
+        *others, last = drawing
+        names = f"{', '.join(others)} and {last} have" if others else f"{last} has"
+        lines.append(f"{names} no density: there are no bits, and draws are laid beside held-out rows.")
     if board.final is not None and board.final.error is None:
         kept = Evidence(board.final.nats, board.final.stderr, board.final.kind, board.final.shared)
         bits = with_error(-kept.mean / math.log(2), kept.mean_stderr / math.log(2))

@@ -13,7 +13,7 @@ from safetensors.numpy import load
 from .._core import DamagedError, Kind, read_sealed, sealed
 from ..evaluation import Measure
 
-FORMAT = "freeenergy-fold-4"
+FORMAT = "freeenergy-fold-5"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,6 +46,9 @@ class FoldResult:
         predicted: of rows with labels or numbers to be told, what came and what was predicted, a column for
             each row: of numbers the answer, its mean, median, both ends of its interval and its rank among
             what was expected; of labels the number of the label and the probability of each.
+        drawn: measures of draws of the model beside held-out rows, as `Comparison.draws` tells them: each
+            with its standard error.
+        scored: whether the model gives a probability; the evidence of one that only draws is empty.
         effects: how the prediction depends on columns: `importance`, the bits that are lost when a column
             is shuffled and their standard error; and for the `columns` that matter most their `values` and
             the `dependence`: of numbers the mean prediction at each and a tenth and nine tenths of those of
@@ -77,6 +80,8 @@ class FoldResult:
     unlikely: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
     predicted: np.ndarray | None = None
     effects: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    drawn: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    scored: bool = True
 
     @staticmethod
     def failed(model: str, fold: int, error: str, warned: Iterable[str] = ()) -> FoldResult:
@@ -113,6 +118,8 @@ class Standing:
         log_evidence, log_evidence_stderr, log_evidence_kind: log ∫ p(rows | θ) p(θ) dθ of all rows, in
             nats, its standard error and how it is known; None without a prior, and where it cannot be had.
         prior: what is told of the prior of the parameters.
+        scored: whether the model gives a probability; one that only draws has no bits (NaN), and what its
+            draws are worth stands in `Comparison.draws`.
     """
 
     model: str
@@ -135,6 +142,12 @@ class Standing:
     log_evidence_stderr: float | None = None
     log_evidence_kind: str | None = None
     prior: str | None = None
+    scored: bool = True
+
+    @property
+    def kind_told(self) -> str:
+        """The kind in a word, or that there is no probability."""
+        return self.kind.value if self.scored else "only draws"
 
     @property
     def log_evidence_sign(self) -> str:
@@ -178,6 +191,26 @@ class ForecastStanding:
 
 
 @dataclasses.dataclass(frozen=True)
+class DrawStanding:
+    """How near the draws of a model are to held-out rows.
+
+    Attributes:
+        model: its label, or what the draws are to be read beside.
+        measures: each with its standard error: the share of rows of which a classifier tells rightly
+            whether they were drawn (`told apart`), the `distance` of both samples, how many draws lie among
+            the rows (`precision`) and rows among the draws (`coverage`), and the share of draws that is
+            `nearer` to a row of the fit than new rows are.
+        reference: whether it is no model, but rows of the data.
+        folds: of how many folds it is the mean.
+    """
+
+    model: str
+    measures: dict[str, Measure]
+    reference: bool
+    folds: int
+
+
+@dataclasses.dataclass(frozen=True)
 class PredictionStanding:
     """How good the predictions of a model are, on all held-out rows.
 
@@ -208,7 +241,7 @@ _ARRAYS = (
     "ahead",
     "predicted",
 )
-_DICTIONARIES = ("history", "parts", "unlikely", "effects")
+_DICTIONARIES = ("history", "parts", "unlikely", "effects", "drawn")
 
 
 def encode(result: FoldResult) -> bytes:

@@ -19,7 +19,7 @@ import numpy as np
 from safetensors import SafetensorError
 from sklearn.base import clone
 
-from .._core import DamagedError, Evidence, parameter_count, progress_bar, silent, write_whole
+from .._core import DamagedError, Evidence, Kind, parameter_count, progress_bar, silent, write_whole
 from ..shell import Forecasts
 from ..shell._base import Shell
 from ._problems import AbstractGiven, AbstractProblem, AbstractSeries
@@ -42,6 +42,8 @@ class Task:
     seed: int
     # whether there are pictures of the fitted model
     shown: bool = False
+    # whether its draws are laid beside held-out rows
+    drawn: bool = False
     name: str = ""
     checkpoint: str | None = None
     # how many steps ahead series are forecast, and the probability of intervals
@@ -84,7 +86,7 @@ class Store:
         if self.folder is None:
             return ""
         parts = (FORMAT, _VERSION, self.data, task.fold, task.train, task.test, task.seed, task.shown)
-        parts += (task.horizon, task.level)
+        parts += (task.horizon, task.level, task.drawn)
         try:
             model = joblib.hash(seeded(task.estimator, task.seed))
         except (pickle.PicklingError, AttributeError, TypeError):
@@ -136,6 +138,18 @@ def _pictures(estimator: Any, task: Task, problem: AbstractProblem, evidence: Ev
         return {}
 
 
+def _drawn(estimator: Any, task: Task, problem: AbstractProblem, draws: Any) -> dict[str, np.ndarray]:
+    """Measures of its draws; where they fail its other numbers count all the same."""
+    try:
+        return problem.drawn(estimator, task.train, task.test, task.seed, draws)
+    except Exception as error:
+        warnings.warn(f"Its draws are not measured: {_sentence(error)}", stacklevel=2)
+        return {}
+
+
+_NO_EVIDENCE = Evidence(np.empty(0), np.empty(0), Kind.EXACT)
+
+
 def _run(task: Task, problem: AbstractProblem) -> FoldResult:
     """Fits and scores; whatever goes wrong becomes the reason in the result."""
     with warnings.catch_warnings(record=True) as caught:
@@ -146,9 +160,12 @@ def _run(task: Task, problem: AbstractProblem) -> FoldResult:
             with problem.cells(task.train):
                 estimator = problem.fit(estimator, task.train)
             seconds = time.perf_counter() - start
+            scored = problem.scores(estimator)
             with problem.cells(task.test):
-                evidence = problem.evidence(estimator, task.test)
+                evidence = problem.evidence(estimator, task.test) if scored else _NO_EVIDENCE
             pictures = _pictures(estimator, task, problem, evidence) if task.shown else {}
+            if task.drawn:
+                pictures["drawn"] = _drawn(estimator, task, problem, pictures.get("samples"))
             if task.horizon and isinstance(problem, AbstractSeries) and isinstance(estimator, Forecasts):
                 pictures["ahead"] = problem.ahead(
                     estimator, task.train, task.test, task.horizon, task.level
@@ -172,6 +189,7 @@ def _run(task: Task, problem: AbstractProblem) -> FoldResult:
         bool(fitted["converged_"]) if isinstance(estimator, Shell) else None,
         dict(fitted["history_"]) if isinstance(estimator, Shell) else {},
         growth=evidence.growth,
+        scored=scored,
         warnings=list(
             dict.fromkeys(_sentence(w.message) for w in caught if isinstance(w.message, Warning))
         ),
@@ -193,7 +211,7 @@ def run_all(
             for result in _parallel(list(waiting.values()), problem, n_jobs):
                 store.save(waiting[result.model, result.fold], result)
                 results.append(result)
-                bits = -float(np.mean(result.nats)) / math.log(2) if result.error is None else math.nan
+                bits = -float(np.mean(result.nats)) / math.log(2) if len(result.nats) else math.nan
                 progress.update(len(results), {result.model: bits})
         except KeyboardInterrupt:
             return results, False

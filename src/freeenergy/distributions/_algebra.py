@@ -17,7 +17,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from .._core import LOG_2PI, cholesky, log_det_cholesky, parameter, positive_definite, symmetrise
+from .._core import (
+    LOG_2PI,
+    array_parameter,
+    cholesky,
+    log_det_cholesky,
+    positive_definite,
+    symmetrise,
+)
 from ._covariance import AbstractCovariance, Full
 from ._gaussian import Gaussian
 
@@ -29,8 +36,8 @@ class Information(eqx.Module):
     0.5
     """
 
-    shift: Array = parameter()
-    precision: Array = parameter(positive_definite)
+    shift: Array = array_parameter()
+    precision: Array = array_parameter(positive_definite, ndim=2)
 
     def gaussian(self) -> Gaussian:
         """The same density in moment form."""

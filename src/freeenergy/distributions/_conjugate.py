@@ -15,11 +15,11 @@ from jax.scipy.special import gammaln, multigammaln, xlog1py, xlogy
 
 from .._core import (
     LOG_2PI,
+    array_parameter,
     cholesky,
     least,
     log_beta,
     log_det_cholesky,
-    parameter,
     positive,
     positive_definite,
     symmetrise,
@@ -126,8 +126,8 @@ class BetaPrior(AbstractConjugatePrior[Bernoulli | Binomial]):
     """
 
     family: Bernoulli | Binomial
-    alpha: Array = parameter(positive)
-    beta: Array = parameter(positive)
+    alpha: Array = array_parameter(positive)
+    beta: Array = array_parameter(positive)
 
     def update(self, weight: Array, total: Array) -> BetaPrior:
         trials = jnp.asarray(self.family.trials, total.dtype)
@@ -173,7 +173,7 @@ class DirichletPrior(AbstractConjugatePrior[Categorical | CountTable | Multinomi
     """
 
     family: Categorical | CountTable | Multinomial
-    concentration: Array = parameter(positive)
+    concentration: Array = array_parameter(positive)
 
     def update(self, weight: Array, total: Array) -> DirichletPrior:
         last = self.family.trials * weight - jnp.sum(total, axis=-1)
@@ -224,8 +224,8 @@ class GammaPrior(AbstractConjugatePrior[AbstractRate]):
     """
 
     family: AbstractRate
-    shape: Array = parameter(positive)
-    rate: Array = parameter(positive)
+    shape: Array = array_parameter(positive)
+    rate: Array = array_parameter(positive)
 
     def update(self, weight: Array, total: Array) -> GammaPrior:
         events, exposure = self.family.events_and_exposure(weight, total)
@@ -276,10 +276,10 @@ class NormalInverseWishart(AbstractConjugatePrior[Gaussian]):
     1.0
     """
 
-    mean: Array = parameter()
-    strength: Array = parameter(positive)
-    scatter: Array = parameter(positive_definite)
-    degrees: Array = parameter()
+    mean: Array = array_parameter()
+    strength: Array = array_parameter(positive, ndim=0)
+    scatter: Array = array_parameter(positive_definite, ndim=2)
+    degrees: Array = array_parameter(ndim=0)
 
     def update(self, weight: Array, total: Array) -> NormalInverseWishart:
         dim = self.mean.shape[-1]
@@ -362,10 +362,10 @@ class NormalInverseGamma(AbstractConjugatePrior[Gaussian]):
     1.0
     """
 
-    mean: Array = parameter()
-    strength: Array = parameter(positive)
-    shape: Array = parameter()
-    scale: Array = parameter(positive)
+    mean: Array = array_parameter()
+    strength: Array = array_parameter(positive)
+    shape: Array = array_parameter()
+    scale: Array = array_parameter(positive)
 
     def update(self, weight: Array, total: Array) -> NormalInverseGamma:
         dim = self.mean.shape[-1]

@@ -16,11 +16,11 @@ from .._core import (
     Positive,
     Simplex,
     UnitInterval,
+    array_parameter,
     log1p_square,
     log_beta,
     log_gamma_ratio,
     on_device,
-    parameter,
     positive,
     real,
 )
@@ -64,7 +64,7 @@ class Exponential(AbstractFactorised, AbstractRate):
 
     support: ClassVar[AbstractSpace] = NonNegative()
 
-    rate: Array = parameter(positive)
+    rate: Array = array_parameter(positive)
 
     neutral: ClassVar[float] = 1.0
 
@@ -110,8 +110,8 @@ class Gamma(AbstractFactorised):
 
     support: ClassVar[AbstractSpace] = Positive()
 
-    shape: Array = parameter(positive)
-    rate: Array = parameter(positive)
+    shape: Array = array_parameter(positive)
+    rate: Array = array_parameter(positive)
 
     neutral: ClassVar[float] = 1.0
 
@@ -184,8 +184,8 @@ class Beta(AbstractFactorised):
 
     support: ClassVar[AbstractSpace] = UnitInterval()
 
-    alpha: Array = parameter(positive)
-    beta: Array = parameter(positive)
+    alpha: Array = array_parameter(positive)
+    beta: Array = array_parameter(positive)
 
     neutral: ClassVar[float] = 0.5
 
@@ -232,7 +232,7 @@ class Dirichlet(AbstractJoint):
 
     support: ClassVar[AbstractSpace] = Simplex()
 
-    concentration: Array = parameter(positive)
+    concentration: Array = array_parameter(positive)
 
     @classmethod
     def prototype(cls, x: np.ndarray) -> Dirichlet:
@@ -421,8 +421,8 @@ class Laplace(AbstractLocationScale):
     -1.693147
     """
 
-    loc: Array = parameter(real)
-    scale: Array = parameter(positive)
+    loc: Array = array_parameter(real)
+    scale: Array = array_parameter(positive)
 
     def standard_log_prob(self, z: Array) -> Array:
         return -jnp.abs(z) - jnp.log(2.0)
@@ -441,8 +441,8 @@ class Cauchy(AbstractLocationScale):
     -1.837877
     """
 
-    loc: Array = parameter(real)
-    scale: Array = parameter(positive)
+    loc: Array = array_parameter(real)
+    scale: Array = array_parameter(positive)
 
     def standard_log_prob(self, z: Array) -> Array:
         return -jnp.log(jnp.pi) - log1p_square(z)
@@ -467,8 +467,8 @@ class HyperbolicSecant(AbstractLocationScale):
     -0.693147
     """
 
-    loc: Array = parameter(real)
-    scale: Array = parameter(positive)
+    loc: Array = array_parameter(real)
+    scale: Array = array_parameter(positive)
 
     def standard_log_prob(self, z: Array) -> Array:
         # −log(2 cosh u), with one exponential for value and slope; what log1p would add is lost in u
@@ -500,8 +500,8 @@ class Logistic(AbstractLocationScale):
     -1.386294
     """
 
-    loc: Array = parameter(real)
-    scale: Array = parameter(positive)
+    loc: Array = array_parameter(real)
+    scale: Array = array_parameter(positive)
 
     def standard_log_prob(self, z: Array) -> Array:
         return -z - 2 * jax.nn.softplus(-z)
@@ -520,9 +520,9 @@ class StudentT(AbstractLocationScale):
     -1.837877
     """
 
-    loc: Array = parameter(real)
-    scale: Array = parameter(positive)
-    df: Array = parameter(positive)
+    loc: Array = array_parameter(real)
+    scale: Array = array_parameter(positive)
+    df: Array = array_parameter(positive)
 
     def _log_ratio(self, half_df: Array) -> Array:
         """log Γ((ν+1)/2) − log Γ(ν/2)."""

@@ -18,10 +18,10 @@ from jax import Array
 from jax.scipy.linalg import solve_triangular
 
 from .._core import (
+    array_parameter,
     buffer,
     cholesky,
     log_det_cholesky,
-    parameter,
     positive,
     positive_definite,
     refuse_outside,
@@ -163,7 +163,7 @@ class Full(AbstractCovariance):
     1.098612
     """
 
-    value: Array | None = parameter(positive_definite, default=None)
+    value: Array | None = array_parameter(positive_definite, ndim=2, default=None)
     floor: float | Array = buffer(default=1e-6)
 
     def _value(self) -> Array:
@@ -247,7 +247,7 @@ def dense_scatter(weight: Array, mean: Array, second: Array) -> Array:
 class Diagonal(AbstractCovariance):
     """Independent coordinates, each with its own variance."""
 
-    variance: Array | None = parameter(positive, default=None)
+    variance: Array | None = array_parameter(positive, default=None)
     floor: float | Array = buffer(default=1e-6)
 
     def _value(self) -> Array:
@@ -309,7 +309,7 @@ class Diagonal(AbstractCovariance):
 class Spherical(AbstractCovariance):
     """One variance for all `dim` coordinates."""
 
-    variance: Array | None = parameter(positive, default=None)
+    variance: Array | None = array_parameter(positive, ndim=0, default=None)
     floor: float | Array = buffer(default=1e-6)
     dim: int = eqx.field(static=True, default=0)
 
@@ -390,8 +390,8 @@ class LowRank(AbstractCovariance):
     1.098612
     """
 
-    factor: Array | None = parameter(default=None)
-    diagonal: Array | None = parameter(positive, default=None)
+    factor: Array | None = array_parameter(ndim=2, default=None)
+    diagonal: Array | None = array_parameter(positive, default=None)
     floor: float | Array = buffer(default=1e-6)
     rank: int = eqx.field(static=True, default=1)
     n_steps: int = eqx.field(static=True, default=10)

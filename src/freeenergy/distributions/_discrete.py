@@ -19,11 +19,11 @@ from .._core import (
     Binary,
     Categories,
     Counts,
+    array_parameter,
     check_size,
     log_gamma_ratio,
     log_probability,
     on_device,
-    parameter,
     positive,
     refuse_outside,
     simplex,
@@ -156,7 +156,7 @@ class Bernoulli(AbstractIndependent):
 
     support: ClassVar[AbstractSpace] = Binary()
 
-    probability: Array = parameter(unit_interval)
+    probability: Array = array_parameter(unit_interval)
 
     trials: ClassVar[int] = 1
 
@@ -210,7 +210,7 @@ class Binomial(AbstractIndependent):
 
     support: ClassVar[AbstractSpace] = Counts()
 
-    probability: Array = parameter(unit_interval)
+    probability: Array = array_parameter(unit_interval)
     trials: int | tuple[int, ...] = eqx.field(static=True, default=1)
 
     def _trials(self) -> Array:
@@ -271,7 +271,7 @@ class Categorical(AbstractIndependent):
 
     support: ClassVar[AbstractSpace] = Categories()
 
-    probabilities: Array = parameter(simplex)
+    probabilities: Array = array_parameter(simplex, ndim=2)
 
     trials: ClassVar[int] = 1
 
@@ -337,7 +337,7 @@ class Multinomial(AbstractJoint):
 
     support: ClassVar[AbstractSpace] = Counts()
 
-    probabilities: Array = parameter(simplex)
+    probabilities: Array = array_parameter(simplex)
     trials: int = eqx.field(static=True, default=1)
 
     @classmethod
@@ -427,8 +427,8 @@ class NegativeBinomial(AbstractDistribution, AbstractPartial):
 
     support: ClassVar[AbstractSpace] = Counts()
 
-    shape: Array = parameter(positive)
-    rate: Array = parameter(positive)
+    shape: Array = array_parameter(positive)
+    rate: Array = array_parameter(positive)
 
     def __check_init__(self) -> None:
         refuse_outside(self)
@@ -469,7 +469,7 @@ class Poisson(AbstractRate):
 
     support: ClassVar[AbstractSpace] = Counts()
 
-    rate: Array = parameter(positive)
+    rate: Array = array_parameter(positive)
 
     @classmethod
     def prototype(cls, x: np.ndarray) -> Poisson:

@@ -16,10 +16,10 @@ from .._core import (
     ROOM,
     AbstractSpace,
     Reals,
+    array_parameter,
     cholesky,
     log_det_cholesky,
     on_device,
-    parameter,
     refuse_outside,
 )
 from ._base import (
@@ -58,10 +58,15 @@ class Gaussian(AbstractExponentialFamily, AbstractRay, AbstractShaped):
     support: ClassVar[AbstractSpace] = Reals()
     unit_free: ClassVar[bool] = True
 
-    mean: Array = parameter()
+    mean: Array = array_parameter()
     covariance: AbstractCovariance  # pyright: ignore[reportGeneralTypeIssues]
 
     def __check_init__(self) -> None:
+        if not isinstance(self.covariance, AbstractCovariance):
+            raise TypeError(
+                "The 'covariance' parameter of Gaussian must be a covariance, such as Diagonal([1.0]). "
+                f"Got {self.covariance!r} instead."
+            )
         # without variance in some direction there is no density, though a covariance may be so
         refuse_outside(self.covariance)
 
@@ -242,7 +247,7 @@ class GaussianLocation(AbstractFactorised):
 
     support: ClassVar[AbstractSpace] = Reals()
 
-    loc: Array = parameter()
+    loc: Array = array_parameter()
     variance: float = eqx.field(static=True, default=1.0)
 
     @classmethod

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.scipy.special import gammaln, logit
 
-from .._core import buffer, parameter
+from .._core import array_parameter, buffer
 from ._base import AbstractDistribution
 from ._discrete import Bernoulli, Multinomial
 
@@ -32,7 +32,7 @@ class SoftCategorical(AbstractDistribution):
     0.0
     """
 
-    logits: Array = parameter()
+    logits: Array = array_parameter()
     softness: Array = buffer()
 
     def log_prob(self, x: Array) -> Array:
@@ -63,7 +63,7 @@ class SoftBernoulli(AbstractDistribution):
     0.0
     """
 
-    logits: Array = parameter()
+    logits: Array = array_parameter()
     softness: Array = buffer()
 
     def log_prob(self, x: Array) -> Array:

@@ -13,13 +13,12 @@ from .._core import (
     ROOM,
     AbstractSpace,
     Reals,
+    array_parameter,
     cholesky,
     log_det_cholesky,
     log_gamma_ratio,
-    parameter,
     positive,
     positive_definite,
-    real,
     refuse_outside,
 )
 from ._base import AbstractDistribution, AbstractPartial, rescaled, with_mean
@@ -49,9 +48,9 @@ class MultivariateT(AbstractDistribution, AbstractPartial):
 
     support: ClassVar[AbstractSpace] = Reals()
 
-    loc: Array = parameter(real)
-    scale: Array = parameter(positive_definite)
-    df: Array = parameter(positive)
+    loc: Array = array_parameter()
+    scale: Array = array_parameter(positive_definite, ndim=2)
+    df: Array = array_parameter(positive, ndim=0)
 
     def __check_init__(self) -> None:
         refuse_outside(self)

@@ -23,7 +23,12 @@ _STEEPEST = 1e3
 
 
 def likelihood_is_unbounded(
-    x: np.ndarray, answers: np.ndarray, weight: np.ndarray, bias: np.ndarray
+    x: np.ndarray,
+    answers: np.ndarray,
+    weight: np.ndarray,
+    bias: np.ndarray,
+    *,
+    sample_weight: np.ndarray | None = None,
 ) -> bool:
     """Whether the likelihood of softmax regression has no maximum: the answers are separable.
 
@@ -40,6 +45,7 @@ def likelihood_is_unbounded(
         x: rows, of standardised columns.
         answers: the number of the answer of each.
         weight, bias: coefficients of a long fit, a row and a number per answer.
+        sample_weight: how much each row counted in that fit; None for the same.
 
     >>> x, steep = np.array([[-1.0], [1.0], [2.0]]), np.array([[-9.0], [9.0]])
     >>> likelihood_is_unbounded(x, np.array([0, 1, 1]), steep, np.zeros(2))
@@ -60,7 +66,8 @@ def likelihood_is_unbounded(
     pairs, width = n * (k - 1), k * (x.shape[1] + 1)
     if not certain.any():
         return False
-    moved = _moved_by_newton(np.column_stack([x, np.ones(n)]), answers, scores)
+    counts = np.ones(n) if sample_weight is None else sample_weight / sample_weight.mean()
+    moved = _moved_by_newton(np.column_stack([x, np.ones(n)]), answers, scores, counts)
     if moved is not None and moved < _LAST_STEP:
         return False
     if pairs * width > _LARGEST_PROGRAM:
@@ -79,7 +86,9 @@ def likelihood_is_unbounded(
     return found.status == 0 and -found.fun > 0.5
 
 
-def _moved_by_newton(design: np.ndarray, answers: np.ndarray, scores: np.ndarray) -> float | None:
+def _moved_by_newton(
+    design: np.ndarray, answers: np.ndarray, scores: np.ndarray, counts: np.ndarray
+) -> float | None:
     """By how much the next step of Newton's method moves a score at most; None if it is too long to say.
 
     Infinite where the likelihood has become flat in a direction that moves scores.
@@ -89,11 +98,11 @@ def _moved_by_newton(design: np.ndarray, answers: np.ndarray, scores: np.ndarray
         return None
     # scores are those above the first answer's
     shares = np.exp(log_softmax(scores, axis=1))[:, 1:]
-    slope = design.T @ (shares - (answers[:, None] == np.arange(1, k)))
+    slope = design.T @ (counts[:, None] * (shares - (answers[:, None] == np.arange(1, k))))
     curvature = np.empty((k - 1, width, k - 1, width))
     for i in range(k - 1):
         for j in range(i + 1):
-            own = shares[:, i] * ((i == j) - shares[:, j])
+            own = counts * shares[:, i] * ((i == j) - shares[:, j])
             curvature[i, :, j] = curvature[j, :, i] = (design * own[:, None]).T @ design
     values, vectors = np.linalg.eigh(curvature.reshape((k - 1) * width, -1))
     flat = values <= _FLAT * values[-1]

@@ -69,16 +69,12 @@ from ._chains import (
     AbstractTuned,
 )
 from ._choice import (
-    Choice,
     Collapsed,
     Rounded,
-    choose_method,
 )
 from ._diagnostics import (
     bulk_effective_size,
     chain_effective_size,
-    chain_mean,
-    energy_fraction,
     potential_scale_reduction,
     rank_scale_reduction,
     tail_effective_size,
@@ -193,7 +189,6 @@ from ._methods import (
     Anneal,
     ArgMin,
     Enumerate,
-    EvenStates,
     Importance,
     MarkovChain,
     RandomWalk,
@@ -201,10 +196,8 @@ from ._methods import (
     infer,
 )
 from ._metropolis import (
-    ChangedEntry,
     Metropolis,
     MetropolisHastings,
-    NormalSteps,
 )
 from ._minimise import (
     AbstractSearch,
@@ -214,7 +207,6 @@ from ._minimise import (
     Extrapolated,
     FixedPoint,
     Minimum,
-    NoisyDescent,
     ProximalGradient,
     QuasiNewton,
     minimise,
@@ -243,7 +235,6 @@ from ._recognition import (
     Finite,
     LocalGaussian,
     Point,
-    PointMass,
     free_energy,
     importance_draws,
     importance_log_weights,
@@ -268,7 +259,6 @@ from ._table_rows import (
     TableRows,
 )
 from ._tempering import (
-    Exchange,
     ParallelTempering,
     SimulatedAnnealing,
 )
@@ -317,8 +307,6 @@ __all__ = [
     "BestPaths",
     "BonnetPrice",
     "Bridge",
-    "ChangedEntry",
-    "Choice",
     "CliqueBeliefs",
     "Collapsed",
     "CoordinateMeanField",
@@ -333,9 +321,7 @@ __all__ = [
     "Energy",
     "Enumerate",
     "Enumeration",
-    "EvenStates",
     "Exact",
-    "Exchange",
     "Exclusive",
     "Exhaustive",
     "Extrapolated",
@@ -378,8 +364,6 @@ __all__ = [
     "Mixing",
     "Multinomial",
     "Nature",
-    "NoisyDescent",
-    "NormalSteps",
     "Observed",
     "OneOf",
     "ParallelTempering",
@@ -389,7 +373,6 @@ __all__ = [
     "Pathfinder",
     "Pathwise",
     "Point",
-    "PointMass",
     "PointPosterior",
     "PosteriorSummary",
     "ProximalGradient",
@@ -434,14 +417,11 @@ __all__ = [
     "bridge_evidence",
     "bulk_effective_size",
     "chain_effective_size",
-    "chain_mean",
-    "choose_method",
     "classify_states",
     "collapse",
     "count_states",
     "effective_sample_size",
     "eliminate",
-    "energy_fraction",
     "enumerate_states",
     "filter",
     "free_energy",

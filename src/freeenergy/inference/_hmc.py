@@ -23,7 +23,7 @@ from ._diagnostics import energy_fraction
 from ._methods import AbstractSteps, leaves_of, worth_of
 from ._minimise import EnergyFunction
 from ._posterior import DrawsPosterior
-from ._walks import FreeTarget, first_improper
+from ._walks import FreeTarget, first_improper, places_of_slopes
 
 # a trajectory along which the energy rises by this is lost
 _LOST = 1000
@@ -55,7 +55,8 @@ class HamiltonianState(NamedTuple):
         inverse_mass: of the free coordinates, a diagonal or a matrix.
         moments: of the running window.
         start_energy: of the chain that began worst.
-        improper: number of the first free coordinate in which exp(−e) has no integral, −1 if none is known.
+        improper: number of the first free coordinate in which exp(−e) has no integral, one more than there
+            are for a direction that is none of them, −1 if none is known.
     """
 
     number: Int[Array, ""]
@@ -114,8 +115,12 @@ class AbstractHamiltonian(AbstractSteps):
         free = jax.vmap(
             lambda k: to_free(space, start(space, key=k) if self.start is None else self.start)
         )(keys)
+        # slopes beside the chains, by the same look, say in which directions the energy is level
+        beside = places_of_slopes(free[0])
+        looked = free if beside is None else jnp.concatenate([free, beside])
         with _as_blackjax_wants():
-            place = jax.vmap(lambda v: hmc.init(v, lambda u: -target(u)))(free)
+            found: Any = jax.vmap(lambda v: hmc.init(v, lambda u: -target(u)))(looked)
+            place = jax.tree.map(lambda a: a[: self.chains], found)
             first = jnp.full((), 0.1 / free.shape[1] ** 0.25, free.dtype)
             averages = dual_averaging_adaptation(self.acceptance)[0](first)
         averages = jax.tree.map(lambda a: jnp.asarray(a, free.dtype), averages)
@@ -128,7 +133,11 @@ class AbstractHamiltonian(AbstractSteps):
             jnp.eye(dim, dtype=free.dtype) if self.dense else jnp.ones(dim, free.dtype),
             self._fresh(dim, free.dtype),
             jnp.max(-place.logdensity),
-            first_improper(target, free[0]),
+            first_improper(
+                target,
+                free[0],
+                slopes=None if beside is None else found.logdensity_grad[self.chains :],
+            ),
         )
 
     def step(

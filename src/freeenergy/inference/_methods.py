@@ -60,10 +60,11 @@ from ._posterior import (
     LogEvidence,
     Nature,
     PointPosterior,
+    path_name,
 )
 from ._recognition import AbstractRecognition, weighted_draws
 from ._spaces import FrozenSpace
-from ._walks import FreeTarget, Pushforward, WalkState, first_improper, metropolis_step
+from ._walks import FreeTarget, Pushforward, WalkState, first_improper, metropolis_step, slopes_near
 
 # starts that are tried where states may be impossible
 _STARTS = 64
@@ -186,7 +187,7 @@ def _by_steps(
     )
     if fit.interrupted:
         raise KeyboardInterrupt
-    _refuse_hopeless(method, method.begun(fit.state), finite=False)
+    _refuse_hopeless(method, method.begun(fit.state), space, finite=False)
     return _finish(method, fit.trace, fit.state, energy, space)
 
 
@@ -229,7 +230,7 @@ def infer(
     else:
         posterior = _run(method, energy, space, key)
     told = dict(posterior.diagnostics)
-    _refuse_hopeless(method, told, finite=isinstance(posterior, FinitePosterior))
+    _refuse_hopeless(method, told, space, finite=isinstance(posterior, FinitePosterior))
     if "improper" in told:
         del told["improper"]
         posterior = dataclasses.replace(posterior, diagnostics=told)
@@ -239,7 +240,9 @@ def infer(
     return judged(posterior)
 
 
-def _refuse_hopeless(method: AbstractMethod, told: dict[str, Array], *, finite: bool) -> None:
+def _refuse_hopeless(
+    method: AbstractMethod, told: dict[str, Array], space: PyTree, *, finite: bool
+) -> None:
     begun, coordinate = told.get("start_energy"), told.get("improper")
     if begun is not None and not isinstance(begun, Tracer) and not np.isfinite(begun):
         if finite and begun == np.inf:
@@ -252,10 +255,22 @@ def _refuse_hopeless(method: AbstractMethod, told: dict[str, Array], *, finite: 
             f"Got {float(begun):g} instead; give it another start, or look at the energy there."
         )
     if coordinate is not None and not isinstance(coordinate, Tracer) and coordinate >= 0:
+        where = _named_coordinate(space, int(coordinate))
         raise ValueError(
-            f"The posterior is improper: along free coordinate {int(coordinate)} of the unknown "
+            f"The posterior is improper: along {where} of the unknown "
             "exp(−energy) falls too slowly to be integrated; give the unknown a prior."
         )
+
+
+def _named_coordinate(space: PyTree, number: int) -> str:
+    """A free coordinate of the continuous part of an unknown, with the name of what it belongs to."""
+    for path, leaf in jax.tree_util.tree_flatten_with_path(space)[0]:
+        size = free_size(leaf) if isinstance(leaf, AbstractContinuous) else 0
+        if number < size:
+            name = path_name(path)
+            return f"free coordinate {number}" + (f" of '{name}'" if name else "")
+        number -= size
+    return "a direction that is no coordinate"
 
 
 def judged(posterior: AbstractPosterior) -> AbstractPosterior:
@@ -318,7 +333,7 @@ def _improper_near(
         for own, value in zip(leaves_of(smooth), jax.tree.leaves(moving), strict=True)
     )
     other = to_free(smooth, moving) if alike else begin
-    return first_improper(target, begin, other)
+    return first_improper(target, begin, other, slopes_near(target, begin))
 
 
 def leaves_of(space: PyTree) -> tuple[AbstractSpace, ...]:

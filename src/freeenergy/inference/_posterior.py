@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 import enum
+import math
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
@@ -23,6 +24,7 @@ from .._core import (
     Categories,
     Kind,
     aligned,
+    as_key,
     in_notebook,
     notes_in_notebook,
     on_device,
@@ -207,7 +209,7 @@ class AbstractPosterior(eqx.Module):
         share = np.asarray(weights)
         return {
             name: {
-                label: float(share[own == value].sum()) for value, label in label_names(space, own).items()
+                label: math.fsum(share[own == value]) for value, label in label_names(space, own).items()
             }
             for name, own, space in zip(names, rows.T, spaces, strict=True)
             if _is_discrete(space)
@@ -339,7 +341,7 @@ class AbstractPosterior(eqx.Module):
         for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]:
             size = int(np.prod(leaf.shape[1:]))
             part = draws[:, :, at : at + size]
-            found[_path_name(path) or "z"] = part.reshape(*part.shape[:2], *leaf.shape[1:])
+            found[path_name(path) or "z"] = part.reshape(*part.shape[:2], *leaf.shape[1:])
             at += size
         return found
 
@@ -368,7 +370,7 @@ class AbstractPosterior(eqx.Module):
         return any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(self))
 
 
-def _path_name(path: Sequence[Any]) -> str:
+def path_name(path: Sequence[Any]) -> str:
     """The way to a leaf in words: fields and keys with dots between."""
     words = (str(getattr(p, "name", getattr(p, "key", getattr(p, "idx", p)))) for p in path)
     return ".".join(words)
@@ -384,7 +386,7 @@ def entries_of(values: PyTree) -> tuple[np.ndarray, list[str]]:
     for path, leaf in jax.tree_util.tree_flatten_with_path(values)[0]:
         array = np.asarray(leaf, float)
         columns.append(array.reshape(len(array), -1))
-        name = _path_name(path)
+        name = path_name(path)
         for index in np.ndindex(array.shape[1:]):
             names.append(name + (f"[{', '.join(map(str, index))}]" if index else "") or "z")
     return np.concatenate(columns, axis=1), names
@@ -501,7 +503,7 @@ class FinitePosterior(AbstractPosterior):
         return self.states, self.probabilities
 
     def sample(self, n: int, *, key: Array) -> PyTree:
-        return _resampled(self.states, self.probabilities, n, key)
+        return _resampled(self.states, self.probabilities, n, as_key(key, "sample"))
 
     @eqx.filter_jit
     def expect(self, f: Callable[[Any], PyTree]) -> tuple[PyTree, PyTree]:
@@ -539,7 +541,7 @@ class DistributionPosterior(AbstractPosterior):
         return self.draws, on_device(np.full(n, 1 / n))
 
     def sample(self, n: int, *, key: Array) -> PyTree:
-        return _drawn(self.q, n, key)
+        return _drawn(self.q, n, as_key(key, "sample"))
 
     @eqx.filter_jit
     def expect(self, f: Callable[[Any], PyTree]) -> tuple[PyTree, PyTree]:
@@ -592,7 +594,7 @@ class DrawsPosterior(AbstractPosterior):
         return flat, on_device(np.full(n, 1 / n))
 
     def sample(self, n: int, *, key: Array) -> PyTree:
-        return _resampled(*self.weighted_values(), n, key)
+        return _resampled(*self.weighted_values(), n, as_key(key, "sample"))
 
     def expect(self, f: Callable[[Any], PyTree]) -> tuple[PyTree, PyTree]:
         return (

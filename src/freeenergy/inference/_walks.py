@@ -56,42 +56,87 @@ _NEAR, _NOT_SO_NEAR = 300.0, 700.0
 _MOST_COORDINATES = 512
 # four distances both ways
 LOOKS_A_COORDINATE = 8
+# a direction that is no coordinate is only known up to rounding, which so far out is not yet seen
+_OUT, _FARTHER_OUT = 1e5, 1e10
+# more slopes than coordinates, so that those of no two directions agree by chance
+_MORE_SLOPES, _MOST_SLOPES = 4, 64
+
+
+def places_of_slopes(free: Float[Array, " size"]) -> Float[Array, "places size"] | None:
+    """Where slopes are wanted by `first_improper`, about `free`; None where there would be too many."""
+    n = len(free) + _MORE_SLOPES
+    if len(free) < 2 or n > _MOST_SLOPES:
+        return None
+    steps = np.random.default_rng(0).normal(size=(n, len(free)))
+    return free[None] + jnp.asarray(steps, free.dtype)
+
+
+def slopes_near(target: FreeTarget, free: Float[Array, " size"]) -> Float[Array, "places size"] | None:
+    """∇e at `places_of_slopes`; None where the energy has none, as one that iterates until it converged."""
+    places = places_of_slopes(free)
+    if places is None:
+        return None
+    slope = jax.grad(target)
+    try:
+        jax.eval_shape(slope, free)
+    except (TypeError, ValueError, NotImplementedError):
+        return None
+    return jax.lax.map(slope, places)
+
+
+def _flattest(slopes: Float[Array, "places size"]) -> Float[Array, " size"]:
+    """The direction in which the slopes have the least part: none, where the energy is level along it."""
+    length = jnp.linalg.norm(slopes, axis=1, keepdims=True)
+    known = jnp.isfinite(length) & (length > 0)
+    rows = jnp.where(known, slopes / jnp.where(known, length, 1), 0)
+    return jnp.linalg.svd(rows, full_matrices=False)[2][-1]
 
 
 def first_improper(
-    target: FreeTarget, free: Float[Array, " size"], other: Float[Array, " size"] | None = None
+    target: FreeTarget,
+    free: Float[Array, " size"],
+    other: Float[Array, " size"] | None = None,
+    slopes: Float[Array, "places size"] | None = None,
 ) -> Int[Array, ""]:
     """The first free coordinate along which exp(−e) has no integral, or −1 if none is known.
 
-    It is looked for from `free`, or from `other` where `free` is impossible.
+    It is looked for from `free`, or from `other` where `free` is impossible.  The direction in which
+    `slopes` have the least part is looked along too, such as that of x = y for (x − y)²; it counts as one
+    more coordinate.
 
     A density that can be integrated can be so along almost every line, so that its energy grows by more
     than the logarithm of the distance.  Where it is no number far out, such as beyond the least number
     above zero, it must at least grow on the way there.
     """
-    if not 0 < len(free) <= _MOST_COORDINATES:
+    size = len(free)
+    if not 0 < size <= _MOST_COORDINATES:
         return jnp.full((), -1)
+    lines = jnp.eye(size, dtype=free.dtype)
+    if slopes is not None:
+        lines = jnp.concatenate([lines, _flattest(slopes)[None]])
 
     def there(begin: Array, looked: tuple[Array, Array, Array]) -> tuple[Array, Array]:
-        place, step, first = looked
-        energy = target(begin.at[place].add(step.astype(begin.dtype)))
+        line, step, first = looked
+        energy = target(begin + step.astype(begin.dtype) * lines[line])
         if other is not None:
             begin = jnp.where(first & ~jnp.isfinite(energy), other, begin)
         return begin, energy
 
     # both ways along each coordinate, and before that where it begins, by one loop with the energy in it
     far = np.multiply.outer([1.0, -1.0], [_NEAR, _NOT_SO_NEAR, _FAR, _FARTHER])
-    steps = np.concatenate([[0.0], np.tile(far.ravel(), len(free))])
-    places = np.concatenate([[0], np.repeat(np.arange(len(free)), far.size)])
-    looked = jax.tree.map(jnp.asarray, (places, steps, np.arange(len(steps)) == 0))
+    out = np.multiply.outer([1.0, -1.0], [_NEAR, _NOT_SO_NEAR, _OUT, _FARTHER_OUT])
+    steps = np.concatenate([[0.0], np.tile(far.ravel(), size), np.tile(out.ravel(), len(lines) - size)])
+    numbers = np.concatenate([[0], np.repeat(np.arange(len(lines)), far.size)])
+    looked = jax.tree.map(jnp.asarray, (numbers, steps, np.arange(len(steps)) == 0))
     energies = jax.lax.scan(there, free, looked)[1][1:]
     near, not_so_near, far, farther = energies.reshape(-1, far.shape[1]).T
     rise, short = farther - far, not_so_near - near
+    # (one over the distance has no integral, and rounding is no more than a little)
+    wanted = np.repeat(np.log([_FARTHER / _FAR, _FARTHER_OUT / _OUT]), [2 * size, 2 * (len(lines) - size)])
     known = jnp.isfinite(far) & ~jnp.isnan(rise)
     # where it is no number there either, nothing is known
     level = jnp.isfinite(short) & (short <= 1e-12 * jnp.abs(near))
-    # (one over the distance has no integral, and rounding is no more than a little)
-    found = jnp.where(known, rise < (1 + 1e-9) * np.log(_FARTHER / _FAR), level)
+    found = jnp.where(known, rise < (1 + 1e-9) * wanted, level)
     return jnp.where(jnp.any(found), jnp.argmax(found) // 2, -1)
 
 

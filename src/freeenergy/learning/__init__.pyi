@@ -23,6 +23,7 @@ from ._adversarial import (
     within,
 )
 from ._em import EM, AbstractSweep, AllRows, ClosedForm, Incremental, Stepwise, expect_all
+from ._entropy import AbstractEntropy, InflatedGaussian, NeighbourEntropy
 from ._fit import fit
 from ._free import only
 from ._gradient import Gradient
@@ -51,14 +52,17 @@ from ._objectives import (
     FreshNoise,
     Hardening,
     ImportanceWeighted,
+    LearnedCells,
     Reweighted,
+    SlicedScoreMatching,
+    Unlabelled,
     WarmUp,
     negative_conditional_log_likelihood,
     negative_log_likelihood,
     negative_log_pseudo_likelihood,
     score_matching,
 )
-from ._optimiser import Optimiser, decay_weights
+from ._optimiser import Optimiser, decay_weights, in_one_vector
 from ._players import Game, Player
 from ._reconstruction import (
     AbstractCodePenalty,
@@ -91,6 +95,7 @@ __all__ = [
     "AbstractBatches",
     "AbstractCodePenalty",
     "AbstractCorruption",
+    "AbstractEntropy",
     "AbstractFDivergence",
     "AbstractNegativePhase",
     "AbstractNumberScore",
@@ -134,12 +139,15 @@ __all__ = [
     "Incremental",
     "InducedBatches",
     "InducedValuesAlone",
+    "InflatedGaussian",
     "JensenShannon",
     "KullbackLeibler",
+    "LearnedCells",
     "LongChain",
     "Margin",
     "MaskingCorruption",
     "Minimax",
+    "NeighbourEntropy",
     "NonSaturating",
     "Optimiser",
     "PearsonChiSquared",
@@ -150,10 +158,12 @@ __all__ = [
     "ReverseKullbackLeibler",
     "Reweighted",
     "Simulator",
+    "SlicedScoreMatching",
     "SparseCode",
     "SquaredHellinger",
     "Stepwise",
     "StructuralEM",
+    "Unlabelled",
     "WarmUp",
     "Wasserstein",
     "ZeroCentred",
@@ -161,6 +171,7 @@ __all__ = [
     "expect_all",
     "fit",
     "graph_score",
+    "in_one_vector",
     "information_bound",
     "negative_conditional_log_likelihood",
     "negative_log_likelihood",

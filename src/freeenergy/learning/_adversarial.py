@@ -16,7 +16,8 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from ..models import Adversaries
+from ..models import Adversaries, LabelledAdversaries
+from ._entropy import AbstractEntropy
 from ._objectives import Batch
 
 
@@ -289,7 +290,7 @@ def within(bound: float) -> optax.GradientTransformation:
     return optax.GradientTransformation(lambda params: optax.EmptyState(), update)
 
 
-def _made(model: Adversaries, count: int, key: Array) -> tuple[Array, Array]:
+def _made(model: Adversaries | LabelledAdversaries, count: int, key: Array) -> tuple[Array, Array]:
     """Causes, and what the generator makes of them."""
     causes = jax.vmap(lambda k: model.cause(key=k))(jax.random.split(key, count))
     return causes, jax.vmap(model.make)(causes)
@@ -305,7 +306,7 @@ class CriticLoss(eqx.Module):
     value: AbstractValue
     penalty: AbstractPenalty | None = None
 
-    def __call__(self, model: Adversaries, batch: Batch, key: Array) -> Array:
+    def __call__(self, model: Adversaries | LabelledAdversaries, batch: Batch, key: Array) -> Array:
         noise_key, penalty_key = jax.random.split(key)
         observed = ~jnp.isnan(batch.x)
         x = jnp.where(observed, batch.x, 0)
@@ -329,16 +330,21 @@ class GeneratorLoss(eqx.Module):
 
         I(c; x) ≥ H(c) + E log Q(c | x)
 
-    It needs no draws of the posterior: x is made of a code that is drawn first.
+    It needs no draws of the posterior: x is made of a code that is drawn first.  With an `entropy` the
+    generator pays for draws that are too much alike.  With `Wasserstein()` the critic is then −e for an
+    energy e, and the generator learns to draw from it (energy-based GAN).
     """
 
     value: AbstractValue
     information: float = eqx.field(static=True, default=1.0)
+    entropy: AbstractEntropy | None = None
 
-    def __call__(self, model: Adversaries, batch: Batch, key: Array) -> Array:
+    def __call__(self, model: Adversaries | LabelledAdversaries, batch: Batch, key: Array) -> Array:
         causes, made = _made(model, len(batch.x), key)
         observed = ~jnp.isnan(batch.x)
         loss = batch.mean(self.value.fooled(jax.vmap(model.judge)(made, observed)))
+        if self.entropy is not None:
+            loss = loss + self.entropy(made, key=jax.random.fold_in(key, 1))
         if model.codes is None:
             return loss
         return loss - self.information * (model.codes.entropy + jnp.mean(_log_q(model, causes, made)))

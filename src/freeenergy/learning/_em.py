@@ -9,7 +9,9 @@ from typing import Any, ClassVar, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
+from jax.core import Tracer
 
 from .._core import (
     AbstractAlgorithm,
@@ -120,8 +122,13 @@ class AllRows(AbstractSweep):
 
     def init(self, model: Any, data: AbstractSums, temperature: Array) -> _Expected:
         shapes = jax.eval_shape(lambda: expect_all(model, data, temperature))
-        statistics, free = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
-        return _Expected(statistics, free, jnp.zeros((), bool))
+        traced = any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves((model, data)))
+
+        def nothing(s: Any) -> Array:
+            return jnp.zeros(s.shape, s.dtype) if traced else on_device(np.zeros(s.shape, s.dtype))
+
+        statistics, free = jax.tree.map(nothing, shapes)
+        return _Expected(statistics, free, on_device(False))
 
     def __call__(
         self,
@@ -165,7 +172,7 @@ class Stepwise(AbstractSweep):
 
     def init(self, model: Any, data: Data, temperature: Array) -> Any:
         statistics, free = expect_all(model, data, temperature)
-        return statistics, jnp.zeros((), jnp.int32), free
+        return statistics, on_device(0, np.int32), free
 
     def __call__(
         self,
@@ -222,11 +229,7 @@ class Incremental(AbstractSweep):
         return jax.tree.map(shape, data.x), shape(data.weight)
 
     def init(self, model: Any, data: Data, temperature: Array) -> Any:
-        x, w = self._split(data)
-        statistics, free = jax.lax.map(
-            lambda part: model.expect(*part, temperature=temperature, incomplete=data.incomplete), (x, w)
-        )
-        return statistics, _mean_free_energy(model, jnp.sum(free), data)
+        return _expect_parts(self, model, data, temperature)
 
     def __call__(
         self,
@@ -262,6 +265,16 @@ class Incremental(AbstractSweep):
         return Pass(model, (statistics, after), before, after)
 
 
+@eqx.filter_jit
+def _expect_parts(sweep: Incremental, model: Any, data: Data, temperature: Array) -> tuple[Any, Array]:
+    """Expected statistics of each part, and the mean free energy of all rows."""
+    statistics, free = jax.lax.map(
+        lambda part: model.expect(*part, temperature=temperature, incomplete=data.incomplete),
+        sweep._split(data),
+    )
+    return statistics, _mean_free_energy(model, jnp.sum(free), data)
+
+
 class _State(NamedTuple):
     model: Any
     sweep: Any
@@ -285,6 +298,7 @@ class EM(AbstractAlgorithm):
         learnable: a tree of booleans as made by `freeze`: a partial M step leaves the rest as it is.
     """
 
+    starts_on_host: ClassVar[bool] = True
     tol: Array = eqx.field(converter=on_device, default=1e-6)
     temperature: Any = eqx.field(converter=_array_unless_callable, default=1.0)
     sweep: AbstractSweep = AllRows()
@@ -304,8 +318,9 @@ class EM(AbstractAlgorithm):
         return _keep_frozen(model.maximise(statistics), model, self.learnable)
 
     def init(self, model: Any, data: AbstractSums, *, key: Array) -> _State:
-        start = jnp.zeros((), jnp.int32)
-        return _State(model, self.sweep.init(model, data, self._temperature(start)), start)
+        start = on_device(0, np.int32)
+        temperature = _first_temperature(self, start) if callable(self.temperature) else self.temperature
+        return _State(model, self.sweep.init(model, data, temperature), start)
 
     def step(self, state: _State, data: AbstractSums, *, key: Array) -> tuple[_State, Info]:
         number = state.iteration
@@ -322,9 +337,15 @@ class EM(AbstractAlgorithm):
         return state.model
 
 
+@eqx.filter_jit
+def _first_temperature(learner: EM, start: Array) -> Array:
+    return learner._temperature(start)
+
+
 class ClosedForm(AbstractAlgorithm):
     """One M step: the answer at once, where nothing is hidden and nothing is missing."""
 
+    starts_on_host: ClassVar[bool] = True
     needs: ClassVar[type[AbstractSource]] = AbstractSums
 
     def init(self, model: Any, data: AbstractSums, *, key: Array) -> Any:

@@ -20,7 +20,7 @@ from .._core import (
     on_device,
     take_block,
 )
-from ._free import finished, joined
+from ._free import Packed, finished, joined
 from ._objectives import Batch, as_objective
 from ._optimiser import Optimiser
 from ._players import Game, Play, Player
@@ -34,13 +34,13 @@ class _State(NamedTuple):
 
     Attributes:
         play: of the one player.
-        best: the free reals that were best on the held-out rows, where there are such rows.
+        best: the free reals, packed, that were best on the held-out rows, where there are such rows.
         best_value: how good the best were.
         stale: epochs since then.
     """
 
     play: Play
-    best: Any
+    best: Packed | None
     best_value: Array
     stale: Array
 
@@ -107,7 +107,7 @@ class Gradient(AbstractAlgorithm):
 
         The noise is the same in every epoch, so that only the parameters change the number.
         """
-        model, key = joined(play.shown, play.fixed), jax.random.key(0)
+        model, key = joined(play.shown.tree, play.fixed), jax.random.key(0)
         (carried,), objective = play.objective, as_objective(self.objective)
         if self.criterion is not None:
             objective = as_objective(self.criterion)
@@ -129,7 +129,7 @@ class Gradient(AbstractAlgorithm):
 
     def model(self, state: _State) -> Any:
         shown = state.play.shown if state.best is None else state.best
-        return finished(shown, state.play.fixed)
+        return finished(shown.tree, state.play.fixed)
 
 
 def split_data(data: Any) -> tuple[AbstractBatches, Data | None]:

@@ -18,7 +18,7 @@ from jax import Array
 from .._core import log_mean_exp
 from ..inference import AbstractRecognition, importance_draws, importance_weighted_bound
 from ..inference import free_energy as _free_energy
-from ..models import Mixture, likelihood_weight
+from ..models import ByLabel, EachLabel, Mixture, likelihood_weight
 
 
 class Batch(NamedTuple):
@@ -97,6 +97,37 @@ def score_matching(model: Any, batch: Batch, key: Array) -> Array:
         return 0.5 * jnp.sum(score(x) ** 2) + jnp.trace(jax.jacfwd(score)(x))
 
     return batch.mean(jax.vmap(loss)(batch.x))
+
+
+class SlicedScoreMatching(eqx.Module):
+    """`score_matching` along random directions: one slope for each of these instead of one a column.
+
+        ½‖s‖² + vᵀ (∇s) v,      s(x) = ∇ log p(x),    E vᵀ (∇s) v = tr ∇s    for random signs v
+
+    Attributes:
+        directions: how many v a row has, anew in every batch.
+
+    References:
+        Song, Garg, Shi and Ermon (2019), Sliced score matching: a scalable approach to density and score
+        estimation.
+
+    >>> from freeenergy.distributions import Diagonal, Gaussian
+    >>> batch = Batch(jnp.array([[1.0], [2.0], [4.0], [5.0]]), jnp.full(4, 0.25))
+    >>> normal = Gaussian(jnp.array([3.0]), Diagonal(jnp.array([2.5])))
+    >>> round(float(eqx.filter_jit(SlicedScoreMatching())(normal, batch, jax.random.key(0))), 6)
+    -0.2
+    """
+
+    directions: int = eqx.field(static=True, default=1)
+
+    def __call__(self, model: Any, batch: Batch, key: Array) -> Array:
+        def loss(x: Array, key: Array) -> Array:
+            score, push = jax.linearize(jax.grad(model.log_prob), x)
+            signs = jax.random.rademacher(key, (self.directions, *x.shape), x.dtype)
+            traces = jnp.sum(jax.vmap(push)(signs) * signs, axis=1)
+            return 0.5 * jnp.sum(score**2) + jnp.mean(traces)
+
+        return batch.mean(jax.vmap(loss)(batch.x, jax.random.split(key, batch.weight.shape[0])))
 
 
 class FreeEnergy(eqx.Module):
@@ -301,6 +332,8 @@ class Denoising(eqx.Module):
         draws: times, each with noise of its own, for every row.
         proposal: draws what is missing, anew for every batch, given the rest of a row; None if nothing is.
 
+    Of a `models.ByLabel` of diffusions rows are pairs of an event and a label.
+
     >>> from freeenergy.models import Diffusion
     >>> still = Diffusion(lambda x, log_snr: jnp.zeros_like(x), 1)
     >>> batch = Batch(jnp.zeros((4, 1)), jnp.full(4, 0.25))
@@ -310,22 +343,51 @@ class Denoising(eqx.Module):
 
     weight: Callable[[Any, Array], Array] = eqx.field(static=True, default=likelihood_weight)
     draws: int = eqx.field(static=True, default=1)
-    proposal: Mixture | None = None
+    proposal: Mixture | EachLabel | None = None
 
     def __call__(self, model: Any, batch: Batch, key: Array) -> Array:
         fill, shift, spread = jax.random.split(key, 3)
         x, rows = batch.x, batch.weight.shape[0]
+        # rows may come with what the model is told of them, such as a label
+        first = jax.tree.leaves(x)[0]
         if self.proposal is not None:
             proposal = self.proposal
             x = jax.vmap(lambda x, k: proposal.complete_sample(x, key=k))(x, jax.random.split(fill, rows))
-        number = jnp.arange(self.draws * rows, dtype=x.dtype).reshape(self.draws, rows)
-        times = (jax.random.uniform(shift, (), x.dtype) + number / number.size) % 1
-        noise = jax.random.normal(spread, (self.draws, *x.shape), x.dtype)
+        number = jnp.arange(self.draws * rows, dtype=first.dtype)
+        times = (jax.random.uniform(shift, (), first.dtype) + number / number.size) % 1
+        noise = jax.random.normal(spread, (number.size, *first.shape[1:]), first.dtype)
+        # one axis for draws and rows: products of more axes are copied into another order first
+        tiled = jax.tree.map(lambda a: jnp.tile(a, (self.draws, *(1 for _ in a.shape[1:]))), x)
+        errors = jax.vmap(lambda x, t, e: model.error(x, t, e, self.weight))(tiled, times, noise)
+        return batch.mean(jnp.mean(errors.reshape(self.draws, rows), axis=0))
 
-        def errors(times: Array, noise: Array) -> Array:
-            return jax.vmap(lambda x, t, e: model.error(x, t, e, self.weight))(x, times, noise)
 
-        return batch.mean(jnp.mean(jax.vmap(errors)(times, noise), axis=0))
+class Unlabelled(eqx.Module):
+    """An objective of pairs (x, y) for a `models.ByLabel`, from a share of which the label is taken away.
+
+    So the networks learn what rows are like whose label they are not told, too, as `models.Guided` needs.
+
+    Attributes:
+        objective: of pairs.
+        share: how many pairs, of all, have no label.
+
+    >>> from freeenergy.models import ByLabel
+    >>> def labels(model, batch, key):
+    ...     return batch.mean(batch.x[1])
+    >>> batch = Batch((jnp.zeros((4, 1)), jnp.zeros(4)), jnp.full(4, 0.25))
+    >>> Unlabelled(labels, 1.0)(ByLabel.of(jnp.ones(3) / 3, None), batch, jax.random.key(0)).item()
+    3.0
+    """
+
+    objective: Callable[[Any, Batch, Array], Array]
+    share: float = eqx.field(static=True, default=0.1)
+
+    def __call__(self, model: ByLabel, batch: Batch, key: Array) -> Array:
+        x, labels = batch.x
+        # by a key of its own, so that the objective draws what it draws of all labels
+        none = jax.random.uniform(jax.random.fold_in(key, 17), labels.shape) < self.share
+        labels = jnp.where(none, jnp.asarray(model.size, labels.dtype), labels)
+        return self.objective(model, Batch((x, labels), batch.weight), key)
 
 
 class MAP(eqx.Module):
@@ -366,10 +428,59 @@ class FreshNoise(AbstractObjective):
 
     def __call__(self, model: Any, batch: Batch, state: Any, *, key: Array) -> tuple[Array, Any]:
         place, rest = jax.random.split(key)
-        x, dtype = batch.x, batch.x.dtype
-        origin, width = (jnp.asarray(v, dtype)[None] for v in (self.origin, self.width))
-        cells = width > 0
-        number = jnp.floor((x - origin) / jnp.where(cells, width, 1))
-        noisy = origin + width * (number + jax.random.uniform(place, x.shape, dtype))
-        noisy = batch._replace(x=jnp.where(cells, noisy, x))
+        x = batch.x
+        width = jnp.asarray(self.width, x.dtype)
+        noise = jax.random.uniform(place, x.shape, x.dtype)
+        noisy = batch._replace(x=_corners(x, self.origin, self.width) + width[None] * noise)
         return as_objective(self.objective)(model, noisy, state, key=rest)
+
+
+class LearnedCells(AbstractObjective):
+    """An objective of rows whose place within a cell is drawn from a law that is learned with the model:
+
+        E_q [loss(x + s u) + log q(u | x)],
+
+    with `models.InCells` for the model.  Where the loss is −log p it bounds −log P(x) from above, P being
+    the mass of the cell in units of its volume (variational dequantisation, Ho et al. 2019); uniform
+    noise, `FreshNoise`, is the bound with log q = 0.
+
+    Attributes:
+        objective: of the density and the noisy rows.
+        origin: a corner of a cell, for each column.
+        width: of the cells; zero where a column has none.
+
+    >>> import numpy as np
+    >>> from freeenergy.models import InCells, LearnedNoise
+    >>> noise = LearnedNoise(width=4)(1, np.array([0]), dtype=float, key=jax.random.key(0))
+    >>> first = lambda model, batch, key: batch.mean(batch.x[:, 0])
+    >>> objective = LearnedCells(first, jnp.zeros(1), jnp.ones(1))
+    >>> batch = Batch(jnp.array([[3.0], [3.5]]), jnp.full(2, 0.5))
+    >>> bool(3 <= objective(InCells(None, noise), batch, (), key=jax.random.key(0))[0] < 4)
+    True
+    """
+
+    objective: Callable[..., Any]
+    origin: Array
+    width: Array
+
+    def init(self, model: Any, batch: Batch, *, key: Array) -> Any:
+        return as_objective(self.objective).init(model.density, batch, key=key)
+
+    def __call__(self, model: Any, batch: Batch, state: Any, *, key: Array) -> tuple[Array, Any]:
+        place, rest = jax.random.split(key)
+        columns, dtype = model.noise.columns, batch.x.dtype
+        width = jnp.asarray(self.width, dtype)
+        corner = _corners(batch.x, self.origin, self.width)
+        noise = jax.random.normal(place, (len(corner), len(columns)), dtype)
+        u, log_q = jax.vmap(model.noise)(corner + 0.5 * width[None], noise)
+        noisy = batch._replace(x=corner.at[:, columns].add(width[columns][None] * u))
+        loss, state = as_objective(self.objective)(model.density, noisy, state, key=rest)
+        return loss + batch.mean(log_q), state
+
+
+def _corners(x: Array, origin: Array, width: Array) -> Array:
+    """Rows with the corner of the cell in place of a number that has one."""
+    origin, width = (jnp.asarray(v, x.dtype)[None] for v in (origin, width))
+    cells = width > 0
+    number = jnp.floor((x - origin) / jnp.where(cells, width, 1))
+    return jnp.where(cells, origin + width * number, x)

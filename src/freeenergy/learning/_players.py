@@ -12,7 +12,7 @@ import optax
 from jax import Array
 
 from .._core import AbstractAlgorithm, AbstractBatches, AbstractSource, Info, learnable
-from ._free import finished, joined, mask_of, split
+from ._free import Packed, finished, joined, mask_of, split
 from ._objectives import Batch, as_objective
 from ._optimiser import Optimiser
 
@@ -50,21 +50,21 @@ class Play(NamedTuple):
     """The state of a game.
 
     Attributes:
-        free: the free reals of all parameters that a player moves.
+        free: the free reals of all parameters that a player moves, packed.
         fixed: the rest of the model.
         optimiser: the state of each player's optimiser.
         objective: the state of each player's objective.
         average: of `free`, if there is one.
     """
 
-    free: Any
+    free: Packed
     fixed: Any
     optimiser: tuple[Any, ...]
     objective: tuple[Any, ...]
-    average: Any
+    average: Packed | None
 
     @property
-    def shown(self) -> Any:
+    def shown(self) -> Packed:
         """The free reals that count as learned."""
         return self.free if self.average is None else self.average
 
@@ -126,8 +126,9 @@ class Game(AbstractAlgorithm):
             for player, mask in zip(self.players, masks, strict=True)
         ]
         # distinct buffers are not needed: nothing is donated
-        average = None if self.average is None else free
-        return Play(free, fixed, tuple(optimisers), tuple(states), average)
+        kept = Packed.of(free)
+        average = None if self.average is None else kept
+        return Play(kept, fixed, tuple(optimisers), tuple(states), average)
 
     def _keys(self, key: Array) -> list[Array]:
         """A key for each player."""
@@ -136,12 +137,13 @@ class Game(AbstractAlgorithm):
     def epoch(self, play: Play, data: AbstractBatches, *, key: Array) -> tuple[Play, list[Array]]:
         """The state after an epoch, and the mean of each player's objective over it."""
         shuffle, noise = jax.random.split(key)
-        whole = learnable(eqx.combine(play.free, play.fixed))
+        whole = learnable(eqx.combine(play.free.tree, play.fixed))
         masks = [whole if player.learnable is None else player.learnable for player in self.players]
 
         def visit(carry: Any, x: Any, weight: Array, rows: Array, number: Array) -> Any:
-            (free, optimisers, states, average), totals = carry
-            batch, before = Batch(x, weight), free
+            (packed, optimisers, states, average), totals = carry
+            batch, free = Batch(x, weight), packed.tree
+            before = free
             optimisers, states, totals = list(optimisers), list(states), list(totals)
             for i, k in enumerate(self._keys(jax.random.fold_in(noise, number))):
                 mine, others = eqx.partition(free, masks[i])
@@ -154,10 +156,11 @@ class Game(AbstractAlgorithm):
                 (mine, optimisers[i], states[i]), value = _repeated(turn, start, k, self.players[i].steps)
                 free = eqx.combine(mine, others)
                 totals[i] = totals[i] + value * rows.astype(value.dtype)
+            packed = Packed.of(free)
             if self.average is not None:
                 rate = self.average
-                average = jax.tree.map(lambda a, b: rate * a + (1 - rate) * b, average, free)
-            return (free, tuple(optimisers), tuple(states), average), tuple(totals)
+                average = jax.tree.map(lambda a, b: rate * a + (1 - rate) * b, average, packed)
+            return (packed, tuple(optimisers), tuple(states), average), tuple(totals)
 
         kind = jax.eval_shape(lambda k: data.first_batch(self.batch_size, key=k), key)[1].dtype
         totals = tuple(jnp.zeros((), kind) for _ in self.players)
@@ -173,7 +176,7 @@ class Game(AbstractAlgorithm):
         return new, Info(jnp.zeros((), bool), metrics=dict(zip(names, means, strict=True)))
 
     def model(self, state: Play) -> Any:
-        return finished(state.shown, state.fixed)
+        return finished(state.shown.tree, state.fixed)
 
 
 def _turn(

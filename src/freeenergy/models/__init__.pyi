@@ -1,6 +1,6 @@
 """Models: energies composed of distributions, bijections and networks, written for one event."""
 
-from ._adversaries import Adversaries, Codes, adversaries
+from ._adversaries import Adversaries, Codes, LabelledAdversaries, adversaries, labelled_adversaries
 from ._autoencoder import Autoencoder, layer_autoencoder, mlp_autoencoder, stacked
 from ._autoregression import AutoRegression
 from ._autoregressive import AutoregressiveModel, Head
@@ -21,6 +21,8 @@ from ._base import (
 )
 from ._bayesian_mixture import BayesianMixture
 from ._bayesian_regression import BayesianRegression, HierarchicalNormal
+from ._by_label import ByLabel, EachLabel, Guided
+from ._cell_noise import CellNoise, InCells, LearnedNoise
 from ._clusters import Clusters
 from ._codes import (
     AbstractCodePrior,
@@ -79,6 +81,7 @@ from ._markov import MarkovChain
 from ._mixed_factors import MixedFactors
 from ._mixed_kernels import MixedKernels
 from ._mixture import Mixture, Supervised
+from ._multiscale import MultiscaleFlow
 from ._network_beliefs import AbstractNetworkBeliefs, MixedBeliefs, NetworkBeliefs, NumberBelief
 from ._networks import AbstractNetwork, BayesianNetwork, MarkovNetwork
 from ._nodes import AbstractNode, GaussianNode, GivenNode, TableNode
@@ -110,7 +113,7 @@ from ._noising import (
     simple_weight,
 )
 from ._ordered import OrderedModel
-from ._series import AbstractSequenceModel, Series, one_series
+from ._series import AbstractRescalableSeries, AbstractSequenceModel, Series, one_series
 from ._smoother import KernelSmoother
 from ._softmax import SoftmaxModel
 from ._sparse_coding import AbstractSource, CauchySource, LaplaceSource, LogCoshSource, SparseCoding
@@ -132,6 +135,7 @@ from ._structural import (
 from ._switching import SwitchingLinearSystem
 from ._table_priors import EvenTables, TablePriors
 from ._told import Told, told_entry
+from ._told_label import ToldLabel, label_codes, tell
 from ._transitions import (
     AbstractCountedTransition,
     AbstractTransition,
@@ -168,6 +172,7 @@ __all__ = [
     "AbstractRecognised",
     "AbstractRegularised",
     "AbstractRescalable",
+    "AbstractRescalableSeries",
     "AbstractSampler",
     "AbstractSchedule",
     "AbstractSequenceModel",
@@ -191,7 +196,9 @@ __all__ = [
     "BitsEncoder",
     "BitsPrior",
     "BitsRecognition",
+    "ByLabel",
     "CauchySource",
+    "CellNoise",
     "Clusters",
     "Codes",
     "Columns",
@@ -210,6 +217,7 @@ __all__ = [
     "Density",
     "DiagonalRecognition",
     "Diffusion",
+    "EachLabel",
     "EncoderPlan",
     "EvenTables",
     "EveryBit",
@@ -228,10 +236,12 @@ __all__ = [
     "GaussianNode",
     "GaussianProcess",
     "GivenNode",
+    "Guided",
     "Harmonium",
     "Head",
     "HierarchicalNormal",
     "Implicit",
+    "InCells",
     "InUnits",
     "InducedProcess",
     "InducedValues",
@@ -240,11 +250,13 @@ __all__ = [
     "KernelSmoother",
     "Kernels",
     "Labelled",
+    "LabelledAdversaries",
     "LandmarkFeatures",
     "LaplaceSource",
     "LatentDirichletAllocation",
     "LatentProcess",
     "Learned",
+    "LearnedNoise",
     "LearnedSchedule",
     "Level",
     "LevelMarginals",
@@ -267,6 +279,7 @@ __all__ = [
     "Mixture",
     "MixtureEmissions",
     "MixturePrior",
+    "MultiscaleFlow",
     "NetworkBeliefs",
     "NormalPrior",
     "NumberBelief",
@@ -296,6 +309,7 @@ __all__ = [
     "TablePriors",
     "TiedTransition",
     "Told",
+    "ToldLabel",
     "Transition",
     "Trend",
     "TrigonometricSeasonal",
@@ -311,6 +325,8 @@ __all__ = [
     "flow_matching_weight",
     "in_units",
     "independent_components",
+    "label_codes",
+    "labelled_adversaries",
     "layer_autoencoder",
     "likelihood_weight",
     "mean_of_code",
@@ -327,5 +343,6 @@ __all__ = [
     "spread_sources",
     "stacked",
     "stationary_covariance",
+    "tell",
     "told_entry",
 ]

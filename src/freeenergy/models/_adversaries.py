@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.scipy.special import logsumexp
 
-from .._core import LOG_2PI
+from .._core import LOG_2PI, buffer, on_device, split_key
 from ..nn import mlp
+from ._told_label import label_codes
 
 
 class Codes(eqx.Module):
@@ -149,6 +152,76 @@ class Adversaries(eqx.Module):
         return self.codes.expected(self.recogniser(jnp.where(jnp.isnan(x), 0, x)))
 
 
+class LabelledAdversaries(eqx.Module):
+    """y ~ p(y), z ~ N(0, I), x = generator(z, y): a law of rows given a label from which one can draw.
+
+    Its events are rows followed by the numbers of their label.  The critic sees both, the generator is told
+    the label and repeats it, so that each learns the other's x given y, in the game of `Adversaries`.
+
+    Attributes:
+        generator: of z followed by the numbers of the label.
+        critic: of x and the numbers of the label (followed by a one per observed entry of x).
+        noise: entries of z.
+        weights: p(y).
+        table: the numbers of each label, as made by `label_codes`.
+        mask_input: whether the critic is told what is observed.
+
+    References:
+        Mirza and Osindero (2014), Conditional generative adversarial nets.
+
+    >>> made = labelled_adversaries(2, 3, np.array([0.5, 0.5]), width=8, depth=1, key=jax.random.key(0))
+    >>> made.sample(key=jax.random.key(1)).shape
+    (2,)
+    """
+
+    generator: Callable[[Array], Array]
+    critic: Callable[[Array], Array]
+    noise: int = eqx.field(static=True)
+    weights: Array = buffer()
+    table: Array = buffer()
+    mask_input: bool = eqx.field(static=True, default=False)
+    codes: ClassVar[None] = None
+
+    def cause(self, *, key: Array) -> Array:
+        """z followed by the numbers of a label."""
+        # the noise of the model without labels
+        noise_key, label_key = jax.random.split(key)
+        z = jax.random.normal(noise_key, (self.noise,), jnp.float32)
+        label = jax.random.choice(label_key, len(self.weights), p=self.weights)
+        return jnp.concatenate([z, self.table[label].astype(z.dtype)])
+
+    def make(self, cause: Array) -> Array:
+        """What the generator makes of z and the numbers of a label, followed by these."""
+        kind = next(a.dtype for a in jax.tree.leaves(self.generator) if eqx.is_inexact_array(a))
+        cause = cause.astype(kind)
+        return jnp.concatenate([self.generator(cause), cause[self.noise :]])
+
+    def sample(self, *, key: Array) -> Array:
+        """A draw of x, with any label."""
+        made = self.make(self.cause(key=key))
+        return made[: len(made) - self.table.shape[1]]
+
+    def sample_of(self, label: Array, *, key: Array) -> Array:
+        """A draw of x with a label."""
+        z = self.cause(key=key)[: self.noise]
+        return self.generator(
+            jnp.concatenate([z, self.table[label].astype(z.dtype)]).astype(self.table.dtype)
+        )
+
+    def judge(self, x: Array, observed: Array) -> Array:
+        """The critic's number for the observed part of a row and the numbers of its label.
+
+        Nothing is paid for its slope along the label, which is no place where data could be.
+        """
+        size = self.table.shape[1]
+        columns = len(x) - size
+        code = jax.lax.stop_gradient(x[columns:])
+        parts = [jnp.where(observed[:columns], x[:columns], 0), code]
+        if self.mask_input:
+            parts.append(observed[:columns].astype(x.dtype))
+        return self.critic(jnp.concatenate(parts))[0]
+
+
 def adversaries(
     columns: int,
     noise: int,
@@ -160,7 +233,7 @@ def adversaries(
     key: Array,
 ) -> Adversaries:
     """Random perceptrons of `depth` hidden layers of `width` units for each part."""
-    keys = jax.random.split(key, 3)
+    keys = split_key(key, 3)
     sizes = {"width": width, "depth": depth, "activation": leaky_relu}
     inputs = noise + (0 if codes is None else codes.size)
     return Adversaries(
@@ -170,6 +243,30 @@ def adversaries(
         noise,
         codes,
         mask_input,
+    )
+
+
+def labelled_adversaries(
+    columns: int,
+    noise: int,
+    weights: np.ndarray,
+    *,
+    mask_input: bool = False,
+    width: int = 128,
+    depth: int = 2,
+    key: Array,
+) -> LabelledAdversaries:
+    """Random perceptrons of `depth` hidden layers of `width` units, told a label of these shares."""
+    keys, table = split_key(key, 3), label_codes(len(weights))[:-1]
+    sizes = {"width": width, "depth": depth, "activation": leaky_relu}
+    size = table.shape[1]
+    return LabelledAdversaries(
+        mlp(noise + size, columns, **sizes, key=keys[0]),
+        mlp(columns * (2 if mask_input else 1) + size, 1, **sizes, key=keys[1]),
+        noise,
+        weights=on_device(weights, np.float32),
+        table=on_device(table, np.float32),
+        mask_input=mask_input,
     )
 
 

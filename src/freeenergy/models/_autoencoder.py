@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jax import Array
 
+from .._core import split_key
 from ..nn import MLP, mlp
 from ..nn._mlp import relu
 from ._base import AbstractCoded
@@ -68,11 +68,12 @@ def mlp_autoencoder(
 ) -> Autoencoder:
     """An autoencoder with perceptrons of `depth` hidden layers of `width` ReLU units on both sides.
 
+    >>> import jax
     >>> model = mlp_autoencoder(3, 2, width=4, key=jax.random.key(0))
     >>> model.reconstruct(jnp.zeros(3, jnp.float32)).shape
     (3,)
     """
-    first, second = jax.random.split(key)
+    first, second = split_key(key)
     sizes = {"width": width, "depth": depth, "dtype": dtype}
     encoder = mlp(2 * dim if mask_input else dim, latent_dim, **sizes, key=first)
     return Autoencoder(encoder, mlp(latent_dim, dim, **sizes, key=second), rectified, mask_input)
@@ -83,6 +84,7 @@ def layer_autoencoder(whole: Autoencoder, place: int) -> Autoencoder:
 
     What it is an autoencoder of is what the layers before it make of an event.
 
+    >>> import jax
     >>> whole = mlp_autoencoder(3, 2, width=4, key=jax.random.key(0))
     >>> layer_autoencoder(whole, 1).encode(jnp.ones(4, jnp.float32)).shape
     (2,)
@@ -103,6 +105,7 @@ def layer_autoencoder(whole: Autoencoder, place: int) -> Autoencoder:
 def stacked(whole: Autoencoder, stages: list[Autoencoder]) -> Autoencoder:
     """`whole` with the layers of its stages (greedy layer-wise training).
 
+    >>> import jax
     >>> whole = mlp_autoencoder(3, 2, width=4, key=jax.random.key(0))
     >>> stages = [layer_autoencoder(whole, place) for place in range(2)]
     >>> bool(eqx.tree_equal(stacked(whole, stages), whole))

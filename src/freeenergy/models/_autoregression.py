@@ -15,12 +15,13 @@ from .._core import LOG_2PI, buffer, log_det_cholesky, parameter
 from ..distributions import AbstractCovariance, Full
 from ._base import AbstractExpectationMaximisation
 from ._regressions import Sums
-from ._series import Series
+from ._series import AbstractRescalableSeries, Series
 from ._state_space import AbstractLinearSystem, LinearGaussianSSM
 from ._structural import stationary_covariance
+from ._units import in_units_of_inputs
 
 
-class AutoRegression(AbstractLinearSystem, AbstractExpectationMaximisation[Sums]):
+class AutoRegression(AbstractLinearSystem, AbstractExpectationMaximisation[Sums], AbstractRescalableSeries):
     """y_t = Φ_1 y_{t−1} + … + Φ_p y_{t−p} + B u_t + a + w_t, w_t ~ N(0, Q), for vectors.
 
     Also known as VAR(p), and AR(p) for numbers.  A linear system without noise of observation whose state
@@ -109,6 +110,28 @@ class AutoRegression(AbstractLinearSystem, AbstractExpectationMaximisation[Sums]
             self.start_mean,
             self.start_covariance,
             None if self.input_coefficients is None else W[:, p * dim : -1],
+        )
+
+    @eqx.filter_jit
+    def in_units(
+        self,
+        shift: Array,
+        scale: Array,
+        input_shift: Array | None = None,
+        input_scale: Array | None = None,
+    ) -> AutoRegression:
+        """The law of shift + scale · y given input_shift + input_scale · u."""
+        p = len(self.coefficients)
+        coefficients = self.coefficients * (scale[:, None] / scale[None])[None]
+        B, a = in_units_of_inputs(self.input_coefficients, self.offset, input_shift, input_scale)
+        every = jnp.tile(scale, p)
+        return AutoRegression(
+            coefficients,
+            scale * a + shift - jnp.sum(coefficients, axis=0) @ shift,
+            self.noise.scale(scale),
+            jnp.tile(shift, p) + every * self.start_mean,
+            self.start_covariance * every[:, None] * every[None],
+            None if B is None else B * scale[:, None],
         )
 
 

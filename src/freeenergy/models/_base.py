@@ -10,6 +10,7 @@ import abc
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
@@ -18,6 +19,7 @@ from ..distributions import AbstractDistribution
 from ..inference import (
     AbstractRecognition,
     ImportanceEstimate,
+    importance_draws,
     importance_estimate,
     importance_log_weights,
 )
@@ -210,6 +212,17 @@ class AbstractBoundedModel(AbstractRecognised):
     @abc.abstractmethod
     def complete_given(self, x: Array, z: PyTree, *, key: Array) -> Array:
         """`x` with the NaN entries drawn given the observed ones and the hidden cause z."""
+
+    def complete_samples(self, x: Array, *, draws: int, samples: int, key: Array) -> Array:
+        """Several draws of what is missing in `x`, by importance resampling of the same `samples`."""
+        propose, choose, emit = jax.random.split(key, 3)
+        causes, log_weights = importance_draws(
+            self.energy, self.recognition, x, samples=samples, key=propose
+        )
+        chosen = jax.random.categorical(choose, log_weights, shape=(draws,))
+        taken = jax.tree.map(lambda a: a[chosen], causes)
+        filled = jax.vmap(lambda z, k: self.complete_given(x, z, key=k))
+        return filled(taken, jax.random.split(emit, draws))
 
     def evidence(self, x: Array, *, samples: int, key: Array) -> ImportanceEstimate:
         """log of the mean of `samples` weights p(x, z) / q(z | x): at most log p(x) on average."""

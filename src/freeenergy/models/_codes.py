@@ -12,10 +12,20 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jaxtyping import Float
 
-from .._core import LOG_2PI, AbstractSpace, Binary, Reals, parameter, unpack_triangle
+from .._core import (
+    LOG_2PI,
+    AbstractSpace,
+    Binary,
+    Reals,
+    on_device,
+    parameter,
+    split_key,
+    unpack_triangle,
+)
 from ..bijections import AbstractTransformer, Affine, Spline
 from ..distributions import AbstractDistribution, Bernoulli, Diagonal, Full, Gaussian, Transformed
 from ..inference import (
@@ -32,6 +42,7 @@ from ._conditional_flow import ConditionalFlow, conditional_flow
 from ._flow import coupling_flow
 from ._mixture import Mixture
 from ._told import Told
+from ._told_label import told_label
 
 # the largest |log variance| of a code
 _WIDEST = 40.0
@@ -356,7 +367,7 @@ class BitsPrior(AbstractCodePrior):
         return Binary()
 
     def build(self, dim: int, *, dtype: Any, key: Array) -> Bits:
-        return Bits(jnp.zeros(dim, dtype))
+        return Bits(on_device(np.zeros(dim, dtype)))
 
 
 class LevelsPrior(AbstractCodePrior):
@@ -406,6 +417,7 @@ class EncoderPlan(NamedTuple):
         width, depth: hidden units in a layer, and layers.
         mask_input, told: as of `GaussianEncoder`.
         dtype: of the weights.
+        label: how many numbers tell of a label, as of a `ToldLabel`.
 
     >>> EncoderPlan(3, 8, 1).network(2, key=jax.random.key(0)).layers[0].weight.shape
     (3, 8)
@@ -417,12 +429,15 @@ class EncoderPlan(NamedTuple):
     mask_input: bool = False
     told: Told | None = None
     dtype: Any = jnp.float32
+    label: int = 0
 
     def network(self, outputs: int, *, key: Array) -> Callable[[Array], Array]:
         """A perceptron of what is told."""
         inputs = self.columns if self.told is None else self.told.size
         inputs += self.columns if self.mask_input else 0
-        return mlp(inputs, outputs, width=self.width, depth=self.depth, dtype=self.dtype, key=key)
+        inputs += self.label
+        network = mlp(inputs, outputs, width=self.width, depth=self.depth, dtype=self.dtype, key=key)
+        return told_label(network, self.label, self.dtype)
 
 
 class AbstractCodeRecognition(eqx.Module):
@@ -508,7 +523,7 @@ class FlowRecognition(AbstractCodeRecognition):
         return NormalPrior()
 
     def build(self, plan: EncoderPlan, dim: int, *, key: Array) -> FlowEncoder:
-        first, second = jax.random.split(key)
+        first, second = split_key(key)
         made, sizes = plan.network(2 * dim + self.context, key=first), {"width": self.width, "depth": 1}
         flow = conditional_flow(self.context, dim, self.transformer, **sizes, dtype=plan.dtype, key=second)
         return FlowEncoder(made, flow, dim, plan.mask_input, plan.told)
@@ -582,7 +597,7 @@ class LevelsRecognition(AbstractCodeRecognition):
         return LevelsPrior(self.deeper, self.hidden)
 
     def build(self, plan: EncoderPlan, dim: int, *, key: Array) -> LevelsEncoder:
-        first, second = jax.random.split(key)
+        first, second = split_key(key)
         near = _near(dim, self.deeper)
         deeper = mlp(near, 2 * self.deeper, width=self.hidden, depth=1, dtype=plan.dtype, key=second)
         return LevelsEncoder(DiagonalRecognition().build(plan, near, key=first), deeper)

@@ -11,7 +11,7 @@ import numpy as np
 from jax import Array
 from jaxtyping import Float
 
-from .._core import LOG_2PI, Reals, log_mean_exp, parameter, positive
+from .._core import LOG_2PI, Reals, log_mean_exp, on_device, parameter, positive, split_key, stacked
 from ..bijections import AbstractBijection, AbstractTransformer
 from ..distributions import Diagonal, Gaussian, Transformed
 from ..nn import mlp
@@ -193,11 +193,6 @@ def conditional_flow(
     (2,)
     """
 
-    def network(key: Array) -> Any:
-        made = mlp(columns + outputs - 1, transformer.size, width=width, depth=depth, dtype=dtype, key=key)
-        last = made.layers[-1]
-        ends = _FIRST * last.weight, jnp.zeros_like(last.bias)
-        return eqx.tree_at(lambda n: (n.layers[-1].weight, n.layers[-1].bias), made, ends)
-
-    networks = eqx.filter_vmap(network)(jax.random.split(key, outputs))
-    return ConditionalFlow(networks, transformer, jnp.asarray(np.ones(outputs), dtype))
+    sizes = {"width": width, "depth": depth, "last": _FIRST, "dtype": dtype}
+    each = [mlp(columns + outputs - 1, transformer.size, **sizes, key=k) for k in split_key(key, outputs)]
+    return ConditionalFlow(stacked(each), transformer, on_device(np.ones(outputs), dtype))

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float
 
-from .._core import Reals, log_mean_exp
+from .._core import Reals, log_mean_exp, split_key
 from ..distributions import Given
 from ..inference import AbstractExpectation, Amortised, Pathwise, Split, free_energy
 from ..nn import mlp
@@ -120,16 +120,10 @@ def mlp_conditional_vae(
         dtype: type of the networks, of the answer, and of the data.
         key: makes the weights.
     """
-    encode, decode = jax.random.split(key)
+    encode, decode = split_key(key)
     sizes = {"width": width, "depth": depth, "dtype": dtype}
     encoder = mlp(columns + outputs, 2 * latent_dim, **sizes, key=encode)
     answer = jax.tree.map(lambda a: a.astype(dtype) if eqx.is_inexact_array(a) else a, answer)
-    decoder = mlp(columns + latent_dim, answer.size, **sizes, key=decode)
-    last = decoder.layers[-1]
-    decoder = eqx.tree_at(
-        lambda n: (n.layers[-1].weight, n.layers[-1].bias),
-        decoder,
-        (_FIRST * last.weight, jnp.zeros_like(last.bias)),
-    )
+    decoder = mlp(columns + latent_dim, answer.size, **sizes, last=_FIRST, key=decode)
     prior = StandardNormal(latent_dim, dtype)
     return ConditionalVAE(GaussianEncoder(encoder), decoder, answer, prior, Split(prior.energy))

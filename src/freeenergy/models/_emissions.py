@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.tree_util import Partial
 
 from .._core import boltzmann, buffer, in_blocks, parameter
 from ..distributions import (
@@ -23,11 +24,13 @@ from ..distributions import (
     Mean,
     Reals,
     component_axes,
+    rescaled_stack,
     stack_size,
 )
 from ._mixture import Mixture, MixtureStatistics, _keep
 from ._regressions import Sums, moments_of
 from ._transitions import with_one
+from ._units import in_units_of_inputs, member_in_units
 
 # incomplete rows need moments per row and state; this many rows at a time keeps them small
 _INCOMPLETE_BLOCK = 32
@@ -82,6 +85,15 @@ class AbstractEmissions(eqx.Module):
 
         Returns:
             weights (states, parts), means and variances (states, parts, columns).
+        """
+        return None
+
+    def in_units(
+        self, shift: Array, scale: Array, input_shift: Array | None, input_scale: Array | None
+    ) -> AbstractEmissions | None:
+        """Those of shift + scale · y given input_shift + input_scale · u, without a prior.
+
+        None where emissions of this kind are none.
         """
         return None
 
@@ -182,6 +194,12 @@ class FamilyEmissions(AbstractEmissions):
             return None
         spread = self._mixture()._over_components(lambda c: c.covariance.variances())
         return jnp.ones((self.size, 1)), self.members.mean[:, None], spread[:, None]
+
+    def in_units(
+        self, shift: Array, scale: Array, input_shift: Array | None, input_scale: Array | None
+    ) -> FamilyEmissions | None:
+        members = member_in_units(self.members, shift, scale, rescaled_stack)
+        return None if members is None else FamilyEmissions(members)
 
 
 def _is_stacked(leaf: Any) -> bool:
@@ -303,6 +321,23 @@ class MixtureEmissions(AbstractEmissions):
             return None
         spread = self._over_states(lambda m: m._over_components(lambda c: c.covariance.variances()))
         return self.mixtures.weights, components.mean, spread
+
+    def in_units(
+        self, shift: Array, scale: Array, input_shift: Array | None, input_scale: Array | None
+    ) -> MixtureEmissions | None:
+        rescale = Partial(_rescaled_stacks, self._axes().components)
+        components = member_in_units(self.mixtures.components, shift, scale, rescale)
+        return None if components is None else MixtureEmissions(Mixture(self.mixtures.weights, components))
+
+
+def _rescaled_stacks(axes: Any, stacks: Any, shift: Array, scale: Array) -> Any:
+    """`rescaled_stack` of each of `stacks`, whose axes are those."""
+    arrays, fixed = eqx.partition(stacks, eqx.is_array)
+
+    def one(stack: Any) -> Any:
+        return eqx.filter(rescaled_stack(eqx.combine(stack, fixed), shift, scale), eqx.is_array)
+
+    return eqx.combine(jax.vmap(one, (axes,), axes)(arrays), fixed)
 
 
 class RegressionEmissions(AbstractEmissions):
@@ -463,3 +498,17 @@ class RegressionEmissions(AbstractEmissions):
 
     def normals(self, inputs: Array | None) -> tuple[Array, Array, Array] | None:
         return self.at(inputs).normals(None)
+
+    @eqx.filter_jit
+    def in_units(
+        self, shift: Array, scale: Array, input_shift: Array | None, input_scale: Array | None
+    ) -> RegressionEmissions:
+        """W_k = s W'_k / s_u, b_k = m + s (b'_k − W'_k m_u / s_u), and Σ_k in units of s sᵀ."""
+        self._coefficients()
+        W, b = in_units_of_inputs(self.weights, self.intercept, input_shift, input_scale)
+        residuals: Any = member_in_units(
+            self._about_zero().members, jnp.zeros_like(shift), scale, rescaled_stack
+        )
+        return RegressionEmissions(
+            scale[None, :, None] * W, shift[None] + scale[None] * b, residuals.covariance
+        )

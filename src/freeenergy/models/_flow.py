@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from .._core import Reals, buffer, on_device
+from .._core import Reals, buffer, on_device, split_key, stacked
 from ..bijections import (
     AbstractTransformer,
     Coupling,
@@ -56,6 +55,7 @@ class FlowWithMissing(AbstractBoundedModel, AbstractCoded):
     >>> from freeenergy.distributions import Full
     >>> flow = coupling_flow(2, Spline(), layers=2, width=8, dtype=float, key=jax.random.key(0))
     >>> wide = Mixture(jnp.ones(1), Gaussian(jnp.zeros((1, 2)), Full(2 * jnp.eye(2)[None])))
+    >>> import equinox as eqx
     >>> evidence = eqx.filter_jit(FlowWithMissing(flow, wide).evidence)
     >>> found = evidence(jnp.array([0.0, jnp.nan]), samples=4000, key=jax.random.key(1))
     >>> bool(jnp.abs(found.log_mean + 0.918939) < 4 * found.stderr)
@@ -150,22 +150,23 @@ def coupling_flow(
     return Transformed(_standard_normal(dim, dtype), Repeated(stack))
 
 
-@eqx.filter_jit
 def _couplings(dim, transformer, layers, width, depth, dtype, key) -> Coupling:
-    def layer(order: Array, key: Array) -> Coupling:
+    def layer(order: np.ndarray, key: Array) -> Coupling:
         return Coupling.with_mlp(order, transformer, width=width, depth=depth, dtype=dtype, key=key)
 
-    return eqx.filter_vmap(layer)(_orders(dim, layers), jax.random.split(key, layers))
+    return stacked(
+        [layer(*each) for each in zip(_orders(dim, layers), split_key(key, layers), strict=True)]
+    )
 
 
-def _orders(dim: int, layers: int) -> Array:
+def _orders(dim: int, layers: int) -> np.ndarray:
     """For each layer the entries, those first that are passive."""
     digits = max(dim - 1, 1).bit_length()
     orders = []
     for i in range(layers):
         order = np.argsort((np.arange(dim) >> (i // 2 % digits)) & 1, kind="stable")
         orders.append(order if i % 2 == 0 else np.roll(order, dim - dim // 2))
-    return jnp.asarray(np.stack(orders))
+    return np.stack(orders)
 
 
 def autoregressive_flow(
@@ -193,15 +194,13 @@ def autoregressive_flow(
     return Transformed(_standard_normal(dim, dtype), Repeated(stack))
 
 
-@eqx.filter_jit
 def _autoregressions(dim, transformer, layers, width, depth, dtype, key) -> Inverse:
-    def layer(rank: Array, key: Array) -> Inverse:
+    def layer(rank: np.ndarray, key: Array) -> Inverse:
         network = MaskedMLP(rank, transformer.size, width=width, depth=depth, dtype=dtype, key=key)
         return Inverse(MaskedAutoregressive(network, transformer))
 
-    forwards = jnp.arange(dim)[None, :]
-    ranks = jnp.where((jnp.arange(layers) % 2 == 0)[:, None], forwards, forwards[:, ::-1])
-    return eqx.filter_vmap(layer)(ranks, jax.random.split(key, layers))
+    ranks = [np.arange(dim)[:: 1 if i % 2 == 0 else -1] for i in range(layers)]
+    return stacked([layer(*each) for each in zip(ranks, split_key(key, layers), strict=True)])
 
 
 def _standard_normal(dim: int, dtype) -> Gaussian:

@@ -29,7 +29,7 @@ from ..inference._chain_finite import nan_if_impossible, tempered
 from ._base import AbstractExpectationMaximisation, AbstractWithPrior
 from ._emissions import AbstractEmissions, FamilyEmissions, MixtureEmissions
 from ._mixture import Mixture
-from ._series import AbstractSequenceModel, Series
+from ._series import AbstractRescalableSeries, AbstractSequenceModel, Series
 from ._transitions import (
     AbstractCountedTransition,
     AbstractTransition,
@@ -38,6 +38,7 @@ from ._transitions import (
     dirichlet_log_density,
     dirichlet_mode,
 )
+from ._units import SeriesInUnits
 
 
 def _as_transition(value: Any) -> AbstractTransition:
@@ -59,7 +60,7 @@ class HMMStatistics(NamedTuple):
     emissions: Any
 
 
-class HMM(AbstractExpectationMaximisation[HMMStatistics], AbstractSequenceModel, AbstractWithPrior):
+class HMM(AbstractExpectationMaximisation[HMMStatistics], AbstractRescalableSeries, AbstractWithPrior):
     """A hidden Markov model:  p(x, y) = π(x_1) Π_t A(x_{t−1}, x_t) Π_t p(y_t | x_t).
 
     Rows of A are the states that are left: A[i, j] = p(next = j | now = i).  EM for it is the
@@ -389,6 +390,23 @@ class HMM(AbstractExpectationMaximisation[HMMStatistics], AbstractSequenceModel,
         if self.initial is not None:
             total = total + dirichlet_log_density(self.initial, self.concentration)
         return total
+
+    def in_units(
+        self,
+        shift: Array,
+        scale: Array,
+        input_shift: Array | None = None,
+        input_scale: Array | None = None,
+    ) -> AbstractSequenceModel:
+        """The law of shift + scale · y given input_shift + input_scale · u, with the same states.
+
+        A `SeriesInUnits` where the emissions or the transition are of no such kind in other units.
+        """
+        emissions = self.emissions.in_units(shift, scale, input_shift, input_scale)
+        transition = self.transition.in_units(input_shift, input_scale)
+        if emissions is None or transition is None:
+            return SeriesInUnits(self, shift, scale, input_shift, input_scale)
+        return HMM(self.initial, transition, emissions, self.concentration)
 
 
 def _flat(a: Float[Array, "*rows size"]) -> Float[Array, "steps size"]:

@@ -13,7 +13,7 @@ from jax import Array
 from scipy.optimize import brentq
 from scipy.special import ndtr
 
-from .._core import generator
+from .._core import as_key, generator
 from ..inference import CliqueBeliefs, Factor
 from ..inference._junction import draw_on_host
 from ..inference._mixed_rows import CompletedRows, MixedRows
@@ -97,6 +97,12 @@ class NumberBelief:
         return self.quantile((1 - level) / 2), self.quantile((1 + level) / 2)
 
 
+def _in_words(known: Any) -> str:
+    if isinstance(known, NumberBelief):
+        return f"{known.mean:.4g} ± {float(known.std):.2g}"
+    return ", ".join(f"{state} {chance:.4g}" for state, chance in known.items())
+
+
 class AbstractNetworkBeliefs(abc.ABC):
     """What is known of the variables of a network given some of them, by their names.
 
@@ -120,6 +126,16 @@ class AbstractNetworkBeliefs(abc.ABC):
         """The probability of each state, or the law, of each variable."""
         return {name: self.marginal(name) for name in self.names}
 
+    def __repr__(self) -> str:
+        """A line for each variable: its probabilities, or the mean and deviation of a number."""
+        given = ", ".join(f"{name} = {value}" for name, value in self.given.items())
+        lines = [
+            f"  {name.ljust(max(map(len, self.names)))}  {_in_words(self.marginal(name))}"
+            for name in self.names
+            if name not in self.given
+        ]
+        return "\n".join([f"{type(self).__name__}(given {given or 'nothing'})", *lines])
+
     # (a cached property in both classes)
     best: Any
 
@@ -128,7 +144,7 @@ class AbstractNetworkBeliefs(abc.ABC):
         """`n` exact draws of all variables given what was observed."""
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class NetworkBeliefs(AbstractNetworkBeliefs):
     """What is known of the variables of a network of labels given some of them, by their names.
 
@@ -162,7 +178,7 @@ class NetworkBeliefs(AbstractNetworkBeliefs):
 
     def sample(self, n: int, *, key: Array) -> dict[str, np.ndarray]:
         """`n` exact draws of all variables given what was observed: the labels of each."""
-        codes = self.beliefs.tree.sample(self.factors, (n,), draw_on_host(generator(key)))
+        codes = self.beliefs.tree.sample(self.factors, (n,), draw_on_host(generator(as_key(key, "sample"))))
         return {self.names[v]: np.array(self.states[v])[code] for v, code in codes.items()}
 
     def joint(self, names: Sequence[str]) -> np.ndarray:
@@ -170,7 +186,7 @@ class NetworkBeliefs(AbstractNetworkBeliefs):
         return np.asarray(self.beliefs.joint([place_of(self.names, name) for name in names]))
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class MixedBeliefs(AbstractNetworkBeliefs):
     """What is known of labels and linear Gaussian numbers given some of them, by their names.
 
@@ -246,7 +262,7 @@ class MixedBeliefs(AbstractNetworkBeliefs):
 
     def sample(self, n: int, *, key: Array) -> dict[str, np.ndarray]:
         """`n` exact draws of all variables given what was observed: labels, or numbers."""
-        drawn = self.rows.draw(np.tile(self.row, (n, 1)), generator(key))
+        drawn = self.rows.draw(np.tile(self.row, (n, 1)), generator(as_key(key, "sample")))
         return {
             name: np.array(self.states[v])[drawn[:, v].astype(int)] if self.states[v] else drawn[:, v]
             for v, name in enumerate(self.names)

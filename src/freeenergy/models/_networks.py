@@ -80,10 +80,12 @@ class AbstractNetwork(AbstractExactModel, AbstractEnergy):
         """
 
     def event(self, given: Mapping[str, Any]) -> np.ndarray:
-        """What is given by name as one event, NaN for the rest."""
+        """What is given by name as one event, NaN for the rest and for what is given as None or NaN."""
         x = np.full(len(self.names), np.nan)
         for name, value in given.items():
-            x[place_of(self.names, name)] = value_of(self.names, self.states, name, value)
+            place = place_of(self.names, name)
+            if value is not None and value == value:
+                x[place] = value_of(self.names, self.states, name, value)
         return x
 
     def _shown(self, x: np.ndarray) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from jax import Array
 from jaxtyping import Bool, Float, Int
 
 from .._core import on_device
+from ._base import AbstractRescalable
 
 
 class Series(NamedTuple):
@@ -57,6 +58,23 @@ class AbstractSequenceModel(eqx.Module):
     @abc.abstractmethod
     def complete_sample(self, series: Series, *, key: Array) -> Float[Array, "time dim"]:
         """The values with the NaN entries drawn, jointly, given everything observed."""
+
+
+class AbstractRescalableSeries(AbstractSequenceModel, AbstractRescalable):
+    """A model of series that is of the same kind in other units of the values, and of the inputs."""
+
+    @abc.abstractmethod
+    def in_units(
+        self,
+        shift: Array,
+        scale: Array,
+        input_shift: Array | None = None,
+        input_scale: Array | None = None,
+    ) -> AbstractSequenceModel:
+        """The law of shift + scale · y given input_shift + input_scale · u.
+
+        Of its own kind where that is one in these units; without units of inputs these stay what they are.
+        """
 
 
 def one_series(

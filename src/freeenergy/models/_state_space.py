@@ -35,9 +35,10 @@ from ..inference import (
 )
 from ..inference._chain_gaussian import AbstractGaussianBeliefs
 from ..inference._semidefinite import root_semidefinite
-from ._base import AbstractExpectationMaximisation, AbstractRescalable
+from ._base import AbstractExpectationMaximisation
 from ._regressions import Sums, completed, expected_sums
-from ._series import AbstractSequenceModel, Series
+from ._series import AbstractRescalableSeries, AbstractSequenceModel, Series
+from ._units import in_units_of_inputs
 
 # long series are cut into so many blocks that are worked on side by side
 _BLOCKS = 256
@@ -65,9 +66,7 @@ class StateSpaceStatistics(NamedTuple):
     emission: Sums
 
 
-class LinearGaussianSSM(
-    AbstractSequenceModel, AbstractExpectationMaximisation[StateSpaceStatistics], AbstractRescalable
-):
+class LinearGaussianSSM(AbstractRescalableSeries, AbstractExpectationMaximisation[StateSpaceStatistics]):
     """A hidden linear system seen through a linear map, both with Gaussian noise.
 
         x_1 ~ N(μ, Σ),   x_t = A x_{t−1} + B u_t + a + w_t,   y_t = C x_t + D u_t + c + ε_t,
@@ -202,7 +201,7 @@ class LinearGaussianSSM(
             own["transition"], moves = self.transition, moves._replace(transition=None)
         if Q.ndim == 3:
             own["noise"], moves = Q, moves._replace(noise=None)
-        if self.input_transition is not None and series.inputs is not None:
+        if self.input_transition is not None:
             own["offset"] = self._offsets(series.inputs, length)
             moves = moves._replace(offset=None)
         if packed:
@@ -430,15 +429,29 @@ class LinearGaussianSSM(
             self.square_root,
         )
 
-    def in_units(self, shift: Array, scale: Array) -> LinearGaussianSSM:
-        """The law of shift + scale · y, with the same states."""
-        driven = self.input_emission
+    @eqx.filter_jit
+    def in_units(
+        self,
+        shift: Array,
+        scale: Array,
+        input_shift: Array | None = None,
+        input_scale: Array | None = None,
+    ) -> LinearGaussianSSM:
+        """The law of shift + scale · y given input_shift + input_scale · u, with the same states.
+
+        What the mean of the inputs did is in a and c, which had been those of inputs about zero.
+        """
+        units = input_shift, input_scale
+        B, a = in_units_of_inputs(self.input_transition, self.offset, *units)
+        D, c = in_units_of_inputs(self.input_emission, self.mean, *units)
         return dataclasses.replace(
             self,
+            offset=a,
             emission=self.emission * scale[:, None],
-            mean=shift + scale * self.mean,
+            mean=shift + scale * c,
             emission_noise=self.emission_noise.scale(scale),
-            input_emission=None if driven is None else driven * scale[:, None],
+            input_transition=B,
+            input_emission=None if D is None else D * scale[:, None],
         )
 
 
@@ -475,7 +488,11 @@ def _driven(
 ) -> Float[Array, "time size"]:
     """A constant and what the inputs add to it, for each step."""
     steps = jnp.broadcast_to(constant, (length, *constant.shape))
-    return steps if matrix is None or inputs is None else steps + inputs @ matrix.T
+    if matrix is None:
+        return steps
+    if inputs is None:
+        raise ValueError("A linear system with inputs needs those of every time step. Got None.")
+    return steps + inputs @ matrix.T
 
 
 def _coloured(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import itertools
 import math
 from typing import Any
 
@@ -399,15 +400,23 @@ class Structural(AbstractLinearSystem):
         system = self.system(series.inputs)
         states = system.smooth(series).marginals
         rows = system._emissions(len(series.real))[:, 0]
-        sizes = [len(block.transition()) for block in self.blocks]
-        ends = [sum(sizes[: k + 1]) for k in range(len(sizes))]
         means, variances = [], []
-        for size, end in zip(sizes, ends, strict=True):
-            part = slice(end - size, end)
+        for part in self.parts():
             row = rows[:, part]
             means.append(jnp.sum(row * states.mean[:, part], axis=1))
             variances.append(jnp.einsum("ti,tij,tj->t", row, states.covariance[:, part, part], row))
         return jnp.stack(means, axis=1), jnp.stack(variances, axis=1)
+
+    def parts(self) -> list[slice]:
+        """Which entries of the state each block has."""
+        ends = np.cumsum([len(block.transition()) for block in self.blocks]).tolist()
+        return [slice(begin, end) for begin, end in itertools.pairwise([0, *ends])]
+
+    def last_state(self, series: Series) -> GaussianBelief:
+        """The state at the last step of a series, which need not be observed, given all of it."""
+        marginals = self.system(series.inputs).smooth(series).marginals
+        last = jnp.maximum(jnp.sum(series.real) - 1, 0)
+        return jax.tree.map(lambda a: a[last], marginals)
 
     def first_state(self, series: Series) -> GaussianBelief:
         """The first state given the whole series."""

@@ -14,7 +14,7 @@ from .._core import parameter, simplex
 from ..inference import Filtered, GaussianBelief, LinearGaussianBeliefs, LinearStep, measure, sample_paths
 from ..inference import filter as filter_chain
 from ..inference._semidefinite import root_semidefinite
-from ._series import AbstractSequenceModel, Series
+from ._series import AbstractRescalableSeries, Series
 from ._state_space import LinearGaussianSSM
 
 
@@ -26,7 +26,7 @@ class SwitchingBelief(NamedTuple):
     covariance: Float[Array, "*time regimes state state"]
 
 
-class SwitchingLinearSystem(AbstractSequenceModel):
+class SwitchingLinearSystem(AbstractRescalableSeries):
     """Linear systems that take turns: a Markov chain s_t says which one moves and emits at step t.
 
         s_1 ~ initial,  s_t ~ transition[s_{t−1}],
@@ -242,6 +242,18 @@ class SwitchingLinearSystem(AbstractSequenceModel):
             self._each(lambda s: s._means(inputs, length)).swapaxes(0, 1),
         )
         return jax.lax.scan(body, (s, x), drawn)[1]
+
+    @eqx.filter_jit
+    def in_units(
+        self,
+        shift: Array,
+        scale: Array,
+        input_shift: Array | None = None,
+        input_scale: Array | None = None,
+    ) -> SwitchingLinearSystem:
+        """The law of shift + scale · y given input_shift + input_scale · u, with the same states."""
+        systems = self._each(lambda s: s.in_units(shift, scale, input_shift, input_scale))
+        return SwitchingLinearSystem(self.initial, self.transition, systems)
 
     def _each(self, function: Any) -> Any:
         """`function(system)` for each regime, along a leading axis."""

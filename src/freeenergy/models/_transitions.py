@@ -15,6 +15,7 @@ from jaxtyping import Bool, Float, Int
 
 from .._core import buffer, in_blocks, parameter, simplex
 from ..inference._semidefinite import solve_semidefinite
+from ._units import in_units_of_inputs
 
 # where transitions depend on inputs, pairs of states have numbers at each step; so many steps at a time
 _PAIRS_BLOCK = 256
@@ -65,6 +66,10 @@ class AbstractTransition(eqx.Module):
     @abc.abstractmethod
     def varies(self) -> bool:
         """Whether the matrix depends on the inputs."""
+
+    def in_units(self, shift: Array | None, scale: Array | None) -> AbstractTransition | None:
+        """The same of shift + scale · u; None where a transition of its kind is none."""
+        return None if self.varies else self
 
 
 class AbstractCountedTransition(AbstractTransition):
@@ -281,6 +286,24 @@ class LogisticTransition(AbstractTransition):
         share = jnp.where(bound > 0, jnp.log1p(bound) / jnp.where(bound > 0, bound, 1), 1)
         new = now + share[:, None, None] * step
         return LogisticTransition(new[..., :-1], new[..., -1], self.penalty)
+
+    def against_staying(self) -> LogisticTransition:
+        """The same probabilities by the log-odds of each next state against staying, which are known alone.
+
+        Of a state that cannot stay, against the first state that can follow.
+        """
+        now = self._coefficients()
+        size = len(now)
+        possible = jnp.isfinite(now[..., -1])
+        first = jnp.argmax(possible, axis=1)
+        kept = jnp.where(jnp.diagonal(possible), jnp.arange(size), first)
+        now = now - jnp.take_along_axis(now, kept[:, None, None], axis=1)
+        return LogisticTransition(now[..., :-1], now[..., -1], self.penalty)
+
+    @eqx.filter_jit
+    def in_units(self, shift: Array | None, scale: Array | None) -> LogisticTransition:
+        """The same of shift + scale · u, without the prior, which is one of the coefficients of u."""
+        return LogisticTransition(*in_units_of_inputs(self.weights, self.intercept, shift, scale))
 
     def log_prior(self) -> Float[Array, ""]:
         """Up to a constant."""

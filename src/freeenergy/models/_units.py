@@ -16,7 +16,7 @@ from ..bijections import Affine
 from ..distributions import Transformed, rescaled
 from ..inference import ImportanceEstimate
 from ._base import AbstractConditional, AbstractRescalable
-from ._series import AbstractSequenceModel, Series
+from ._series import AbstractRescalableSeries, AbstractSequenceModel, Series
 
 
 def _log_scales(x: Array, scale: Array) -> Array:
@@ -198,6 +198,23 @@ def _rescaled(member: Any, shift: Array, scale: Array, rescale: Callable[..., An
     return rescale(member, -shift / scale, 1 / factor)
 
 
+def in_units_of_inputs(
+    weights: Any, constant: Any, shift: Array | None, scale: Array | None
+) -> tuple[Any, Any]:
+    """W and c with W u + c = `weights` z + `constant` at u = shift + scale · z, along the last axis of W.
+
+    Without `weights` there is nothing to multiply, and without units they stay what they are.
+
+    >>> W, c = in_units_of_inputs(jnp.array([[6.0]]), jnp.array([1.0]), jnp.array([5.0]), jnp.array([2.0]))
+    >>> W.tolist(), c.tolist()
+    ([[3.0]], [-14.0])
+    """
+    if weights is None or shift is None or scale is None:
+        return weights, constant
+    moved = weights / scale.reshape((1,) * (weights.ndim - 1) + (-1,))
+    return moved, constant - moved @ shift
+
+
 def in_units(model: Any, shift: np.ndarray, scale: np.ndarray) -> Any:
     """`model`, of rescaled events, as one of events in the units of the data, x = shift + scale · z.
 
@@ -224,17 +241,19 @@ def series_in_units(
 ) -> AbstractSequenceModel:
     """`model`, of rescaled series, as one of values and inputs in the units of the data.
 
-    Of its own kind where that is one in any units and there are no inputs; else a `SeriesInUnits`.
+    Of its own kind where that is one in any units; else a `SeriesInUnits`.
 
     >>> from freeenergy.models import MarkovChain
     >>> chain = MarkovChain(jnp.ones((1, 2)) / 2, jnp.ones((1, 2, 2)) / 2)
     >>> series_in_units(chain, np.zeros(1), np.ones(1)) is chain
     True
     """
-    if input_shift is None and not shift.any() and (scale == 1).all():
+    given = [shift, scale]
+    if input_shift is not None and input_scale is not None:
+        given += [input_shift, input_scale]
+    if not any(move.any() for move in given[::2]) and all((unit == 1).all() for unit in given[1::2]):
         return model
-    units = on_device(shift), on_device(scale)
-    if input_shift is None and isinstance(model, AbstractRescalable):
+    units = [on_device(unit) for unit in given]
+    if isinstance(model, AbstractRescalableSeries):
         return model.in_units(*units)
-    inputs = None if input_shift is None else on_device(input_shift)
-    return SeriesInUnits(model, *units, inputs, None if input_scale is None else on_device(input_scale))
+    return SeriesInUnits(model, *units)

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from .._core import AbstractSpace, Binary, Kind, Reals
+from .._core import AbstractSpace, Binary, Kind, Reals, fold_key, split_key
 from ..distributions import AbstractDistribution, Given, cell_kind, log_cells
 from ..distributions._cells import Cells
 from ..inference import (
@@ -38,6 +38,7 @@ from ._codes import (
 )
 from ._mixture import Mixture
 from ._told import Told
+from ._told_label import label_codes, told_label
 
 
 class FirstEntries(eqx.Module):
@@ -186,6 +187,7 @@ def mlp_vae(
     told: Told | None = None,
     prior: AbstractCodePrior | None = None,
     recognition: AbstractCodeRecognition | None = None,
+    labels: int = 1,
     dtype: Any = jnp.float32,
     key: Array,
 ) -> VAE:
@@ -201,21 +203,24 @@ def mlp_vae(
         told: how an observation is told to the encoder; None for its entries as they are.
         prior: of codes, such as `MixturePrior(10)`; None for that which suits the recognition.
         recognition: of codes, such as `FullRecognition()`; None for `DiagonalRecognition()`.
+        labels: how many labels there are of which both networks are told one, for `ByLabel`.
         dtype: type of the networks, of the emission, and of the data.
         key: makes the weights.
     """
-    encode, decode = jax.random.split(key)
+    encode, decode = split_key(key)
     recipe = DiagonalRecognition() if recognition is None else recognition
     before = recipe.prior if prior is None else prior
 
     def typed(tree: Any) -> Any:
         return jax.tree.map(lambda a: a.astype(dtype) if eqx.is_inexact_array(a) else a, tree)
 
-    plan = EncoderPlan(dim, width, depth, mask_input, typed(told), dtype)
+    label = label_codes(labels).shape[1]
+    plan = EncoderPlan(dim, width, depth, mask_input, typed(told), dtype, label)
     encoder = recipe.build(plan, latent_dim, key=encode)
     emission, seen = typed(emission), before.seen(latent_dim)
-    decoder = mlp(seen, emission.size, width=width, depth=depth, dtype=dtype, key=decode)
-    law = before.build(latent_dim, dtype=dtype, key=jax.random.fold_in(key, 1))
+    decoder = mlp(seen + label, emission.size, width=width, depth=depth, dtype=dtype, key=decode)
+    decoder = told_label(decoder, label, dtype)
+    law = before.build(latent_dim, dtype=dtype, key=fold_key(key, 1))
     if seen < latent_dim:
         decoder = FirstEntries(decoder, seen)
     return VAE(encoder, decoder, emission, law, recipe.expectation(law, latent_dim))

@@ -12,6 +12,8 @@ from ._causal import (
 )
 from ._denoiser import AbstractDenoiser, AbstractDenoiserNetwork, ResidualDenoiser, ResidualNetwork
 from ._mlp import MLP, Linear, mlp
+from ._patches import ConvolutionalDenoiser, ConvolutionalNetwork, PatchDenoiser, PatchNetwork
+from ._windows import WindowNetwork
 
 __all__ = [
     "MLP",
@@ -20,13 +22,18 @@ __all__ = [
     "AbstractDenoiser",
     "AbstractDenoiserNetwork",
     "CausalTransformer",
+    "ConvolutionalDenoiser",
+    "ConvolutionalNetwork",
     "Linear",
     "Masked",
     "MaskedNetwork",
+    "PatchDenoiser",
+    "PatchNetwork",
     "Recurrent",
     "RecurrentNetwork",
     "ResidualDenoiser",
     "ResidualNetwork",
     "TransformerNetwork",
+    "WindowNetwork",
     "mlp",
 ]

@@ -12,11 +12,9 @@ import numpy as np
 from jax import Array
 from jaxtyping import Float, PyTree
 
-from .._core import parameter
+from .._core import dense, on_device, parameter, split_key, weights
 from ..bijections._masked import silu
-
-# what keeps the variance of a layer away from zero
-_SMALL = 1e-5
+from ._attention import asked, attended, normalised
 
 
 class AbstractCausalNetwork(eqx.Module):
@@ -54,8 +52,15 @@ class AbstractCausal(eqx.Module):
 
 def _uniform(key: Array, inputs: int, *shape: int, dtype: Any) -> Array:
     bound = inputs**-0.5
-    return jax.random.uniform(key, shape, dtype, -bound, bound)
+    return on_device(weights(key, shape, dtype, bound))
 
+
+def _zeros(key: Array, *shape: int, dtype: Any) -> Array:
+    return on_device(weights(key, shape, dtype, 0.0))
+
+
+# one program for all of its draws
+_cell = eqx.filter_jit(eqx.nn.GRUCell)
 
 # -- masks ------------------------------------------------------------------------------------------
 
@@ -133,14 +138,14 @@ class Masked(AbstractCausal):
         self, length: int, features: int, size: int, *, dtype: Any = jnp.float32, key: Array
     ) -> MaskedNetwork:
         width, depth = self.width, self.depth
-        keys = jax.random.split(key, 3)
+        keys = split_key(key, 3)
         return MaskedNetwork(
             _uniform(keys[0], length * features, length, features, width, dtype=dtype),
-            jnp.zeros(width, dtype),
+            _zeros(key, width, dtype=dtype),
             _uniform(keys[1], width, depth, width, width, dtype=dtype),
-            jnp.zeros((depth, width), dtype),
+            _zeros(key, depth, width, dtype=dtype),
             _uniform(keys[2], width, depth, width, width, dtype=dtype),
-            jnp.zeros((length, width, size), dtype),
+            _zeros(key, length, width, size, dtype=dtype),
         )
 
 
@@ -194,8 +199,10 @@ class Recurrent(AbstractCausal):
     def build(
         self, length: int, features: int, size: int, *, dtype: Any = jnp.float32, key: Array
     ) -> RecurrentNetwork:
-        cell = eqx.nn.GRUCell(features, self.width, dtype=dtype, key=key)
-        return RecurrentNetwork(cell, jnp.zeros(self.width, dtype), jnp.zeros((self.width, size), dtype))
+        cell = _cell(features, self.width, dtype=dtype, key=key)
+        return RecurrentNetwork(
+            cell, _zeros(key, self.width, dtype=dtype), _zeros(key, self.width, size, dtype=dtype)
+        )
 
 
 def _shifted(tokens: Array) -> Array:
@@ -204,12 +211,6 @@ def _shifted(tokens: Array) -> Array:
 
 
 # -- attention --------------------------------------------------------------------------------------
-
-
-def _normalised(h: Array) -> Array:
-    """Entries of mean zero and variance one, along the last axis."""
-    gap = h - jnp.mean(h, axis=-1, keepdims=True)
-    return gap * jax.lax.rsqrt(jnp.mean(gap**2, axis=-1, keepdims=True) + _SMALL)
 
 
 class _Block(eqx.Module):
@@ -227,15 +228,14 @@ class _Block(eqx.Module):
     wide_bias: Array = parameter()
     narrow: Array = parameter()
 
-    def asked(self, h: Array, heads: int) -> tuple[Array, Array, Array]:
-        """Query, key and value of a place, with an axis for the heads."""
-        parts = _normalised(h) @ self.attend
-        return tuple(jnp.split(parts.reshape(heads, -1), 3, axis=-1))  # pyright: ignore[reportReturnType]
+    def asked(self, h: Array, heads: int) -> list[Array]:
+        """Queries, keys and values of places, with an axis for the heads."""
+        return asked(normalised(h), self.attend, heads)
 
     def told(self, h: Array, found: Array) -> Array:
-        """The next h of a place, from what the heads found."""
-        h = h + found.reshape(h.shape) @ self.mix
-        return h + silu(_normalised(h) @ self.wide + self.wide_bias) @ self.narrow
+        """The next h of places, from what the heads found."""
+        h = h + dense(found.reshape(h.shape), self.mix)
+        return h + dense(silu(dense(normalised(h), self.wide) + self.wide_bias[None]), self.narrow)
 
 
 class TransformerNetwork(AbstractCausalNetwork):
@@ -264,14 +264,11 @@ class TransformerNetwork(AbstractCausalNetwork):
     heads: int = eqx.field(static=True)  # pyright: ignore[reportGeneralTypeIssues]
 
     def __call__(self, tokens: Float[Array, "length features"]) -> Float[Array, "length size"]:
-        h = _shifted(tokens) @ self.embed + self.position
+        h = dense(_shifted(tokens), self.embed) + self.position
         ahead = jnp.asarray(np.triu(np.ones((len(h), len(h)), bool), 1))
         for block in self.blocks:
-            q, k, v = jax.vmap(lambda own, block=block: block.asked(own, self.heads))(h)
-            scores = jnp.einsum("ihd,jhd->hij", q, k) * q.shape[-1] ** -0.5
-            shares = jax.nn.softmax(jnp.where(ahead[None], -jnp.inf, scores), axis=-1)
-            h = jax.vmap(block.told)(h, jnp.einsum("hij,jhd->ihd", shares, v))
-        return _normalised(h) @ self.last
+            h = block.told(h, attended(*block.asked(h, self.heads), ahead))
+        return dense(normalised(h), self.last)
 
     def start(self) -> tuple[tuple[Array, Array], ...]:
         length, width = self.position.shape
@@ -281,17 +278,15 @@ class TransformerNetwork(AbstractCausalNetwork):
     def step(
         self, state: tuple[tuple[Array, Array], ...], place: Array, before: Array
     ) -> tuple[tuple[tuple[Array, Array], ...], Array]:
-        h = before @ self.embed + self.position[place]
+        h = (before @ self.embed + self.position[place])[None]
         ahead = jnp.arange(len(self.position), dtype=place.dtype) > place
         kept = []
         for block, (keys, values) in zip(self.blocks, state, strict=True):
             q, k, v = block.asked(h, self.heads)
-            keys, values = keys.at[place].set(k), values.at[place].set(v)
-            scores = jnp.einsum("hd,jhd->hj", q, keys) * q.shape[-1] ** -0.5
-            shares = jax.nn.softmax(jnp.where(ahead[None], -jnp.inf, scores), axis=-1)
-            h = block.told(h, jnp.einsum("hj,jhd->hd", shares, values))
+            keys, values = keys.at[place].set(k[0]), values.at[place].set(v[0])
+            h = block.told(h, attended(q, keys, values, ahead[None]))
             kept.append((keys, values))
-        return tuple(kept), _normalised(h) @ self.last
+        return tuple(kept), normalised(h[0]) @ self.last
 
 
 class CausalTransformer(AbstractCausal):
@@ -321,15 +316,15 @@ class CausalTransformer(AbstractCausal):
         self, length: int, features: int, size: int, *, dtype: Any = jnp.float32, key: Array
     ) -> TransformerNetwork:
         width = self.width
-        embed, position, *keys = jax.random.split(key, 2 + self.depth)
+        embed, position, *keys = split_key(key, 2 + self.depth)
 
         def block(key: Array) -> _Block:
-            keys = jax.random.split(key, 4)
+            keys = split_key(key, 4)
             return _Block(
                 _uniform(keys[0], width, width, 3 * width, dtype=dtype),
                 _uniform(keys[1], width, width, width, dtype=dtype),
                 _uniform(keys[2], width, width, 4 * width, dtype=dtype),
-                jnp.zeros(4 * width, dtype),
+                _zeros(key, 4 * width, dtype=dtype),
                 _uniform(keys[3], 4 * width, 4 * width, width, dtype=dtype),
             )
 
@@ -337,6 +332,6 @@ class CausalTransformer(AbstractCausal):
             _uniform(embed, features, features, width, dtype=dtype),
             _uniform(position, 1, length, width, dtype=dtype),
             tuple(block(k) for k in keys),
-            jnp.zeros((width, size), dtype),
+            _zeros(key, width, size, dtype=dtype),
             self.heads,
         )

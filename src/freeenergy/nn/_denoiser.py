@@ -7,19 +7,18 @@ import math
 from typing import Any
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.nn import silu
 from jaxtyping import Float
 
-from .._core import parameter
+from .._core import on_device, parameter, split_key, weights
 
 # entries beyond so many standard deviations are told as this many
-_FAR = 20.0
+FAR = 20.0
 # waves along the log-SNR, and the longest of them
-_WAVES, _LONGEST = 16, 64.0
+WAVES, _LONGEST = 16, 64.0
 # of the longest wave along an entry; each other is half as long as the one before
 _RATE = 1.5
 
@@ -36,20 +35,25 @@ class AbstractDenoiser(eqx.Module):
     """What makes a denoiser of the size that is needed."""
 
     @abc.abstractmethod
-    def build(self, dim: int, *, dtype: Any = jnp.float32, key: Array) -> AbstractDenoiserNetwork:
-        """A network for `dim` entries; its last layer is zero, so that at first it says zero."""
+    def build(
+        self, dim: int, *, told: int = 0, dtype: Any = jnp.float32, key: Array
+    ) -> AbstractDenoiserNetwork:
+        """A network for `dim` entries; its last layer is zero, so that at first it says zero.
+
+        With `told` its input has so many numbers more, such as those of a label, after the entries.
+        """
 
 
-def _waves(log_snr: Array) -> Array:
+def log_snr_waves(log_snr: Array) -> Array:
     """Sines and cosines of the log-SNR, of lengths from long to short."""
-    lengths = np.geomspace(_LONGEST, 2.0, _WAVES)
+    lengths = np.geomspace(_LONGEST, 2.0, WAVES)
     angles = jnp.asarray(2 * math.pi / lengths, log_snr.dtype) * log_snr
     return jnp.concatenate([jnp.sin(angles), jnp.cos(angles)])
 
 
 def _features(x: Array, waves: int) -> Array:
     """Entries, and waves along them, by which small differences are seen at once."""
-    x = jnp.clip(x, -_FAR, _FAR)
+    x = jnp.clip(x, -FAR, FAR)
     angles = jnp.outer(jnp.asarray(_RATE * 2.0 ** np.arange(waves), x.dtype), x).ravel()
     return jnp.concatenate([x, jnp.sin(angles), jnp.cos(angles)])
 
@@ -68,6 +72,7 @@ class ResidualNetwork(AbstractDenoiserNetwork):
         inner, inner_bias, outer: A, a and B of each block.
         last: V.
 
+    >>> import jax
     >>> network = ResidualDenoiser(width=8, depth=1).build(3, key=jax.random.key(0))
     >>> network(jnp.zeros(3, jnp.float32), jnp.float32(0)).tolist()
     [0.0, 0.0, 0.0]
@@ -83,7 +88,7 @@ class ResidualNetwork(AbstractDenoiserNetwork):
     last: Array = parameter()
 
     def __call__(self, x: Float[Array, " dim"], log_snr: Float[Array, ""]) -> Float[Array, " dim"]:
-        waves = _waves(log_snr)
+        waves = log_snr_waves(log_snr)
         h = _features(x, (len(self.first) // len(x) - 1) // 2) @ self.first + self.bias
         for i in range(len(self.inner)):
             scale, shift = jnp.split(waves @ self.told[i] + self.told_bias[i], 2)
@@ -108,21 +113,23 @@ class ResidualDenoiser(AbstractDenoiser):
     depth: int = eqx.field(static=True, default=3)
     waves: int = eqx.field(static=True, default=0)
 
-    def build(self, dim: int, *, dtype: Any = jnp.float32, key: Array) -> ResidualNetwork:
-        width, depth, inputs = self.width, self.depth, dim * (1 + 2 * self.waves)
-        keys = jax.random.split(key, 5)
+    def build(self, dim: int, *, told: int = 0, dtype: Any = jnp.float32, key: Array) -> ResidualNetwork:
+        width, depth, inputs = self.width, self.depth, (dim + told) * (1 + 2 * self.waves)
+        keys = split_key(key, 5)
 
         def uniform(key: Array, inputs: int, *shape: int) -> Array:
-            bound = inputs**-0.5
-            return jax.random.uniform(key, shape, dtype, -bound, bound)
+            return on_device(weights(key, shape, dtype, inputs**-0.5))
+
+        def zeros(*shape: int) -> Array:
+            return on_device(weights(key, shape, dtype, 0.0))
 
         return ResidualNetwork(
             uniform(keys[0], inputs, inputs, width),
             uniform(keys[1], 1, width),
-            uniform(keys[2], 2 * _WAVES, depth, 2 * _WAVES, 2 * width),
-            jnp.zeros((depth, 2 * width), dtype),
+            uniform(keys[2], 2 * WAVES, depth, 2 * WAVES, 2 * width),
+            zeros(depth, 2 * width),
             uniform(keys[3], width, depth, width, width),
-            jnp.zeros((depth, width), dtype),
+            zeros(depth, width),
             uniform(keys[4], width, depth, width, width),
-            jnp.zeros((width, dim), dtype),
+            zeros(width, dim),
         )

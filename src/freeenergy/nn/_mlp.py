@@ -7,11 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jax import Array
 
-from .._core import parameter
+from .._core import on_device, parameter, split_key, weights
 
 
 def relu(x: Array) -> Array:
@@ -43,6 +42,7 @@ class Linear(eqx.Module):
 class MLP(eqx.Module):
     """Linear layers with `activation` between them.
 
+    >>> import jax
     >>> network = mlp(3, 2, width=8, depth=1, key=jax.random.key(0))
     >>> [layer.weight.shape for layer in network.layers]
     [(3, 8), (8, 2)]
@@ -65,19 +65,24 @@ def mlp(
     width: int,
     depth: int,
     activation: Callable[[Array], Array] = relu,
+    last: float | None = None,
     dtype: Any = jnp.float32,
     key: Array,
 ) -> MLP:
     """A random `MLP` with `depth` hidden layers of `width` units.
 
-    Weights and biases are uniform in ±1/√inputs of their layer.
+    Weights and biases are uniform in ±1/√inputs of their layer.  With `last`, the last layer begins with
+    that part of such weights, and with biases of zero.
     """
     sizes = [inputs, *[width] * depth, outputs]
 
     def layer(i: int, key: Array) -> Linear:
         bound = 1 / math.sqrt(sizes[i])
-        draw = jax.random.uniform(key, (sizes[i] + 1, sizes[i + 1]), dtype, -bound, bound)
-        return Linear(draw[:-1], draw[-1])
+        draw = weights(key, (sizes[i] + 1, sizes[i + 1]), dtype, bound)
+        weight, bias = draw[:-1], draw[-1]
+        if last is not None and i == depth:
+            weight, bias = last * weight, 0 * bias
+        return Linear(on_device(weight), on_device(bias))
 
-    keys = jax.random.split(key, depth + 1)
+    keys = split_key(key, depth + 1)
     return MLP(tuple(layer(i, k) for i, k in enumerate(keys)), activation)

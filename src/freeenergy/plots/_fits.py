@@ -23,8 +23,8 @@ _FEW, _FAR = 0.1, 5
 def comparison(board: Any, ax: Axes | None = None) -> Axes:
     """Paired differences to the best model of a `Comparison`, with intervals of 95 %.
 
-    An arrow says that the number is a bound, and on which side the truth is.  Models that failed or
-    call a row impossible are left out.
+    An arrow says that the number is a bound, and on which side the truth is.  Models that failed, call a
+    row impossible or only draw are left out.
     """
     everything = board.table()
     names = short_names([line.model for line in everything])
@@ -61,9 +61,8 @@ def comparison(board: Any, ax: Axes | None = None) -> Axes:
     ax.set_ylim(len(lines) - 0.4, -0.6)
     scale = "; logarithmic scale" if crowded else ""
     left_out = len(everything) - len(lines)
-    rest = (
-        f"\n{left_out} of {len(everything)} models are not shown:\nfailed or infinite" if left_out else ""
-    )
+    why = "failed, infinite or without bits"
+    rest = f"\n{left_out} of {len(everything)} models are not shown:\n{why}" if left_out else ""
     ax.set_xlabel(f"bits per sample\nmore than the best\n(left is better{scale}){rest}")
     ax.spines["left"].set_visible(False)
     ax.tick_params(axis="y", length=0)

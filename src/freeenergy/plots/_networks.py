@@ -10,14 +10,19 @@ from matplotlib.axes import Axes
 from matplotlib.patches import FancyArrowPatch
 
 from ..inference import DirectedGraph, UndirectedGraph
-from ..models import NumberBelief
+from ..models import AbstractNetworkBeliefs, NumberBelief
 from ._style import PALETTE, ink, new_axes, plain
 
 # points from the middle of a name to where arrows end, and more for each line below it
 _ROOM, _LINE = 12, 6
 
 
-def network(model: Any, ax: Axes | None = None, *, probabilities: Mapping[str, Any] | None = None) -> Axes:
+def network(
+    model: Any,
+    ax: Axes | None = None,
+    *,
+    probabilities: Mapping[str, Any] | AbstractNetworkBeliefs | None = None,
+) -> Axes:
     """The graph of a Bayesian or Markov network: parents above their children, arrows down.
 
     Columns are in layers by the longest way to them, and in each layer near their parents and children;
@@ -26,7 +31,7 @@ def network(model: Any, ax: Axes | None = None, *, probabilities: Mapping[str, A
     Args:
         model: a fitted `BayesianNetwork` or `MarkovNetwork`, one of `freeenergy.models`, or a graph.
         ax: axes of Matplotlib to draw on.
-        probabilities: what is written below a name, such as `model.posterior(given).marginals()`.
+        probabilities: what is written below a name, such as `model.posterior(given)`.
 
     >>> from freeenergy.models import BayesianNetwork
     >>> tables = {"rain": [0.8, 0.2], "wet": [[0.9, 0.1], [0.2, 0.8]]}
@@ -50,7 +55,9 @@ def network(model: Any, ax: Axes | None = None, *, probabilities: Mapping[str, A
         places = {node: (math.sin(angle), math.cos(angle)) for node, angle in turn.items()}
         size = (max(3.0, 0.45 * n), max(3.0, 0.45 * n))
     ax = new_axes(ax, *size)
-    words = {node: _words(node, (probabilities or {}).get(node)) for node in graph.nodes}
+    beliefs = isinstance(probabilities, AbstractNetworkBeliefs)
+    known = probabilities.marginals() if beliefs else probabilities or {}
+    words = {node: _words(node, known.get(node)) for node in graph.nodes}
     style = "-|>" if isinstance(graph, DirectedGraph) else "-"
     for a, b in graph.edges:
         ax.add_patch(

@@ -89,6 +89,8 @@ def marginal(
 ) -> Axes:
     """The histogram of one number, with the pieces of a region below it, or the bars of a label.
 
+    A number that has one value alone is a line there.
+
     Args:
         values: of the number.
         weights: one for each, equal by default.
@@ -100,7 +102,11 @@ def marginal(
     values = np.asarray(values, float)
     ax = new_axes(ax, 4.3, 2.0)
     distinct = np.unique(values) if labels is None else np.array(list(labels))
-    if labels is not None or len(distinct) <= 30:
+    if labels is None and len(distinct) == 1:
+        # a point has no width
+        ax.vlines(distinct, 0, 1, color=PALETTE[0], linewidth=2)
+        ax.set_ylabel("probability")
+    elif labels is not None or len(distinct) <= 30:
         share = np.ones(len(values)) / len(values) if weights is None else np.asarray(weights, float)
         heights = [share[values == v].sum() for v in distinct]
         width = 0.8 * np.diff(distinct).min() if len(distinct) > 1 else 0.8
@@ -108,6 +114,8 @@ def marginal(
         ax.set_ylabel("probability")
         if labels is not None:
             ax.set_xticks(distinct, list(map(wrapped, labels.values())))
+        elif len(distinct) <= _MOST and (distinct == np.round(distinct)).all():
+            ax.set_xticks(distinct)
     else:
         ax.hist(values, 40, weights=weights, density=True, color=PALETTE[0], alpha=0.6)
         ax.set_ylabel("density")

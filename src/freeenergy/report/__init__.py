@@ -25,6 +25,7 @@ _SECTIONS = (
         lambda view: table_html(view.board) + _numbers.forecasts(view) + _predictions.measures(view),
     ),
     ("differences", "Paired differences", _numbers.differences),
+    ("draws", "Draws beside held-out rows", _numbers.draws),
     ("predictions", "Predictions of held-out rows", _predictions.predictions),
     ("effects", "What the best model looks at", _predictions.effects),
     ("learning", "Learning curves", _numbers.learning),

@@ -102,7 +102,7 @@ def _of_series(view: View) -> str:
 def _drawn(view: View) -> list[tuple[str, np.ndarray]]:
     """Models with draws of rows such as the examples."""
     found = []
-    for line in view.good:
+    for line in view.fitted:
         draws = view.first(line.model, "samples")
         if draws is not None and np.ndim(draws) == 2 and np.shape(draws)[1] == len(view.fields):
             found.append((line.model, np.asarray(draws, float)))

@@ -9,6 +9,7 @@ import numpy as np
 
 from .. import plots
 from .._core import Kind
+from ..comparison._draws import APART, COVERAGE, DISTANCE, NEARER, PRECISION
 from ._html import (
     NOTHING,
     Cell,
@@ -31,7 +32,10 @@ _TIGHT = Cell("&lt; 0.001", 0.0)
 
 def headline(view: View) -> str:
     board = view.board
-    if not view.good:
+    if not view.good and view.fitted:
+        first = view.fitted[0]
+        lead = f"No model gives a probability. {_lead_of_draws(view, first)}"
+    elif not view.good:
         lead = "No model could be fitted; the table has the reasons."
     else:
         best = view.good[0]
@@ -43,7 +47,7 @@ def headline(view: View) -> str:
         if len(view.good) > 1:
             lead += " " + _lead_over(best, view.good[1], view.name(view.good[1].model))
     parts = [f'<p class="lead">{lead}</p>']
-    failed = len(view.lines) - len(view.good)
+    failed = len(view.lines) - len(view.fitted)
     notes = [*map(str, board.notes)]
     if failed:
         notes.append(f"{failed} of {len(view.lines)} models failed; the table has the reasons.")
@@ -57,6 +61,16 @@ def headline(view: View) -> str:
     if notes:
         parts.append("<ul>" + "".join(f"<li>{escape(note)}</li>" for note in notes) + "</ul>")
     return "".join(parts)
+
+
+def _lead_of_draws(view: View, line: Any) -> str:
+    """A sentence on the draws of a model that has no bits, as HTML."""
+    name = f"<b>{view.name(line.model)}</b>"
+    found = next((own for own in view.board.draws() if own.model == line.model), None)
+    if found is None:
+        return f"{name} draws rows, which are shown below."
+    share = with_error(*(100 * part for part in found.measures[APART])).text
+    return f"Draws of {name} are told from held-out rows in {share} % of the cases; 50 % is not at all."
 
 
 def _lead_over(best: Any, second: Any, name: str) -> str:
@@ -117,6 +131,10 @@ def _standing(place: int, line: Any, view: View, heads: int, criteria: bool, evi
             name,
             Cell(f"<span>failed: {escape(line.error)}</span>", css="reason", span=heads - 1),
         ]
+    if not line.scored:
+        size = value_cell(line.parameters, digits=0) if line.parameters else NOTHING
+        bits = [NOTHING] * 4
+        return [name, *bits, word_cell(line.kind_told), NOTHING, value_cell(line.seconds, digits=1), size]
     sign = SIGN[line.kind]
     gap = NOTHING
     if line.kind is Kind.LOWER:
@@ -134,7 +152,7 @@ def _standing(place: int, line: Any, view: View, heads: int, criteria: bool, evi
         with_error(line.bits_per_dimension, line.bits_per_dimension_stderr, sign=sign),
         with_error(line.difference, line.difference_stderr) if place else Cell("0", 0.0),
         chance,
-        word_cell(line.kind.value),
+        word_cell(line.kind_told),
         gap,
         value_cell(line.seconds, digits=1),
         value_cell(line.parameters, digits=0) if line.parameters else NOTHING,
@@ -158,6 +176,45 @@ def table_html(board: Any) -> str:
     ]
     caption = "Held-out code length, fewer bits are better"
     return table_of(caption, heads, rows, sortable=True, best=True) + _whole_names(view)
+
+
+def draws(view: View) -> str:
+    """How near draws are to held-out rows, where that was measured."""
+    ask = getattr(view.board, "draws", None)
+    lines = [] if ask is None else ask()
+    if not lines:
+        return ""
+    rows = []
+    for line in lines:
+        name = (
+            Cell(f"<i>{escape(line.model)}</i>", line.model)
+            if line.reference
+            else Cell(view.name(line.model), line.model)
+        )
+        found = (line.measures.get(measure) for measure, _ in _MEASURES)
+        rows.append([name, *(NOTHING if part is None else with_error(*part) for part in found)])
+    folds = max(line.folds for line in lines)
+    of = f"the mean of {folds} folds" if folds > 1 else "of one fold"
+    note = (
+        "<p>These need no probability, so that models that only draw stand beside the others. Labels are "
+        "ones among zeros, numbers in standard deviations, and draws lack what the held-out rows lack. The "
+        "last two lines are what to read them beside: other rows of the data, which no model can be better "
+        "than, and rows in which every column was drawn by itself, which a model that knows how columns go "
+        "together has to be better than.</p>"
+    )
+    heads = [("model", ""), *_MEASURES]
+    return note + table_of(
+        f"Draws beside held-out rows, {of}, ± standard error", heads, rows, sortable=True
+    )
+
+
+_MEASURES = (
+    (APART, "share of rows told rightly whether they were drawn; 0.5 is not at all"),
+    (DISTANCE, "along random directions, standard deviations"),
+    (PRECISION, "share of draws that lie among rows"),
+    (COVERAGE, "share of rows with a draw near"),
+    (NEARER, "share of draws nearer to rows of the fit than new rows are; more than 0.5 is repeating"),
+)
 
 
 def forecasts(view: View) -> str:
@@ -202,7 +259,8 @@ def _whole_names(view: View) -> str:
 
 def differences(view: View) -> str:
     if len(view.good) < 2:
-        return "<p>There are no two models to compare.</p>"
+        bits = " by bits" if len(view.fitted) > 1 else ""
+        return f"<p>There are no two models to compare{bits}.</p>"
     best = view.good[0]
     rows = []
     for line in view.good[1:]:
@@ -267,6 +325,8 @@ def learning(view: View) -> str:
                 value_cell(float(last.std(ddof=1))) if len(last) > 1 else NOTHING,
             ]
         )
+    if not rows and any(not line.scored for line in view.fitted):
+        return "<p>No model of this comparison has an objective that falls.</p>"
     if not rows:
         return "<p>No model of this comparison learns by iteration.</p>"
     heads = [
@@ -288,7 +348,8 @@ def learning(view: View) -> str:
 
 def wins(view: View) -> str:
     if len(view.good) < 2:
-        return "<p>There are no two models to compare.</p>"
+        bits = " by bits" if len(view.fitted) > 1 else ""
+        return f"<p>There are no two models to compare{bits}.</p>"
     models = [line.model for line in view.good]
     everything = np.array([view.bits[model] for model in models])
     everything = everything[:, ~np.isnan(everything).any(axis=0)]

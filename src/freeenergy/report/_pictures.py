@@ -24,7 +24,7 @@ _NOTHING_HIDDEN = "<p>No model of this comparison has a hidden part to show.</p>
 
 def samples(view: View) -> str:
     board = view.board
-    drawn = [(line.model, view.first(line.model, "samples")) for line in view.good]
+    drawn = [(line.model, view.first(line.model, "samples")) for line in view.fitted]
     drawn = [(model, np.asarray(samples, float)) for model, samples in drawn if samples is not None]
     if not drawn:
         return "<p>No model of this comparison can draw samples.</p>"
@@ -149,7 +149,7 @@ def latent(view: View) -> str:
     if view.sequences:
         return _states(view)
     cards, rows = [], []
-    for line in view.good:
+    for line in view.fitted:
         z = view.first(line.model, "latent")
         if z is None or len(z) == 0:
             continue
@@ -162,8 +162,10 @@ def latent(view: View) -> str:
             colour, by = view.groups[which], "label"
         elif shares:
             colour, by = z.argmax(axis=1), "largest responsibility"
-        else:
+        elif line.scored:
             colour, by = view.bits[line.model][which], "bits of the row"
+        else:
+            colour, by = z[:, -1], "the last of them"
         spread = np.linalg.svd(z - z.mean(axis=0), compute_uv=False) ** 2
         kept = float(spread[:2].sum() / spread.sum()) if spread.sum() > 0 else 1.0
         alt = f"Hidden coordinates of {len(z)} held-out rows under {line.model}, coloured by {by}."

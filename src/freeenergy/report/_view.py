@@ -29,7 +29,9 @@ class View:
         self.board = board
         self.lines = board.table()
         self.short = plots.short_names([line.model for line in self.lines])
-        self.good = [line for line in self.lines if line.error is None]
+        # those that were fitted, and those of them that have bits
+        self.fitted = [line for line in self.lines if line.error is None]
+        self.good = [line for line in self.fitted if line.scored]
         self.sequences = isinstance(board.examples, list) or np.ndim(board.examples) == 3
         # what is held out: rows, series, or the steps of one
         self.units = "rows" if not self.sequences else "series" if len(board.examples) > 1 else "steps"

@@ -15,7 +15,7 @@ from jax import Array
 
 from .._core import Data, Evidence, Kind, map_data, map_rows, split_key_data
 from ..inference import ImportanceEstimate
-from ..models import AbstractExactModel
+from ..models import AbstractBoundedModel, AbstractExactModel
 
 # rescaled numbers below this have products that do not overflow, whatever they are multiplied with
 _FAR = 1e100
@@ -23,6 +23,8 @@ _SAMPLES_AT_ONCE = 32_000
 _NUMBERS_AT_ONCE = 4_000_000
 # incomplete rows have a covariance each
 _INCOMPLETE_AT_ONCE = 256
+# how many conditional draws share importance samples, and how many of these there are for each
+_GROUPS, _SAMPLES_A_DRAW = (8, 64, 256), 8
 # networks say much of a row
 _COMPLETE_AT_ONCE = 1024
 
@@ -187,11 +189,17 @@ def bound_of(estimate: ImportanceEstimate, known: np.ndarray) -> Evidence:
 
 
 def draw_rows(
-    model: Any, n: int, key: Array, method: Callable[..., Any] | None = None, **options: Any
+    model: Any,
+    n: int,
+    key: Array,
+    method: Callable[..., Any] | None = None,
+    *,
+    block: int = 4096,
+    **options: Any,
 ) -> Any:
-    """`n` draws from `model`: by its `sample`, or another method."""
+    """`n` draws from `model`, `block` at a time: by its `sample`, or another method."""
     method = type(model).sample if method is None else method
-    return map_rows(_draw, split_key_data(key, n), model, method, options)
+    return map_rows(_draw, split_key_data(key, n), model, method, options, block=block)
 
 
 def _how(model: Any, samples: int | None) -> dict[str, Any]:
@@ -216,3 +224,25 @@ def completed_draws(model: Any, z: np.ndarray, samples: int | None, key: Array) 
     """Rows with draws of what is missing."""
     keys = split_key_data(key, len(z))
     return keyed_answers(model, type(model).complete_sample, z, keys, **_how(model, samples))
+
+
+def shared_draws(
+    model: AbstractBoundedModel, z: np.ndarray, n: int, samples: int, key: Array
+) -> np.ndarray:
+    """`n` draws of what is missing in each row, (n, rows, columns), by importance resampling.
+
+    Draws come in groups that share `samples`, eight for each draw at least; groups have their own.
+    """
+    draws = next((size for size in _GROUPS if size >= n), _GROUPS[-1])
+    groups, samples = -(-n // draws), max(samples, _SAMPLES_A_DRAW * draws)
+    found = keyed_answers(
+        model,
+        type(model).complete_samples,
+        np.tile(z, (groups, *(1 for _ in z.shape[1:]))),
+        split_key_data(key, groups * len(z)),
+        block=rows_at_once(samples),
+        draws=draws,
+        samples=samples,
+    )
+    found = found.reshape(groups, len(z), draws, *z.shape[1:]).swapaxes(1, 2)
+    return found.reshape(groups * draws, *z.shape)[:n]

@@ -26,12 +26,12 @@ from .._core import (
     Fit,
     Kind,
     Status,
-    key_bits,
     key_of,
     learnable,
     parameter_count,
     programs,
     progress_bar,
+    seed_bits,
     silent,
 )
 from ..learning import EM, LBFGS, ClosedForm, Gradient, fit
@@ -49,7 +49,7 @@ from ._summary import (
     named_parameters,
     summary_of,
 )
-from ._validation import check_instance, check_int, check_numbers, check_real, feature_names, random_key
+from ._validation import check_instance, check_int, check_numbers, check_real, feature_names, random_number
 
 
 @functools.cache
@@ -58,11 +58,10 @@ def _parameter_names(kind: Any) -> frozenset[str]:
     return frozenset(kind._get_param_names())
 
 
-@functools.cache
-def _fixed_key() -> tuple[Array, int]:
-    """The key of estimators without `random_state`, and its bits: made once, since it takes long."""
-    key = key_of(0)
-    return key, key_bits(key)
+@functools.lru_cache(maxsize=32)
+def _key_and_bits(seed: int) -> tuple[Array, int]:
+    """The key of a seed, and its bits: the last ones are kept, since to make a key takes long."""
+    return key_of(seed), seed_bits(seed)
 
 
 class Shell(Shows, BaseEstimator, metaclass=abc.ABCMeta):
@@ -132,22 +131,17 @@ class Shell(Shows, BaseEstimator, metaclass=abc.ABCMeta):
 
     def _learn_from(self, taken: Any) -> Any:
         """Learns what an intake has taken, and returns it."""
-        key = self._random_key()
-        self.seed_ = self._seed_of(key)
+        key, self.seed_ = self._key_and_seed()
         with taken.naming_cells():
             result = self._learn(taken.events, key)
         self._store(taken.in_units(result), taken.size)
         return taken
 
-    def _random_key(self) -> Array:
-        if "random_state" not in _parameter_names(type(self)):
-            return _fixed_key()[0]
-        return random_key(vars(self)["random_state"])
-
-    def _seed_of(self, key: Array) -> np.ndarray:
-        """A number that later calls draw with, from the key of the fit."""
-        fixed, bits = _fixed_key()
-        return np.asarray(bits if key is fixed else key_bits(key), np.uint32)
+    def _key_and_seed(self) -> tuple[Array, np.ndarray]:
+        """The key of a fit, and from it the number that later calls draw with."""
+        chosen = "random_state" in _parameter_names(type(self))
+        key, bits = _key_and_bits(random_number(vars(self)["random_state"]) if chosen else 0)
+        return key, np.asarray(bits, np.uint32)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -185,7 +179,7 @@ class Shell(Shows, BaseEstimator, metaclass=abc.ABCMeta):
             )
         made = cls(**{**cls._parameters_of(model), **parameters})
         made._check_parameters()
-        made.seed_ = made._seed_of(made._random_key())
+        made.seed_ = made._key_and_seed()[1]
         made._take(model)
         made.model_, made.history_, made.n_iter_, made.converged_ = model, {}, 0, True
         made.fitted_size_, made.stop_reason_ = None, "was made from a model"

@@ -96,6 +96,18 @@ class ScoresSteps(Scores):
         """The steps of a series that a fit needs to be of use."""
 
 
+def places_of(classes: np.ndarray, y: Any) -> np.ndarray:
+    """The number of each label among the `classes` that were fitted; others are refused."""
+    labels = np.asarray(y)
+    place = np.searchsorted(classes, labels).clip(max=len(classes) - 1)
+    unknown = labels[classes[place] != labels]
+    if len(unknown):
+        raise ValueError(
+            f"The labels 'y' must be among those that were fitted. Got {unknown.tolist()[0]!r} instead."
+        )
+    return place
+
+
 class ScoresLabels(abc.ABC):
     """Gives the log-probability of labels given rows.
 
@@ -111,14 +123,7 @@ class ScoresLabels(abc.ABC):
 
     def _place_of(self, y: Any) -> np.ndarray:
         """The number of each label among those that were fitted; others are refused."""
-        labels = np.asarray(y)
-        place = np.searchsorted(self.classes_, labels).clip(max=len(self.classes_) - 1)
-        unknown = labels[self.classes_[place] != labels]
-        if len(unknown):
-            raise ValueError(
-                f"The labels 'y' must be among those that were fitted. Got {unknown.tolist()[0]!r} instead."
-            )
-        return place
+        return places_of(self.classes_, y)
 
     def _model_place_of(self, y: Any) -> np.ndarray:
         """The number that the fitted model has for each label."""

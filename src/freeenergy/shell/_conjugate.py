@@ -36,9 +36,10 @@ def member_of(model: Any, prior: ConjugatePrior) -> Any:
     like = eqx.filter_eval_shape(lambda p: p.mode(), prior)
     shapes = [jax.tree.map(np.shape, eqx.filter(m, _is_array)) for m in (like, member)]
     if not isinstance(member, AbstractExponentialFamily) or shapes[0] != shapes[1]:
+        other = "of another shape" if isinstance(member, type(like)) else "which is another model"
         raise TypeError(
             f"A {type(prior).__name__} is the prior of a {type(like).__name__} of its shape, alone. Got a "
-            f"{type(model).__name__}, which is another model, instead."
+            f"{type(model).__name__}, {other}, instead."
         )
     return member
 

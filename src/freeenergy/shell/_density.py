@@ -12,10 +12,10 @@ import numpy as np
 from jax import Array
 from sklearn.utils.validation import check_is_fitted
 
-from .._core import AbstractAlgorithm, Data, Evidence, Fit, Stream, key_bits, on_device, streaming
-from ..learning import EM, FreshNoise
+from .._core import AbstractAlgorithm, Data, Evidence, Fit, Stream, generator, on_device, streaming
+from ..learning import EM, FreshNoise, LearnedCells
 from ..learning._fit import check_source
-from ..models import AbstractBoundedModel, AbstractExactModel, in_units
+from ..models import AbstractBoundedModel, AbstractExactModel, CellNoise, InCells, LearnedNoise, in_units
 from ._anomalies import Outliers, p_values_of, surprise_of
 from ._answers import (
     answers,
@@ -25,14 +25,17 @@ from ._answers import (
     evidence_of_rows,
     log_prob_complete_of,
     log_prob_of,
+    shared_draws,
 )
 from ._base import Shell, checked
 from ._capabilities import Completes, Samples, Scores, Transforms
 from ._chunks import Chunks
 from ._completion import AbstractCompletion, RowCause, RowEnergy
+from ._field import Field
 from ._intake import Table, with_history
 from ._rows import Rows, Scaling, canonical_rows
 from ._schema import CodedRows, Schema, schema_of
+from ._spread import Spread, SpreadTable, spread_of
 from ._summary import Terms, reported, weighted
 from ._validation import check_count, check_numbers, check_rows, check_weight, random_key
 
@@ -175,17 +178,21 @@ class SamplesRows(Samples, AbstractRowEstimator):
         """Draws `n` rows from the fitted model.
 
         With `given`, rows with NaN, the missing part is drawn given the observed part, `n` times for
-        each row: the result has shape (n, rows, columns), or (rows, columns) when n is 1.
+        each row: the result has shape (n, rows, columns), or (rows, columns) when n is 1.  Where they are
+        chosen among importance samples, draws of a row share these by the hundred, eight for each.
 
         After a fit to a data frame draws are a data frame, with the names and types of its columns; a
         frame that is `given` comes back as one, or as a list of `n`.
         """
         check_is_fitted(self, "model_")
-        key = random_key(random_state)
+        return self._sampled(n, given, key=random_key(random_state))
+
+    def _sampled(self, n: int, given: Any, *, key: Array, **how: Any) -> Any:
+        """What `sample` returns; `how` is for those who draw."""
         if given is None:
             # a row is made of its numbers and the key that it is drawn with
             n = check_count(self, "sample", "n", n, each=self._width + 1, least=0)
-            drawn = self.intake.flat(self, self._draw(n, key=key))
+            drawn = self.intake.flat(self, self._draw(n, key=key, **how))
             return self.intake.drawn(self, self.scaling_.invert(drawn))
         if not isinstance(self, CompletesRows):
             raise ValueError(
@@ -195,7 +202,7 @@ class SamplesRows(Samples, AbstractRowEstimator):
         n = check_count(self, "sample", "n", n, each=once.x.size + len(once.x))
         taken = once.take(np.tile(np.arange(len(once.x)), n))
         with taken.naming_cells():
-            drawn = taken.back(self._fill_sample(taken.z, key=key))
+            drawn = taken.back(self._fill_samples(once.z, n, key=key, **how))
         filled = check_numbers(self, "sample", np.where(np.isnan(taken.x), drawn, taken.x))
         tables = [once.filled(part) for part in filled.reshape(n, *once.x.shape)]
         if n == 1:
@@ -204,7 +211,39 @@ class SamplesRows(Samples, AbstractRowEstimator):
 
 
 class AbstractImplicit(SamplesRows):
-    """A law that can be drawn from and has no density; who asks for a score is told why there is none."""
+    """A law that can be drawn from and has no density; who asks for a score is told why there is none.
+
+    Columns may be of any kind: models are given reals, whole numbers as places in the cell about each and
+    labels as a column for each value (`Spread`), and what is drawn is a value that can occur.
+
+    Attributes:
+        spread_: what the values of columns can be.
+    """
+
+    intake = SpreadTable
+    spread_: Spread
+
+    def takes(self, field: Field) -> bool:
+        return True
+
+    @property
+    def _corners(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """A corner and the width of the cells of what `model_` draws; None where all columns are reals."""
+        spread = spread_of(self)
+        return None if spread is None or spread.trivial else spread.cells(*self.scaling_)
+
+    def _with_fresh_noise(self, objective: Any) -> Any:
+        """The objective of a player who sees rows, their place in their cells drawn for every batch."""
+        corners = self._corners
+        return objective if corners is None else FreshNoise(objective, *map(on_device, corners))
+
+    def _noisy(self, x: np.ndarray, key: Array) -> np.ndarray:
+        """Rows of `_learn`, each at a place in its cells that is drawn once."""
+        corners = self._corners
+        if corners is None:
+            return x
+        place = generator(key).random(x.shape) - 0.5
+        return x + corners[1] * place
 
     def __getattr__(self, name: str) -> NoReturn:
         if name in ("evidence", "score_samples", "score"):
@@ -218,6 +257,9 @@ class AbstractImplicit(SamplesRows):
 
 class CompletesRows(Completes, AbstractRowEstimator):
     """Missing entries of rows, in the units of the user."""
+
+    # whether many draws of a row are chosen among the same importance samples
+    _shares_draws: ClassVar[bool] = False
 
     @property
     def _completion_samples(self) -> int | None:
@@ -241,6 +283,15 @@ class CompletesRows(Completes, AbstractRowEstimator):
     def _fill_sample(self, z: np.ndarray, *, key: Array) -> np.ndarray:
         """Rescaled rows with NaN replaced by conditional draws."""
         return completed_draws(self.model_, z, self._completion_samples, key)
+
+    def _fill_samples(self, z: np.ndarray, n: int, *, key: Array, **how: Any) -> np.ndarray:
+        """Rescaled rows `n` times, one time after another, with NaN replaced by conditional draws."""
+        samples = self._completion_samples
+        if n == 1 or not self._shares_draws or samples is None:
+            # an event may have axes of its own
+            times = np.tile(z, (n, *(1 for _ in z.shape[1:])))
+            return self._fill_sample(times, key=key, **how)
+        return shared_draws(self.model_, z, n, samples, key).reshape(-1, *z.shape[1:])
 
     def impute(self, X: Any) -> Any:
         """`X` with each missing entry inferred from the observed ones of its row.
@@ -322,6 +373,10 @@ class AbstractDensity(ScoresRows, SamplesRows, CompletesRows):
     _sums_rows: ClassVar[bool] = False
     # origin and width of the cells of each column within which rows lie by chance, if they do
     _cells: tuple[np.ndarray, np.ndarray] | None = None
+    # whether the law of the place in a cell can be learned with the model; what to learn, and what was
+    _learns_noise: ClassVar[bool] = False
+    _noise_in_cells: LearnedNoise | None = None
+    _cell_noise: CellNoise | None = None
 
     @property
     def model_in_units(self) -> Any:
@@ -391,7 +446,15 @@ class AbstractDensity(ScoresRows, SamplesRows, CompletesRows):
             return objective
         origin, width = self._cells
         scaled = self.scaling_.apply(origin[None])[0], width / self.scaling_.scale
-        return FreshNoise(objective, *(on_device(v) for v in scaled))
+        of_cells = FreshNoise if self._noise_in_cells is None else LearnedCells
+        return of_cells(objective, *(on_device(v) for v in scaled))
+
+    def _with_noise(self, start: Any, key: Array) -> Any:
+        """What there is to learn: the density, and the law of the noise where that is learned too."""
+        if self._noise_in_cells is None or self._cells is None:
+            return start
+        width = self._cells[1]
+        return InCells(start, self._noise_in_cells(len(width), np.flatnonzero(width), key=key))
 
     def _fit(self, X: Any, **given: Any) -> Any:
         if not isinstance(X, Chunks):
@@ -409,9 +472,10 @@ class AbstractDensity(ScoresRows, SamplesRows, CompletesRows):
         learner = EM(tol=self.tol) if self.learner is None else self.learner
         check_source(learner, Stream)
         self._check_size(*check_rows(self, chunks[0], reset=True).shape)
-        key = self._random_key()
-        seed = key_bits(key)
-        survey = chunks.survey(lambda part: check_rows(self, part, reset=False), sample=_SAMPLE, seed=seed)
+        key, seed = self._key_and_seed()
+        survey = chunks.survey(
+            lambda part: check_rows(self, part, reset=False), sample=_SAMPLE, seed=int(seed)
+        )
         self.fit(survey.sample)
 
         def read(i: int) -> np.ndarray:

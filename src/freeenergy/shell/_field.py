@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,8 @@ import numpy as np
 from ._frames import NO_TIME, NOT_NUMBERS, Form, Values
 from ._support import Column, Grid, is_whole
 
+# a date as computers write it, with or without a time of day
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}(?![0-9])")
 # so many values at least before any is taken for an identifier or for text
 _FEW = 20
 # the most labels of a column that nobody declared
@@ -103,7 +106,9 @@ class Field:
         if self.kind is Column.ROUNDED:
             return f"steps of {self.step:g}"
         if self.kind is Column.DATE:
-            return f"{self.unit}s since {np.array(self.since).astype(f'M8[{self.tick}]')}"
+            since = np.array(self.since).astype(f"M8[{self.tick}]")
+            midnight = since.astype("M8[D]")
+            return f"{self.unit}s since {midnight if midnight == since else since}"
         return ""
 
     def told(self, code: float) -> str:
@@ -362,8 +367,11 @@ def _as_kind(field: Field, kind: Column, read: Values, seen: np.ndarray, declare
         if kind is Column.BINARY and len(categories) > 2:
             refuse("two values")
         note = ""
-        if not declared and read.form is Form.LABEL and not read.declared and _numerals(categories):
-            note = "They are numbers written as text; convert the column to have numbers."
+        if not declared and read.form is Form.LABEL and not read.declared:
+            if _numerals(categories):
+                note = "They are numbers written as text; convert the column to have numbers."
+            elif all(_DATE.match(str(label)) for label in categories):
+                note = "They are dates written as text; convert the column to have times."
         return dataclasses.replace(field, kind=kind, categories=categories, note=note)
     if read.form in (Form.LABEL, Form.TIME):
         refuse("numbers")

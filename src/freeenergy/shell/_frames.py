@@ -321,6 +321,8 @@ class Arrays(AbstractLibrary):
             return entries[values.values]
         if values.form is Form.TIME:
             return _times(values).astype(object)
+        if values.form is Form.FLAG and values.dtype == "object":
+            return _flags(values.values)
         return values.values
 
     def frame(self, columns: dict[Any, Any], index: Any) -> np.ndarray:
@@ -331,6 +333,20 @@ class Arrays(AbstractLibrary):
         for place, column in enumerate(made):
             out[:, place] = column
         return out
+
+
+def _flags(numbers: np.ndarray) -> np.ndarray:
+    """False, True and NaN as the objects that they were, where there is nothing between them.
+
+    >>> _flags(np.array([1.0, np.nan])).tolist(), _flags(np.array([0.5])).tolist()
+    ([True, nan], [0.5])
+    """
+    entries = numbers.astype(object)
+    false, true = numbers == 0, numbers == 1
+    if (false | true | np.isnan(numbers)).all():
+        entries[false], entries[true] = False, True
+        return entries
+    return numbers
 
 
 def numbers_of(column: np.ndarray) -> np.ndarray:
@@ -419,6 +435,8 @@ class Pandas(AbstractColumns):
             times = times if values.zone is None else times.dt.tz_localize("UTC").dt.tz_convert(values.zone)
             return times.array if dtype == "object" else times.astype(dtype).array
         if dtype == "object":
+            if values.form is Form.FLAG:
+                return _flags(numbers)
             return numbers.astype(int).astype(object) if values.whole and _whole(numbers) else numbers
         holds = {"b": lambda: np.isin(numbers, (0, 1)).all(), "i": lambda: _whole(numbers)}
         kind = pd.api.types.pandas_dtype(dtype).kind

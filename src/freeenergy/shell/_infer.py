@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import equinox as eqx
 import jax
@@ -26,6 +26,7 @@ from .._core import (
     Counts,
     Kind,
     Reals,
+    as_key,
     fold_key,
     key_of,
     learnable,
@@ -34,11 +35,10 @@ from .._core import (
     silent,
     start,
 )
-from ..distributions import AbstractDistribution
+from ..distributions import AbstractDistribution, AbstractExponentialFamily
 from ..inference import (
     AbstractMethod,
     AbstractPosterior,
-    Choice,
     DistributionPosterior,
     DrawsPosterior,
     Energy,
@@ -46,9 +46,9 @@ from ..inference import (
     FinitePosterior,
     LogEvidence,
     Recognise,
-    choose_method,
 )
 from ..inference import infer as infer_energy
+from ..inference._choice import Choice, choose_method
 from ..models import (
     AbstractConditional,
     AbstractEnergy,
@@ -94,7 +94,7 @@ def infer(
     *,
     method: AbstractMethod | None = None,
     prior: Prior | None = None,
-    unknown: Sequence[str] | None = None,
+    unknown: Sequence[str] | str | None = None,
     key: Any,
     progress: Callable[[int], AbstractProgress] = silent,
     checkpoint: Checkpoint | None = None,
@@ -136,13 +136,18 @@ def infer(
     >>> list(found.mean()), bool(abs(found.mean()["x1"] - 0.8) < 0.2)
     (['x1'], True)
     """
-    seed = key_of(int(key)) if isinstance(key, int | np.integer) else key
-    how = _How(method, seed, progress, checkpoint)
+    if method is not None and not isinstance(method, AbstractMethod):
+        raise TypeError(
+            "The 'method' parameter of infer must be a method of freeenergy.inference, such as NUTS(). "
+            f"Got {method!r} instead."
+        )
+    how = _How(method, as_key(key, "infer"), progress, checkpoint)
     if isinstance(what, Energy):
         _refuse_no_number(what)
         found = how.infer(what)
     elif prior is not None:
-        found = _parameters(what, observed, prior, unknown, how)
+        names = (unknown,) if isinstance(unknown, str) else unknown
+        found = _parameters(what, observed, prior, names, how)
     elif isinstance(what, Shell):
         found = _of_estimator(what, observed, how)
     elif isinstance(what, AbstractNetwork):
@@ -151,8 +156,9 @@ def infer(
         found = _latent(what, observed, how)
     else:
         raise TypeError(
-            "infer takes an Energy, a model with an energy, a fitted estimator, or any of the latter two "
-            f"with a 'prior'. Got {type(what).__name__} instead."
+            "infer takes an Energy, which is a function with the space of its argument, a model with an "
+            "energy, a fitted estimator, or any of the latter two with a 'prior'. "
+            f"Got {type(what).__name__} instead."
         )
     for sentence in found.warnings:
         warnings.warn(sentence, ConvergenceWarning, stacklevel=2)
@@ -237,7 +243,12 @@ def _variables(network: AbstractNetwork, observed: Any, how: _How) -> AbstractPo
     named = observed is None or isinstance(observed, Mapping)
     x = network.event(observed or {}) if named else np.asarray(observed, float)
     holes = np.isnan(x)
-    if x.shape != (len(network.names),) or not holes.any():
+    if x.shape == (len(network.names),) and not holes.any():
+        raise ValueError(
+            "infer asks a network for the variables that are not given: leave some out. "
+            f"Got all {len(network.names)} of them instead."
+        )
+    if x.shape != (len(network.names),):
         raise ValueError(
             f"infer asks a network of {len(network.names)} variables for those of one event that are "
             f"missing. Got the shape {x.shape} with {int(holes.sum())} missing instead."
@@ -328,6 +339,11 @@ def _parameters(
 ) -> AbstractPosterior:
     if isinstance(what, Shell):
         what = _begun(what, observed)
+    if isinstance(what, AbstractSequenceDensity) and what.n_inputs_in_:
+        raise ValueError(
+            "The parameters of a model of series are inferred from series without inputs. "
+            f"Got {type(what).__name__}, which was fitted with {what.n_inputs_in_}."
+        )
     model: Any = getattr(what, "model_in_units", what)
     knows = callable(getattr(model, "log_prob", None))
     if not (knows or isinstance(model, AbstractSequenceModel | AbstractConditional)):
@@ -337,9 +353,10 @@ def _parameters(
         )
     if isinstance(prior, ConjugatePrior):
         if how.method is None and unknown is None:
-            return conjugate_posterior(model, _events_of(what, observed), prior, how.key)
+            return conjugate_posterior(model, _events_of(what, model, observed), prior, how.key)
         member_of(model, prior)
         prior = LogPrior(prior)
+    events = _events(what, model, observed)
     known = what._known_fields if isinstance(what, Shell) else ()
     mask = _unknown_fields(model, unknown, known)
     moving, fixed = eqx.partition(model, mask)
@@ -352,10 +369,41 @@ def _parameters(
                 f"Got {strange[0]!r} instead."
             )
         prior = dict(prior)
-    energy = Energy(
-        _OfParameters(fixed, _events(what, model, observed), prior), parameter_space(model, mask)
-    )
+        for name, law in prior.items():
+            _refuse_no_law_of(name, law, names[name])
+    else:
+        _refuse_no_log_prior(prior, model)
+    energy = Energy(_OfParameters(fixed, events, prior), parameter_space(model, mask))
     return how.infer(energy, start=moving)
+
+
+def _refuse_no_law_of(name: str, law: Any, value: Array) -> None:
+    """Refuses what is no law of the values that a field holds, one or several of them."""
+    if not isinstance(law, AbstractDistribution):
+        raise TypeError(
+            f"The 'prior' of {name!r} must be a distribution, such as Gamma(2.0, 1.0). Got {law!r} instead."
+        )
+    shape = jax.eval_shape(lambda: law.sample(key=jax.random.key(0))).shape
+    if value.size % int(np.prod(shape)):
+        raise ValueError(
+            f"The 'prior' of {name!r} must be a law of its values, which have the shape {value.shape}. "
+            f"Got one of the shape {shape} instead."
+        )
+
+
+def _refuse_no_log_prior(prior: Any, model: Any) -> None:
+    """Refuses what is no function of the model with one number for its value."""
+    if not callable(prior):
+        raise TypeError(
+            "The 'prior' parameter of infer must be distributions by the names of fields, a function of "
+            f"the model that gives log p, or a conjugate prior. Got {prior!r} instead."
+        )
+    found = jax.eval_shape(lambda: jnp.asarray(prior(model)))
+    if found.shape != ():
+        raise ValueError(
+            "The 'prior' parameter of infer must be a function that gives one number, log p of the model. "
+            f"Got the shape {found.shape} instead."
+        )
 
 
 def _unknown_fields(model: Any, unknown: Sequence[str] | None, known: tuple[str, ...]) -> Any:
@@ -378,26 +426,39 @@ def _begun(owner: Any, observed: Any) -> Any:
     if "model_" in vars(owner):
         return owner
     pair = isinstance(observed, tuple) and len(observed) == 2
+    if not pair and isinstance(owner, ScoresLabels | PredictsDensities):
+        _refuse_no_pair(owner, observed)
     fresh: Any = clone(owner)
     return fresh.fit(*observed) if pair else fresh.fit(observed)
 
 
-def _events_of(what: Any, observed: Any) -> np.ndarray:
+def _events_of(what: Any, model: Any, observed: Any) -> np.ndarray:
     """Rows as the estimator reads them, or series, along a first axis."""
     data = what._read(observed).x if isinstance(what, AbstractRowEstimator) else np.asarray(observed, float)
     alone = isinstance(what, AbstractSequenceDensity) and data.ndim == 2
+    if isinstance(model, AbstractExponentialFamily):
+        data = data[:, None] if data.ndim == 1 and model.dim == 1 else data
+        if data.shape[1:] != (model.dim,):
+            raise ValueError(
+                f"The parameters of {type(model).__name__} with {model.dim} coordinates are inferred from "
+                f"events of the shape (events, {model.dim}). Got the shape {data.shape} instead."
+            )
     return data[None] if alone else data
+
+
+def _refuse_no_pair(owner: Any, observed: Any) -> NoReturn:
+    raise TypeError(
+        f"The parameters of {type(owner).__name__} are inferred from rows and answers, a pair (X, y). "
+        f"Got {type(observed).__name__} instead."
+    )
 
 
 def _events(what: Any, model: Any, observed: Any) -> Any:
     """What a likelihood is a sum over, along first axes: events, series, or pairs of rows and answers."""
     if not isinstance(model, AbstractConditional):
-        return on_device(_events_of(what, observed))
+        return on_device(_events_of(what, model, observed))
     if not (isinstance(observed, tuple) and len(observed) == 2):
-        raise TypeError(
-            f"The parameters of {type(model).__name__} are inferred from rows and answers, a pair (X, y). "
-            f"Got {type(observed).__name__} instead."
-        )
+        _refuse_no_pair(model, observed)
     x, y = observed
     if isinstance(what, ScoresLabels):
         y = what._model_place_of(y)
@@ -417,6 +478,13 @@ def _events(what: Any, model: Any, observed: Any) -> Any:
 
 
 def _of_estimator(owner: Any, observed: Any, how: _How) -> AbstractPosterior:
+    if observed is None:
+        raise ValueError(
+            f"infer needs what is 'observed' of {type(owner).__name__}: a row or series. Got None instead; "
+            "pass a 'prior' with rows to infer the parameters of its model."
+        )
+    if isinstance(owner, AbstractRowEstimator | ScoresLabels | PredictsDensities):
+        observed = _as_row(observed)
     if isinstance(owner, ScoresLabels):
         return _label(owner, observed)
     if isinstance(owner, PredictsDensities):
@@ -434,6 +502,12 @@ def _one(rows: np.ndarray, owner: Any) -> None:
         raise ValueError(
             f"infer asks {type(owner).__name__} of one row at a time. Got {len(rows)} rows instead."
         )
+
+
+def _as_row(observed: Any) -> Any:
+    """Plain values of one row as a table of it."""
+    plain = isinstance(observed, list | tuple | np.ndarray) and np.ndim(np.asarray(observed, object)) == 1
+    return [list(observed)] if plain else observed
 
 
 def _label(owner: Any, observed: Any) -> AbstractPosterior:
@@ -491,9 +565,8 @@ def _missing(owner: Any, observed: Any, how: _How) -> AbstractPosterior:
     size = _DRAWS if exact else _WEIGHTED_DRAWS
     if rows:
         taken = density._read(observed)
-        many = taken.take(np.zeros(_CHAINS * size, int))
         with taken.naming_cells():
-            drawn = taken.back(density._fill_sample(many.z, key=how.key))
+            drawn = taken.back(density._fill_samples(taken.z, _CHAINS * size, key=how.key))
     else:
         drawn = np.asarray(density.sample(_CHAINS * size, seed, given=observed), float)
         drawn = drawn.reshape(_CHAINS * size, *x.shape)

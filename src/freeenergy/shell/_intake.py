@@ -27,7 +27,7 @@ from ._frames import Form, library_of, table_library
 from ._rows import Rows, canonical_rows, row_seeds
 from ._schema import CodedRows, Schema, recognised, schema_of
 from ._support import Column
-from ._validation import bad_cells_named, check_observed, check_rows, check_weight, feature_names
+from ._validation import check_observed, check_rows, check_weight, feature_names, goes_as_it_is
 
 _DECLARE = "Declare the kind, as in Schema.recognise(X, kinds=…).rows(X),"
 
@@ -319,22 +319,36 @@ class LabelledTable(Table):
     @classmethod
     def fitting(cls, owner: Any, X: Any, *, y: Any, sample_weight: Any = None) -> Self:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Rows and labels to fit."""
-        x: Any
         owner.answer_columns_ = AnswerColumns.of(y)
         found = _found(owner, X)
-        if found is None:
-            with bad_cells_named(X):
-                x, y = validate_data(owner, X, y, dtype=np.float64, ensure_all_finite="allow-nan")
-            _plain(owner, X, x)
-        else:
-            y = validate_data(owner, X="no_validation", y=y)
-            x = remember(owner, *found)
-            check_consistent_length(x, y)
-        check_classification_targets(y)
-        encoder = LabelEncoder().fit(y)
-        owner.classes_ = np.asarray(encoder.classes_)
-        numbers = np.asarray(encoder.transform(y), float)[:, None]
+        y = y if _are_labels(y) else validate_data(owner, X="no_validation", y=y)
+        x = remember(owner, *found) if found else _plain(owner, X, check_rows(owner, X, reset=True))
+        check_consistent_length(x, y)
+        owner.classes_, places = _numbered(y)
+        numbers = places.astype(float)[:, None]
         return cls._fitting(owner, X, x, sample_weight, lambda _: numbers)
+
+
+def _are_labels(y: Any) -> bool:
+    """Whether these are whole numbers, truth values or text in NumPy's array: all may be labels."""
+    return type(y) is np.ndarray and y.ndim == 1 and y.dtype.kind in "biuU" and len(y) > 0
+
+
+def _numbered(y: Any) -> tuple[np.ndarray, np.ndarray]:
+    """The labels in order, and the place of that of each row among them; what cannot be labels is refused.
+
+    >>> labels, places = _numbered(np.array(["b", "a", "b", "b"]))
+    >>> labels.tolist(), places.tolist()
+    (['a', 'b'], [1, 0, 1, 1])
+    """
+    if _are_labels(y):
+        labels = np.unique(y)
+        # where there are more scikit-learn asks whether they are
+        if 2 * len(labels) <= len(y):
+            return labels, np.searchsorted(labels, y)
+    check_classification_targets(y)
+    encoder = LabelEncoder().fit(y)
+    return np.asarray(encoder.classes_), np.asarray(encoder.transform(y))
 
 
 class TableInUnits(Table):
@@ -405,6 +419,8 @@ def checked_answers(owner: Any, y: Any) -> np.ndarray:
         raise ValueError(
             f"{type(owner).__name__} requires y to be passed, but the target y is None. Pass it."
         )
+    if goes_as_it_is(y, 1):
+        return y
     if _holds_text(y):
         raise ValueError(
             f"The 'y' of {type(owner).__name__} must hold numbers, not text or dates. For labels use a "

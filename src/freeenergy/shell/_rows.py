@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -118,7 +118,8 @@ def _moments(
     size: np.ndarray | None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Weighted mean and variance of (x − anchor) / size, column by column, over the observed entries."""
-    total, offset, squares = (np.zeros(x.shape[1]) for _ in range(3))
+    total: Any = 0.0
+    offset, squares = np.zeros(x.shape[1]), np.zeros(x.shape[1])
     room = np.empty((min(len(x), _PART), x.shape[1]))
     ones = np.ones(len(room))
     for part in _parts(x):
@@ -128,21 +129,27 @@ def _moments(
         if size is not None:
             gap /= size
         if observed is None:
-            mass = np.full(x.shape[1], w.sum())
+            mass = float(w.sum())
         else:
             gap[~observed[part]] = 0.0
             mass = w @ observed[part]
-        seen = mass > 0
-        mean = np.divide(w @ gap, mass, out=np.zeros_like(mass), where=seen)
+        mean = _shared(w @ gap, mass)
         gap -= mean
         if observed is not None:
             gap[~observed[part]] = 0.0
         step = mean - offset
-        share = np.divide(mass, total + mass, out=np.zeros_like(mass), where=seen)
+        share = _shared(mass, total + mass)
         squares += w @ np.square(gap, out=gap) + step**2 * total * share
         offset += step * share
         total += mass
-    return offset, np.divide(squares, total, out=np.zeros_like(total), where=total > 0)
+    return offset, _shared(squares, total)
+
+
+def _shared(sums: Any, mass: Any) -> Any:
+    """`sums` over the mass that they are of, a number or one for each; zero where it is."""
+    if isinstance(mass, float):
+        return sums / mass if mass > 0 else np.zeros_like(sums)
+    return np.divide(sums, mass, out=np.zeros_like(mass), where=mass > 0)
 
 
 def _refuse_scale(column: int, scale: float) -> None:
@@ -195,15 +202,17 @@ class Scaling(NamedTuple):
             offset, square = _moments(x, weight, observed, anchor, size)
         shift = anchor + offset * size
         spread = size * np.sqrt(square)
+        # of a column that never varies too
         flat = spread <= _RESOLVED * np.abs(shift)
-        for column in np.flatnonzero(flat & (spread > 0) & (not common)):
+        for column in np.flatnonzero(flat & (spread > 0)) if flat.any() and not common else ():
             warnings.warn(
                 f"Column {column} of X varies by {spread[column]:g} about {shift[column]:g}, which 64-bit "
                 "numbers hardly tell from nothing: it is taken for constant. Subtract its mean first.",
                 stacklevel=2,
             )
-        magnitude = np.where(shift == 0, 1.0, np.abs(shift))
-        scale = np.where(flat | (spread == 0), magnitude, spread)
+        scale = spread
+        if flat.any():
+            scale = np.where(flat, np.where(shift == 0, 1.0, np.abs(shift)), spread)
         extreme = (scale < _SMALLEST_SCALE) | (scale > _LARGEST_SCALE)
         if extreme.any():
             _refuse_scale(int(np.argmax(extreme)), scale[np.argmax(extreme)])

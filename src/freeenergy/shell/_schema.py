@@ -61,9 +61,10 @@ class Schema:
     Kinds are found by themselves or declared.  Numbers are continuous, rounded (to a grid), binary (0 and
     1), counts (whole, not negative, with a variance of a fifth to twenty times their mean) or integers (the
     other whole ones); text, truth values and categorical types are categories (binary with two of them);
-    times are dates.  Whole numbers that are codes look like counts: declare them.  Numbers written as text
-    are labels.  A column of one value is certain; identifiers (running numbers, texts that are all
-    different) and free text are left out of models, and passed through by `impute`.
+    times are dates.  Whole numbers that are codes look like counts: declare them.  Numbers and dates
+    written as text are labels, and their treatment says so.  A column of one value is certain; identifiers
+    (running numbers, texts that are all different) and free text are left out of models, and passed
+    through by `impute`.
 
     Every estimator of tables that is fitted to a frame has one, `schema_`.  To fit with another than the
     one that would be found, pass `schema.rows(X)`.

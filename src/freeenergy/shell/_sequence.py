@@ -163,21 +163,22 @@ class AbstractSequenceDensity(ScoresSteps, Samples, Completes, Shell):
     def model_in_units(self) -> AbstractSequenceModel:
         """The fitted model for series in the units of the data, where `model_` has rescaled ones.
 
-        A linear Gaussian system has its own parameters in these units; other models are a
-        `freeenergy.models.SeriesInUnits`.
+        Hidden Markov models, linear systems and autoregressions have their own parameters in these units;
+        other models are a `freeenergy.models.SeriesInUnits`.
         """
         check_is_fitted(self, "model_")
-        return series_in_units(self.model_, *self.scaling_, *(self._input_units() or (None, None)))
+        return series_in_units(self.model_, *self._units())
+
+    def _units(self) -> tuple[np.ndarray, ...]:
+        """Shift and scale of the values, and of the inputs if there are any."""
+        return *self.scaling_, *(self._input_units() or ())
 
     @property
     def _knows_evidence(self) -> bool:
         return self.evidence_kind is Kind.EXACT
 
     def _reported(self) -> tuple[Any, tuple[Array, ...]]:
-        # in units of inputs there is no model of the same kind
-        if self._input_units() is not None:
-            return super()._reported()
-        return reported(self, lambda model: series_in_units(model, *self.scaling_))
+        return reported(self, lambda model: series_in_units(model, *self._units()))
 
     def _likelihood_of(self, X: Any, given: dict[str, Any]) -> tuple[Evidence, float]:
         container, weight = self._read(X, given.get("inputs")), self._series_weight(X, given)

@@ -32,6 +32,7 @@ from .._core import (
 from ..distributions import Product
 from ..models import AbstractRescalable
 from ._information import Terms, errors_of
+from ._rows import Scaling
 from ._schema import kinds_of, schema_of
 from ._support import Column
 
@@ -81,9 +82,9 @@ def _is_network(node: Any) -> bool:
     return type(node).__module__.startswith(("equinox.nn", "freeenergy.nn"))
 
 
-def named_in_units(model: Any, shift: Array, scale: Array) -> dict[str, Array]:
+def named_in_units(model: Any, *units: Array) -> dict[str, Array]:
     """The same, of the model in the units of the data."""
-    return named_parameters(model.in_units(shift, scale))
+    return named_parameters(model.in_units(*units))
 
 
 def reported(
@@ -93,13 +94,23 @@ def reported(
 
     `in_units` turns the model into one of these units, of its own kind if there is such a one.
     """
-    model, scaling = owner.model_, owner.scaling_
-    if scaling.is_identity or not isinstance(model, AbstractRescalable):
+    model = owner.model_
+    if not _is_rescaled(owner) or not isinstance(model, AbstractRescalable):
         return named_parameters, ()
     # only the kind is asked for: nothing is computed
     if type(eqx.filter_eval_shape(in_units, model)) is not type(model):
         return named_parameters, ()
-    return named_in_units, (on_device(scaling.shift), on_device(scaling.scale))
+    return named_in_units, tuple(on_device(unit) for scaling in _scalings(owner) for unit in scaling)
+
+
+def _scalings(owner: Any) -> list[Scaling]:
+    """Those that the model works on: of the columns, and of the inputs."""
+    found = (vars(owner).get(name) for name in ("scaling_", "input_scaling_"))
+    return [scaling for scaling in found if scaling is not None]
+
+
+def _is_rescaled(owner: Any) -> bool:
+    return not all(scaling.is_identity for scaling in _scalings(owner))
 
 
 @eqx.filter_jit
@@ -335,8 +346,9 @@ def along_columns(columns: list[str], name: str, shape: tuple[int, ...]) -> Alon
     """The columns along the last axis of a parameter whose name says so, or the last two of a matrix."""
     words, none = name.split("."), (None,) * len(shape)
     of_columns = words[0] in _OF_COLUMNS or words[-1] in ("mean", "covariance", "lengthscale")
-    # a volume is one of a member
-    if not of_columns or words[-1] == "size" or not shape or shape[-1] != len(columns):
+    # a volume is one of a member, and so is a variance that all columns have
+    of_member = words[-1] == "size" or (words[1:] == ["covariance", "variance"] and len(shape) == 1)
+    if not of_columns or of_member or not shape or shape[-1] != len(columns):
         return none
     matrix = words[-1].endswith("covariance") and len(shape) > 1
     return (*none[:-2], columns, columns) if matrix else (*none[:-1], columns)
@@ -374,9 +386,10 @@ def _part_entries(
     # those of a prior are of the same columns
     number, product = int(part[1]), products[0]
     own = np.split(product.order, np.cumsum(product.sizes)[:-1])[number]
-    # members of a stack, then columns, then labels
-    stacked = value.ndim > 1 and value.shape[0] == getattr(owner, "n_components", 0)
-    axis = int(stacked)
+    # members of a stack, or of one for each state, then columns, then labels
+    states, members = getattr(owner, "n_states", 0), getattr(owner, "n_components", 0)
+    stack = (states, members) if states and members > 1 else (states or members,)
+    axis = len(stack) if value.ndim > len(stack) and value.shape[: len(stack)] == stack else 0
     if value.ndim <= axis or value.shape[axis] != len(own):
         return []
     schema = schema_of(owner)
@@ -463,10 +476,17 @@ def summary_of(owner: Any, X: Any, robust: bool, given: dict[str, Any]) -> Summa
 def parameters_of(owner: Any, X: Any, robust: bool, given: dict[str, Any]) -> Coefficients:
     """What a summary lists of a fitted estimator."""
     table = owner._coefficient_table(X, robust, given)
-    return _parameters(owner, X, robust, given) if table is None else table
+    table = listed_parameters(owner, X, robust, given) if table is None else table
+    schema = kinds_of(owner)
+    if not table.names or schema is None:
+        return table
+    dated = [field for field in schema.modelled if field.kind is Column.DATE]
+    return table._replace(
+        notes=[f"Column {field.name!r} is in {field.looks}." for field in dated] + table.notes
+    )
 
 
-def _parameters(owner: Any, X: Any, robust: bool, given: dict[str, Any]) -> Coefficients:
+def listed_parameters(owner: Any, X: Any, robust: bool, given: dict[str, Any]) -> Coefficients:
     """Names, values and errors of the parameters, and what there is to say of them."""
     model, mask = owner.model_, owner._moving()
     numbers = parameter_count(model)
@@ -483,13 +503,8 @@ def _parameters(owner: Any, X: Any, robust: bool, given: dict[str, Any]) -> Coef
         notes.append(
             f"{sum(map(np.size, woven.values())):,} weights of networks are not listed: see model_."
         )
-    rescaled = "scaling_" in vars(owner) and not owner.scaling_.is_identity
-    if report is named_parameters and rescaled and found and not listed:
+    if report is named_parameters and _is_rescaled(owner) and found and not listed:
         notes.append("Parameters are those of model_, which works on rescaled columns (scaling_).")
-    schema = kinds_of(owner)
-    if found and schema is not None:
-        dated = [field for field in schema.modelled if field.kind is Column.DATE]
-        notes += [f"Column {field.name!r} is in {field.looks}." for field in dated]
     if X is None:
         if found and owner._maximises_likelihood and owner._knows_evidence:
             notes.append("Standard errors need the rows of the fit: summary(X).")

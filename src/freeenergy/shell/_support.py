@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 from collections.abc import Iterable
+from decimal import Decimal
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -15,6 +16,8 @@ _MOST_CELLS = 2.0**42
 _MOST_STEPS = 100
 # how far from the grid values may lie, in steps, besides what rounding explains
 _OFF_GRID = 1e-6
+# a step of more digits after the point is a fraction, not a decimal
+_MOST_DECIMALS = 9
 
 
 class Column(enum.Enum):
@@ -39,6 +42,12 @@ class Column(enum.Enum):
 def is_whole(values: np.ndarray) -> bool:
     """Whether all are whole numbers that a float tells from their neighbours."""
     return bool((np.rint(values) == values).all() and (np.abs(values) < _MOST_CELLS).all())
+
+
+def _decimals(number: float) -> int:
+    """Digits after the point in the shortest text of a number."""
+    exponent = Decimal(repr(float(number))).normalize().as_tuple().exponent
+    return max(-int(exponent), 0)
 
 
 class Grid(NamedTuple):
@@ -99,8 +108,10 @@ class Grid(NamedTuple):
         return np.rint((x - self.origin) / self.step)
 
     def snap(self, x: np.ndarray) -> np.ndarray:
-        """The nearest values."""
-        return self.origin + self.step * self.places(x)
+        """The nearest values, those of decimals as they are written: 13.1 and not 131 · 0.1."""
+        near = self.origin + self.step * self.places(x)
+        digits = max(_decimals(self.origin), _decimals(self.step))
+        return near if digits > _MOST_DECIMALS else np.round(near, digits)
 
     def holds(self, x: np.ndarray) -> np.ndarray:
         """Which entries are on the grid; NaN is."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import numbers
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 from jax import Array
+from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, _get_feature_names, validate_data
@@ -97,12 +99,43 @@ def feature_names(owner: BaseEstimator) -> Any:
 def random_key(random_state: Any) -> Array:
     """A JAX key from whatever scikit-learn takes as `random_state`."""
     programs.check_process()
-    return key_of(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+    return key_of(random_number(random_state))
+
+
+def random_number(random_state: Any) -> int:
+    """A seed from whatever scikit-learn takes as `random_state`."""
+    return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+
+
+def goes_as_it_is(values: Any, axes: int) -> bool:
+    """Whether these are 64-bit numbers in NumPy's array, none of them NaN or infinite, of so many axes.
+
+    scikit-learn takes them as they are, after questions that take longer than a small fit; whatever else
+    there is, is left to these.
+
+    >>> [goes_as_it_is(np.array(values), 1) for values in ([1.0, 2.0], [1.0, np.nan], [1, 2], [])]
+    [True, False, False, False]
+    """
+    if type(values) is not np.ndarray or values.ndim != axes or values.dtype != np.float64:
+        return False
+    # a sum that overflows says nothing, and is no answer
+    with np.errstate(over="ignore", invalid="ignore"):
+        return values.size > 0 and math.isfinite(values.sum())
+
+
+def _as_before(owner: BaseEstimator, columns: int) -> bool:
+    """Whether a fitted estimator knows so many columns, without names."""
+    return feature_names(owner) is None and vars(owner).get("n_features_in_") == columns
 
 
 def check_rows(owner: BaseEstimator, X: Any, *, reset: bool, accept_sparse: Any = False) -> Any:
     """`X` as a float array; NaN is allowed and means not observed, infinity is refused."""
     programs.check_process()
+    if goes_as_it_is(X, 2) and X.flags.c_contiguous and (reset or _as_before(owner, X.shape[1])):
+        if reset:
+            vars(owner).pop("feature_names_in_", None)
+            vars(owner)["n_features_in_"] = X.shape[1]
+        return X
     options = {"dtype": np.float64, "ensure_all_finite": "allow-nan", "order": "C"}
     # scikit-learn looks for infinity by a sum, which may overflow without any
     with bad_cells_named(X), np.errstate(over="ignore", invalid="ignore"):
@@ -112,6 +145,12 @@ def check_rows(owner: BaseEstimator, X: Any, *, reset: bool, accept_sparse: Any 
 @contextlib.contextmanager
 def bad_cells_named(X: Any) -> Iterator[None]:
     """Where scikit-learn or NumPy refuse `X` for what it holds, says which entry that is, or what."""
+    # some sparse matrices are mappings, too, which scikit-learn has its own sentence for
+    if isinstance(X, Mapping) and not sparse.issparse(X):
+        raise TypeError(
+            "X must be rows and columns: an array, a list of rows or a data frame. Got a mapping; make a "
+            "frame of it, such as pandas.DataFrame(X)."
+        )
     _refuse_dates(X)
     try:
         yield

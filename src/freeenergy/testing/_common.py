@@ -6,11 +6,14 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.utils import get_tags
 
 
 def refitted(estimator: Any, X: Any, **options: Any) -> Any:
-    """A clone with a seed, fitted."""
+    """A clone with a seed, fitted; two labels in turn where it needs such and none are given."""
     fresh: Any = clone(estimator)
+    if get_tags(fresh).target_tags.required and "y" not in options:
+        options["y"] = np.arange(len(X)) % 2
     if "random_state" in fresh.get_params():
         fresh.set_params(random_state=0)
     return fresh.fit(X, **options)

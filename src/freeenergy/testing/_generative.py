@@ -50,7 +50,8 @@ def check_generative_estimator(
 
     Args:
         estimator: an unfitted estimator; it is cloned, never changed.
-        X: two columns to fit; by default 120 rows from two correlated clusters.
+        X: two columns to fit; by default 120 rows from two correlated clusters.  What needs labels, too,
+            is fitted with two of them in turn.
         points: for discrete models every row that can occur; probabilities are then summed instead of
             integrated.
         samples: how many draws to compare with the density.

@@ -73,6 +73,20 @@ class AbstractProblem(abc.ABC):
     def pictures(self, estimator: Any, test: np.ndarray, seed: int, evidence: Evidence) -> dict[str, Any]:
         """Draws, hidden parts and ranks, as `FoldResult` has them; `evidence` is that of `test`."""
 
+    def scores(self, estimator: Any) -> bool:
+        """Whether the estimator gives a probability of the data; others only draw."""
+        return True
+
+    def drawn(
+        self, estimator: Any, train: np.ndarray, test: np.ndarray, seed: int, draws: Any = None
+    ) -> dict[str, np.ndarray]:
+        """Measures of draws beside the units `test`, where there are such; `draws` if they are there."""
+        return {}
+
+    def beside_data(self, train: np.ndarray, test: np.ndarray) -> list[dict[str, np.ndarray]]:
+        """The same of what draws are to be read beside."""
+        return []
+
     @abc.abstractmethod
     def examples(self, rows: np.ndarray) -> Any:
         """Some of the data."""

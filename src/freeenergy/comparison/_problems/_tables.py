@@ -11,10 +11,19 @@ from sklearn.utils.validation import _get_feature_names
 from ..._core import Evidence, Kind
 from ...estimators import Support
 from ...evaluation import pit_ranks
-from ...shell import AbstractDensity, AbstractRowEstimator, CodedRows, Samples, Schema, Scores, ScoresRows
+from ...shell import (
+    AbstractDensity,
+    AbstractRowEstimator,
+    CodedRows,
+    Samples,
+    SamplesRows,
+    Schema,
+    Scores,
+    ScoresRows,
+)
 from ...shell._anomalies import surprise_beside
 from ...shell._validation import check_observed, check_rows
-from .. import _pictures
+from .. import _draws, _pictures
 from ._base import (
     DRAWS,
     AbstractProblem,
@@ -78,6 +87,7 @@ class Table(AbstractProblem):
         self.clusters = np.arange(self.n_rows) if groups is None else groups
         self.entries = np.sum(~np.isnan(self.X[:, ~self.support.constant]), axis=1)
         self.dimension = int(np.sum(~self.support.constant))
+        self.ruler = _draws.Ruler(self.X, self.support, self.schema)
 
     def admit(self, estimator: Any) -> Any:
         name = type(estimator).__name__
@@ -85,6 +95,8 @@ class Table(AbstractProblem):
             raise ValueError(f"{name} gives the probability of labels: pass them as y.")
         if isinstance(estimator, ScoresRows):
             return admitted_density(estimator, self.support, self.X, self.schema)
+        if isinstance(estimator, SamplesRows):
+            return estimator
         if not isinstance(estimator, DensityMixin):
             raise ValueError(f"{name} is no density: it gives no probability of X.")
         if isinstance(estimator, Scores):
@@ -101,18 +113,33 @@ class Table(AbstractProblem):
     def fit_all(self, estimator: Any, X: Any, y: Any) -> Any:
         return estimator.fit(X if self.declared is None else self.declared.rows(X))
 
+    def scores(self, estimator: Any) -> bool:
+        return isinstance(estimator, ScoresRows | DensityMixin)
+
     def evidence(self, estimator: Any, test: np.ndarray) -> Evidence:
         return _evidence(estimator, self.X[test])
 
+    def drawn(
+        self, estimator: Any, train: np.ndarray, test: np.ndarray, seed: int, draws: Any = None
+    ) -> dict[str, np.ndarray]:
+        if not isinstance(estimator, SamplesRows):
+            return {}
+        if draws is None:
+            draws = estimator.sample(DRAWS, random_state=seed)
+        return _draws.beside(self.ruler, self.X[train], self.X[test], draws)
+
+    def beside_data(self, train: np.ndarray, test: np.ndarray) -> list[dict[str, np.ndarray]]:
+        return _draws.beside_data(self.ruler, self.X[train], self.X[test])
+
     def pictures(self, estimator: Any, test: np.ndarray, seed: int, evidence: Evidence) -> dict[str, Any]:
-        if not (isinstance(estimator, Samples) and isinstance(estimator, Scores)):
+        if not isinstance(estimator, Samples):
             return {}
         rng = np.random.default_rng(seed)
         draws = estimator.sample(DRAWS, random_state=seed)
         chosen = test if len(test) <= _LATENT_ROWS else np.sort(rng.choice(test, _LATENT_ROWS, False))
         found: dict[str, Any] = {"samples": draws, "parts": _pictures.parts(estimator, self.X)}
         whole = chosen[complete(self.X[chosen])]
-        if len(whole):
+        if len(whole) and isinstance(estimator, Scores):
             own, reference = estimator.score_samples(self.X[whole]), estimator.score_samples(draws)
             if np.isfinite(own).all() and np.isfinite(reference).all():
                 found |= {"pit": pit_ranks(own, reference, seed=seed), "pit_draws": DRAWS}
@@ -124,11 +151,16 @@ class Table(AbstractProblem):
         self, estimator: Any, test: np.ndarray, evidence: Evidence, draws: Any
     ) -> dict[str, np.ndarray]:
         """The least probable rows and which of their cells make them so, where that is soon known."""
-        most = {Kind.EXACT: _EXACT_CELLS, Kind.LOWER: _BOUND_CELLS}.get(evidence.kind, 0)
-        if not isinstance(estimator, AbstractDensity) or self.X.shape[1] > most:
+        if not isinstance(estimator, AbstractDensity):
             return {}
         least = np.argsort(evidence.nats, kind="stable")[:_UNLIKELY]
         values = self.X[test[least]]
+        # what is exact of whole rows may be a bound, which takes long, of those with a hole
+        hole = values[:1].copy()
+        hole[0, np.argmin(np.isnan(hole[0]))] = np.nan
+        kind = evidence.kind if evidence.kind is Kind.ESTIMATE else estimator.evidence(hole).kind
+        if self.X.shape[1] > {Kind.EXACT: _EXACT_CELLS, Kind.LOWER: _BOUND_CELLS}.get(kind, 0):
+            return {}
         return {
             "rows": test[least],
             "nats": evidence.nats[least],

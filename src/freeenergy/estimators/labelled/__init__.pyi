@@ -6,6 +6,9 @@ from ._bayesian_linear import BayesianLinearRegression
 from ._boosting import Boosting
 from ._calibrated import Calibrated
 from ._calibrations import AbstractCalibration, Isotonic, Sigmoid, Temperature
+from ._class_conditional_diffusion import ClassConditionalDiffusion
+from ._class_conditional_gan import ClassConditionalGAN
+from ._class_conditional_vae import ClassConditionalVAE
 from ._classifiers import DiscriminantAnalysis, NaiveBayes
 from ._conditional_flow import ConditionalFlow
 from ._conditional_vae import ConditionalVAE
@@ -45,6 +48,9 @@ __all__ = [
     "BayesianLinearRegression",
     "Boosting",
     "Calibrated",
+    "ClassConditionalDiffusion",
+    "ClassConditionalGAN",
+    "ClassConditionalVAE",
     "ConditionalFlow",
     "ConditionalVAE",
     "Conformal",

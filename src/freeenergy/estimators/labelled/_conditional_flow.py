@@ -5,13 +5,12 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
 from ... import models
-from ..._core import AbstractAlgorithm, key_of, map_rows
+from ..._core import AbstractAlgorithm, map_rows
 from ...bijections import AbstractTransformer, InTurn, ShiftScale, Spline
 from ...evaluation import AbstractLaws
 from ...learning import negative_conditional_log_likelihood
@@ -27,7 +26,6 @@ _DRAWS = 128
 _GRID = np.linspace(-9.0, 9.0, 361)
 _COARSE_GRID = np.linspace(-9.0, 9.0, 61)
 # random weights by one program
-_start = eqx.filter_jit(conditional_flow)
 
 _Model = models.ConditionalFlow
 
@@ -235,8 +233,8 @@ class ConditionalFlow(AbstractNetworkRegressor):
     def _check_size(self, rows: int, columns: int) -> None:
         size = self._map().size
         check_networks(
-            lambda: conditional_flow(
-                columns, 1, self._map(), width=self.width, depth=self.depth, key=key_of(0)
+            lambda key: conditional_flow(
+                columns, 1, self._map(), width=self.width, depth=self.depth, key=key
             ),
             min(rows, ROWS_AT_ONCE) * size,
             f"ConditionalFlow of {columns:,} columns with {self.depth:,} layers of width {self.width:,}",
@@ -246,7 +244,7 @@ class ConditionalFlow(AbstractNetworkRegressor):
     def _start(self, rows: Rows, key: Array) -> models.ConditionalFlow:
         assert rows.known is not None
         sizes = {"width": self.width, "depth": self.depth}
-        return _start(rows.x.shape[1], rows.known.shape[1], self._map(), **sizes, key=key)
+        return conditional_flow(rows.x.shape[1], rows.known.shape[1], self._map(), **sizes, key=key)
 
     def _objective(self) -> Any:
         return negative_conditional_log_likelihood

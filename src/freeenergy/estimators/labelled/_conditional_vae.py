@@ -6,14 +6,13 @@ import dataclasses
 import functools
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
 from ... import models
-from ..._core import AbstractAlgorithm, Fit, Kind, key_of, map_rows
+from ..._core import AbstractAlgorithm, Fit, Kind, map_rows
 from ...distributions import Diagonal, Gaussian, Given
 from ...evaluation import AbstractLaws, StackedLaws
 from ...learning import ImportanceWeighted
@@ -30,7 +29,6 @@ _CODES = 128
 # independent estimates, whose spread is the standard error
 _GROUPS = 8
 # random weights by one program
-_start = eqx.filter_jit(mlp_conditional_vae)
 
 _Model = models.ConditionalVAE
 
@@ -226,14 +224,14 @@ class ConditionalVAE(AbstractFamilyNetwork):
     def _check_size(self, rows: int, columns: int) -> None:
         answer = Given(Gaussian(jnp.zeros(1), Diagonal(jnp.ones(1))))
         check_networks(
-            lambda: mlp_conditional_vae(
+            lambda key: mlp_conditional_vae(
                 columns,
                 1,
                 self.latent_dim,
                 width=self.width,
                 depth=self.depth,
                 answer=answer,
-                key=key_of(0),
+                key=key,
             ),
             min(rows, ROWS_AT_ONCE) * self.importance_samples,
             f"ConditionalVAE of {columns:,} columns with {self.latent_dim:,} latent entries and layers of "
@@ -245,7 +243,7 @@ class ConditionalVAE(AbstractFamilyNetwork):
         assert rows.known is not None
         answer = cast(Given(self._member(rows.known), self._link()), np.float32)
         sizes = rows.x.shape[1], rows.known.shape[1], self.latent_dim
-        return _start(*sizes, width=self.width, depth=self.depth, answer=answer, key=key)
+        return mlp_conditional_vae(*sizes, width=self.width, depth=self.depth, answer=answer, key=key)
 
     def _objective(self) -> Any:
         return ImportanceWeighted(_TRAINING_SAMPLES)

@@ -38,14 +38,21 @@ class GaussianInputs(NamedTuple):
     def of(x: np.ndarray, weight: np.ndarray, beside: np.ndarray | None = None) -> GaussianInputs:
         """The weighted moments of complete rows, with the columns `beside` them if there are any."""
         beside = x[:, :0] if beside is None else beside
-        share = weight / weight.sum()
+        share, width = weight / weight.sum(), x.shape[1]
         mean = np.concatenate([share @ x, share @ beside])
         covariance = np.zeros((len(mean), len(mean)))
+        room, even = np.empty((min(len(x), _PART), len(mean))), bool((weight == weight[:1]).all())
         for start in range(0, len(x), _PART):
             part = slice(start, start + _PART)
             # what is in work stays in the cache, and a product with itself is half the work
-            gap = (np.column_stack([x[part], beside[part]]) - mean) * np.sqrt(share[part])[:, None]
+            gap = room[: len(x[part])]
+            np.subtract(x[part], mean[:width], out=gap[:, :width])
+            np.subtract(beside[part], mean[width:], out=gap[:, width:])
+            if not even:
+                gap *= np.sqrt(share[part])[:, None]
             covariance += gap.T @ gap
+        if even:
+            covariance *= share[0]
         return GaussianInputs(mean, covariance)
 
     def conditional(self, missing: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -261,7 +261,7 @@ class AbstractLinearMean(AbstractAffine):
             triangle = Triangle(triangle_of(blocks, few=False), first.shape[1], self.fit_intercept)
         triangle = self._rescale(triangle)
         self.inputs_ = self._input_moments(*triangle.moments)
-        self.seed_ = self._seed_of(self._random_key())
+        self.seed_ = self._key_and_seed()[1]
         self._store(self._from_triangle(triangle, float(weight.sum())), float(weight.sum()))
 
     def _rescale(self, triangle: Triangle) -> Triangle:

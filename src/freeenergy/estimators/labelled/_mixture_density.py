@@ -6,11 +6,10 @@ from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ..._core import AbstractAlgorithm, key_of, map_rows, on_device
+from ..._core import AbstractAlgorithm, map_rows, on_device
 from ...distributions import Free, Given, with_mean
 from ...evaluation import AbstractLaws, StackedLaws
 from ...learning import negative_conditional_log_likelihood
@@ -32,26 +31,28 @@ def _parameters(row: Array, model: Conditional) -> tuple[Array, Any]:
     return log_weights, jax.vmap(lambda output: link.link.at(model.answer.member, output))(outputs)
 
 
-@eqx.filter_jit
 def _start(
     answer: Given, columns: int, width: int, depth: int, centres: Array | None, key: Array
 ) -> Conditional:
     """A network whose components lie at the centres, each wide enough for all."""
-    network = mlp(columns, answer.size, width=width, depth=depth, key=key)
-    bias = jnp.zeros_like(network.layers[-1].bias)
+    network = mlp(columns, answer.size, width=width, depth=depth, last=_FIRST, key=key)
     link: Any = answer.link
     if centres is not None and isinstance(link.link, Free):
-        steps = jax.vmap(lambda centre: link.link.steps(answer.member, with_mean(answer.member, centre)))(
-            centres
-        )
+        steps = np.asarray(_steps(answer, centres))
+        bias = np.array(network.layers[-1].bias)
         # a mean at the edge of its range has no free coordinate
-        steps = jnp.where(jnp.isfinite(steps), steps, 0)
-        bias = bias.at[link.number :].set(steps.astype(bias.dtype).ravel())
-    last = network.layers[-1]
-    network = eqx.tree_at(
-        lambda n: (n.layers[-1].weight, n.layers[-1].bias), network, (_FIRST * last.weight, bias)
-    )
+        bias[link.number :] = np.where(np.isfinite(steps), steps, 0).ravel()
+        network = eqx.tree_at(lambda n: n.layers[-1].bias, network, on_device(bias))
     return Conditional(network, answer)
+
+
+@eqx.filter_jit
+def _steps(answer: Given, centres: Array) -> Array:
+    """The outputs that put a component at each centre."""
+    link: Any = answer.link
+    return jax.vmap(lambda centre: link.link.steps(answer.member, with_mean(answer.member, centre)))(
+        centres
+    )
 
 
 class MixtureDensity(AbstractFamilyNetwork):
@@ -137,7 +138,7 @@ class MixtureDensity(AbstractFamilyNetwork):
     def _check_size(self, rows: int, columns: int) -> None:
         outputs = self.n_components * 4
         check_networks(
-            lambda: mlp(columns, outputs, width=self.width, depth=self.depth, key=key_of(0)),
+            lambda key: mlp(columns, outputs, width=self.width, depth=self.depth, key=key),
             min(rows, ROWS_AT_ONCE) * outputs,
             f"MixtureDensity of {columns:,} columns with {self.depth:,} layers of width {self.width:,}",
             "Use a smaller 'width', or PCA first.",

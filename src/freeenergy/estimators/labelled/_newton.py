@@ -17,11 +17,17 @@ _HALVINGS = 40
 _ROUNDING = 1e-11
 # of the tolerance, how short a step that is foretold has to be
 _SURE = 1e-2
+# the same where standard errors are about right only
+_NEARLY_SURE = 0.1
 # eigenvalues below this part of the largest are none
 _SINGULAR = 1e-14
 # roots of pivots, below which Cholesky's factor has lost half its digits
 _NEARLY_SINGULAR = 1e-7
-_POSV, _POTRF, _POTRI = linalg.get_lapack_funcs(("posv", "potrf", "potri"), dtype=np.float64)
+# steps by the information of some rows, and by how much each has to shorten the next, squared
+_MOST_QUASI, _LEAST_SHRINKAGE = 15, 5.0
+_POSV, _POTRF, _POTRI, _POTRS = linalg.get_lapack_funcs(
+    ("posv", "potrf", "potri", "potrs"), dtype=np.float64
+)
 
 
 class Point(NamedTuple):
@@ -30,7 +36,8 @@ class Point(NamedTuple):
     Attributes:
         value: the log-likelihood.
         slope: its gradient.
-        information: minus its second derivatives, or what they are on average.
+        information: minus its second derivatives, or what they are on average; empty where they were not
+            asked for.
     """
 
     value: float
@@ -57,6 +64,23 @@ class Ascent(NamedTuple):
     history: np.ndarray
     held: np.ndarray
 
+    def after(self, before: Ascent) -> Ascent:
+        """The same with the steps that led to where it began."""
+        return self._replace(
+            n_iter=before.n_iter + self.n_iter, history=np.append(before.history, self.history[1:])
+        )
+
+
+def diagonal_of(square: np.ndarray) -> np.ndarray:
+    """The diagonal of a matrix, to be written to.
+
+    >>> square = np.zeros((2, 2))
+    >>> diagonal_of(square)[:] += [1.0, 2.0]
+    >>> square.tolist()
+    [[1.0, 0.0], [0.0, 2.0]]
+    """
+    return np.einsum("ii->i", square)
+
 
 def solved(information: np.ndarray, slope: np.ndarray) -> np.ndarray:
     """The step of Newton's method; where the curvature is not positive, that of its absolute value."""
@@ -79,6 +103,72 @@ def inverse(information: np.ndarray) -> np.ndarray:
         if not wrong:
             return np.triu(found) + np.triu(found, 1).T
     return np.asarray(linalg.pinvh(information, rtol=_SINGULAR))
+
+
+def quasi_newton(
+    evaluate: Callable[[np.ndarray], Point],
+    start: np.ndarray,
+    information: np.ndarray,
+    *,
+    max_iter: int,
+    tol: float,
+) -> Ascent:
+    """Raises a log-likelihood by steps that take the information from elsewhere, such as some of the rows.
+
+    Each step tells how far off that is along itself (BFGS), and the next one goes by it: where it is about
+    right a step leaves a small part of the way.  It stops where it is worth no more: with steps that leave
+    too much, fall, or are too many, of which Newton's method takes fewer.
+
+    Args:
+        evaluate: the log-likelihood at coefficients and its slope.
+        start: the first coefficients.
+        information: about that at the maximum.
+        max_iter, tol: as of `newton`; lengths in standard errors are those by this information.
+
+    >>> quadratic = lambda b: Point(-float(b @ b), -2 * b, np.zeros((0, 0)))
+    >>> found = quasi_newton(quadratic, np.ones(3), 1.7 * np.eye(3), max_iter=20, tol=1e-12)
+    >>> found.status is Status.CONVERGED, bool(np.abs(found.coefficients).max() < 1e-6)
+    (True, True)
+    """
+    point, at = start, evaluate(start)
+    history, status, last = [at.value], Status.LIMIT, np.inf
+    factor, wrong = _POTRF(information)
+    pairs: list[tuple[np.ndarray, np.ndarray, float]] = []
+    while not wrong and len(history) <= min(max_iter, _MOST_QUASI):
+        step = _by_pairs(at.slope, pairs, factor)
+        gain = float(at.slope @ step)
+        if not gain < last / _LEAST_SHRINKAGE:
+            break
+        new = point + step
+        # gains are a, b, about b (b / a), …; and in other standard errors than those of all rows
+        next_gain = gain**2 / last if np.isfinite(last) else np.inf
+        if min(gain, next_gain) <= _NEARLY_SURE * tol:
+            point, status = new, Status.CONVERGED
+            break
+        found = evaluate(new)
+        if not found.value >= at.value - _ROUNDING * (1 + abs(at.value)):
+            break
+        turn = at.slope - found.slope
+        along = float(turn @ step)
+        if along > 0:
+            pairs.append((step, turn, along))
+        point, at, last = new, found, gain
+        history.append(at.value)
+    return Ascent(point, at, len(history) - 1, status, np.array(history), np.zeros(len(start), bool))
+
+
+def _by_pairs(
+    slope: np.ndarray, pairs: list[tuple[np.ndarray, np.ndarray, float]], factor: np.ndarray
+) -> np.ndarray:
+    """The step up a slope, by steps with what they changed it by, and a factor of the information."""
+    rest, shares = slope, []
+    for step, turn, along in reversed(pairs):
+        shares.append(float(step @ rest) / along)
+        rest = rest - shares[-1] * turn
+    found, _ = _POTRS(factor, rest)
+    for (step, turn, along), share in zip(pairs, reversed(shares), strict=True):
+        found = found + (share - float(turn @ found) / along) * step
+    return found
 
 
 def newton(

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ._links import HostLink, Jet
-from ._newton import BLOCK, Point
+from ._newton import BLOCK, Point, diagonal_of
 from ._responses import AbstractResponse, Terms
 
 
@@ -147,5 +147,5 @@ class Predictors:
                             information[there, here] += part.T
         value -= 0.5 * float(self.ridge @ coefficients**2)
         slope -= self.ridge * coefficients
-        information[np.diag_indices_from(information)] += self.ridge
+        diagonal_of(information)[:] += self.ridge
         return Point(value if np.isfinite(value) else -np.inf, slope, information)

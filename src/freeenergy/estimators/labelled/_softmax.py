@@ -34,7 +34,7 @@ from ...shell import (
 )
 from ._design import TakesAnyColumns
 from ._label_laws import HasLabelLikelihood
-from ._newton import BLOCK, Ascent, Point, inverse, newton
+from ._newton import BLOCK, Ascent, Point, diagonal_of, inverse, newton, quasi_newton
 
 # coefficients above which Newton's method costs more than it gains
 _MOST_BY_NEWTON = 600
@@ -69,6 +69,18 @@ def _add_products(
     total[0, 1:] += first
     total[1:, 0] += first
     total[0, 0] += factor.sum()
+
+
+def _logistic(gap: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """1 / (1 + e⁻ᵍ) and log (1 + eᵍ), by one exponential, which is three times as fast as each by itself.
+
+    >>> chance, softplus = _logistic(np.array([-800.0, 0.0, 800.0]))
+    >>> chance.tolist(), softplus.round(6).tolist()
+    ([0.0, 0.5, 1.0], [0.0, 0.693147, 800.0])
+    """
+    small = np.exp(-np.abs(gap))
+    large = 1 / (1 + small)
+    return np.where(gap < 0, small * large, large), np.maximum(gap, 0.0) + np.log1p(small)
 
 
 class Answers(NamedTuple):
@@ -115,7 +127,11 @@ class Answers(NamedTuple):
         """Some of the rows, with a penalty that is smaller by as much."""
         share = self.weight[rows].sum() / self.weight.sum()
         return self._replace(
-            x=self.x[rows], targets=self.targets[rows], weight=self.weight[rows], ridge=self.ridge * share
+            # rows that stand apart are copied once, and not in each step
+            x=np.ascontiguousarray(self.x[rows]),
+            targets=np.ascontiguousarray(self.targets[rows]),
+            weight=self.weight[rows],
+            ridge=self.ridge * share,
         )
 
     @property
@@ -127,8 +143,8 @@ class Answers(NamedTuple):
         """W with its constants, a row for each answer."""
         return self.contrasts @ flat.reshape(self.contrasts.shape[1], self.width)
 
-    def at(self, flat: np.ndarray) -> Point:
-        """The penalised log-likelihood."""
+    def at(self, flat: np.ndarray, *, curved: bool = True) -> Point:
+        """The penalised log-likelihood, with its information if `curved`."""
         size, width = self.contrasts.shape[1], self.width
         w, (shift, scale) = self.coefficients(flat), self.scaling
         # of rows as they are; `back` makes [1, z] of [1, x]
@@ -137,7 +153,7 @@ class Answers(NamedTuple):
         back = np.diag(np.append(1.0, 1 / scale))
         back[0, 1:] = -shift / scale
         value, slope = 0.0, np.zeros((size, width))
-        information = np.zeros((size, width, size, width))
+        information = np.zeros((size, width, size, width)) if curved else np.zeros((0, 0, 0, 0))
         room = np.empty((min(len(self.x), BLOCK), width - 1))
         for start in range(0, len(self.x), BLOCK):
             rows = slice(start, start + BLOCK)
@@ -145,18 +161,20 @@ class Answers(NamedTuple):
             if size == 1:
                 # the usual case: two answers by one number
                 gap = x @ (slopes[1] - slopes[0]) + (offset[1] - offset[0])
-                chance, sign = special.expit(gap), self.contrasts[1, 0] - self.contrasts[0, 0]
-                value += float(weight @ (targets[:, 1] * gap - np.logaddexp(0, gap)))
+                sign = self.contrasts[1, 0] - self.contrasts[0, 0]
+                chance, softplus = _logistic(gap)
+                value += float(weight @ (targets[:, 1] * gap - softplus))
                 rest = (sign * weight * (targets[:, 1] - chance))[:, None]
-                factor = sign**2 * weight * chance * (1 - chance)
-                _add_products(information[0, :, 0], x, factor, room, root=True)
+                if curved:
+                    factor = sign**2 * weight * chance * (1 - chance)
+                    _add_products(information[0, :, 0], x, factor, room, root=True)
             else:
                 logs = special.log_softmax(x @ slopes.T + offset, axis=1)
                 chances = np.exp(logs)
                 value += float(weight @ np.sum(targets * logs, axis=1))
                 rest = (weight[:, None] * (targets - chances)) @ self.contrasts
                 means = chances @ self.contrasts
-                for i in range(size):
+                for i in range(len(information)):
                     for j in range(i + 1):
                         both = self.contrasts[:, i] * self.contrasts[:, j]
                         factor = weight * (chances @ both - means[:, i] * means[:, j])
@@ -164,29 +182,43 @@ class Answers(NamedTuple):
             slope[:, 0] += rest.sum(axis=0)
             slope[:, 1:] += rest.T @ x
         slope = slope @ back
+        u = flat.reshape(size, width)
+        value -= 0.5 * float(np.sum(self.ridge * u**2))
+        slope -= self.ridge * u
+        if not curved:
+            return Point(value, slope.ravel(), np.zeros((0, 0)))
         for i in range(size):
             for j in range(i + 1):
                 information[i, :, j] = back.T @ information[i, :, j] @ back
         for i in range(size):
             for j in range(i):
                 information[j, :, i] = information[i, :, j].T
-        u = flat.reshape(size, width)
-        value -= 0.5 * float(np.sum(self.ridge * u**2))
-        slope -= self.ridge * u
         flat_information = information.reshape(size * width, size * width)
-        flat_information[np.diag_indices(size * width)] += np.tile(self.ridge, size)
+        diagonal_of(flat_information)[:] += np.tile(self.ridge, size)
         return Point(value, slope.ravel(), flat_information)
 
     def ascend(self, max_iter: int, tol: float) -> Ascent:
-        """Newton's method, from a fit to some of the rows where there are many."""
+        """Newton's method; where there are many rows by what some of them tell, as far as that goes."""
         start, rows = np.zeros(self.contrasts.shape[1] * self.width), len(self.x)
-        if rows > 4 * _SAMPLE:
+        # without a penalty there are standard errors, from the information at the end
+        penalised, before = bool(self.ridge.any()), None
+        if len(start) and rows > 4 * _SAMPLE:
             some = self.sample(slice(0, rows, rows // _SAMPLE))
             near = newton(some.at, start, max_iter=20, tol=1e-2)
             if near.status is Status.CONVERGED and np.abs(near.coefficients).max() < _STEEP:
-                start = near.coefficients
-        # without a penalty there are standard errors, from the information at the end
-        return newton(self.at, start, max_iter=max_iter, tol=tol, quadratic=bool(self.ridge.any()))
+                information = near.at.information * (self.weight.sum() / some.weight.sum())
+                before = quasi_newton(
+                    lambda flat: self.at(flat, curved=False),
+                    near.coefficients,
+                    information,
+                    max_iter=max_iter,
+                    tol=tol,
+                )
+                if before.n_iter >= max_iter or (penalised and before.status is Status.CONVERGED):
+                    return before
+                start, max_iter = before.coefficients, max_iter - before.n_iter
+        found = newton(self.at, start, max_iter=max_iter, tol=tol, quadratic=penalised)
+        return found if before is None else found.after(before)
 
 
 class SoftmaxRegression(ClassifierMixin, Predicts, HasLabelLikelihood, TakesAnyColumns):
@@ -326,8 +358,10 @@ class SoftmaxRegression(ClassifierMixin, Predicts, HasLabelLikelihood, TakesAnyC
         smooth = self.smoothing == 0 and self.learner is None
         if self.C is None and smooth and isinstance(self.phase, Boltzmann | None) and not found.interrupted:
             kept = weight > 0
-            x = self.scaling_.apply(rows.x[kept])
-            if likelihood_is_unbounded(x, answers[kept], found.model.weight, found.model.bias):
+            x, model = self.scaling_.apply(rows.x[kept]), found.model
+            if likelihood_is_unbounded(
+                x, answers[kept], model.weight, model.bias, sample_weight=weight[kept]
+            ):
                 found = dataclasses.replace(found, status=Status.UNBOUNDED, note=_SEPARABLE)
         return found
 

@@ -13,6 +13,7 @@ from ..._core import Fit, Status, has_nan
 from ...shell import AbstractDensity, Coefficients, Scaling, check_instance, check_int, check_real
 from ...shell._rows import unit_free_hashes
 from ._linear_mean import AbstractLinearMean, Data, rows_of
+from ._newton import diagonal_of
 from ._priors import AbstractSeparablePrior, ElasticNetPrior, gap_of_prior, proximal, stationarity
 from ._triangle import Triangle, joined_blocks, sum_of_squares
 
@@ -332,7 +333,7 @@ def elastic_net(
             here = w[inside]
             # by rows and then by columns, which is quicker than both at once
             own = gram.take(inside, axis=0).take(inside, axis=1)
-            own[np.diag_indices_from(own)] += l2
+            diagonal_of(own)[:] += l2
             goal = _goal(own, along[inside], here, sign[inside], l1)
             wrong = goal * sign[inside] <= 0
             if not wrong.any():

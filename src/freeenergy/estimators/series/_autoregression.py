@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
@@ -42,7 +41,7 @@ class AutoRegression(AbstractStateSpace):
 
     Attributes:
         coefficients_: Φ, of shape (p, features, features), in the units of the data.
-        input_coefficients_: B, in the units of the data.
+        offset_, input_coefficients_: a and B, in the units of the data, for inputs in theirs.
         noise_covariance_: Q, in the units of the data.
         model_: the fitted `freeenergy.models.AutoRegression`, of rescaled series.
         n_inputs_in_, length_, history_, n_iter_, converged_, …: as everywhere.
@@ -125,9 +124,7 @@ class AutoRegression(AbstractStateSpace):
         return super()._log_terms() if by_em else _stationary_terms
 
     def _reported(self) -> tuple[Any, tuple[Array, ...]]:
-        inputs = self._input_units()
-        units = *self.scaling_, *((np.zeros(0), np.ones(0)) if inputs is None else inputs)
-        return _parameters, tuple(on_device(part) for part in units)
+        return _parameters, tuple(on_device(unit) for unit in self._units())
 
     def _along(self, name: str, shape: tuple[int, ...]) -> Along:
         columns = self.column_names
@@ -143,37 +140,42 @@ class AutoRegression(AbstractStateSpace):
         return ["coefficients[lag k, a, b] is what one of b adds to a, k steps later."]
 
     @property
+    def _regression(self) -> models.AutoRegression:
+        """The fitted model in the units of the data."""
+        regression: Any = self.model_in_units
+        return regression
+
+    @property
     def coefficients_(self) -> np.ndarray:
         """Φ, of shape (p, features, features), in the units of the data."""
-        scale = self.scaling_.scale
-        return np.asarray(self.model_.coefficients) * (scale[:, None] / scale[None, :])
+        return np.asarray(self._regression.coefficients)
+
+    @property
+    def offset_(self) -> np.ndarray:
+        """a, in the units of the data."""
+        return np.asarray(self._regression.offset)
 
     @property
     def input_coefficients_(self) -> np.ndarray:
-        """B, in the units of the data."""
-        return self._driven(self.model_.input_coefficients) * self.scaling_.scale[:, None]
+        """B, in the units of the data, for inputs in theirs."""
+        return self._driven(self._regression.input_coefficients)
 
     @property
     def noise_covariance_(self) -> np.ndarray:
         """Q, in the units of the data."""
-        return np.asarray(self.model_.noise.matrix()) * np.outer(self.scaling_.scale, self.scaling_.scale)
+        return np.asarray(self._regression.noise.matrix())
 
 
 def _stationary_terms(series: models.Series, model: models.AutoRegression) -> Array:
     return model.stationary().step_evidence(series)
 
 
-def _parameters(
-    model: models.AutoRegression, shift: Array, scale: Array, input_shift: Array, input_scale: Array
-) -> dict[str, Array]:
-    coefficients = model.coefficients * (scale[:, None] / scale[None, :])[None]
-    offset = model.offset * scale + shift - jnp.sum(coefficients, axis=0) @ shift
-    found = {"coefficients": coefficients}
-    if model.input_coefficients is not None:
-        found["input_coefficients"] = model.input_coefficients * scale[:, None] / input_scale[None, :]
-        offset = offset - found["input_coefficients"] @ input_shift
-    covariance = model.noise.matrix() * scale[:, None] * scale[None, :]
-    return {"offset": offset, **found, "noise_covariance": covariance}
+def _parameters(model: models.AutoRegression, *units: Array) -> dict[str, Array]:
+    told = model.in_units(*units)
+    found = {"offset": told.offset, "coefficients": told.coefficients}
+    if told.input_coefficients is not None:
+        found["input_coefficients"] = told.input_coefficients
+    return found | {"noise_covariance": told.noise.matrix()}
 
 
 @eqx.filter_jit

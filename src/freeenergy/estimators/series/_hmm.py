@@ -20,8 +20,10 @@ from ..._core import (
     fold_key,
     map_rows,
     on_device,
+    parameter_count,
     split_key,
     split_key_data,
+    stacked,
 )
 from ...distributions import (
     AbstractConjugatePrior,
@@ -33,7 +35,6 @@ from ...distributions import (
     Product,
     component_axes,
     levels,
-    rescaled_stack,
 )
 from ...inference._chain_finite import nan_if_impossible
 from ...learning import EM
@@ -186,15 +187,30 @@ def _sample_states(pair: tuple[Series, Array], model: models.HMM, incomplete: bo
     return model.sample_states(series, key=jax.random.wrap_key_data(key))
 
 
-def _parameters(model: models.HMM, shift: Array, scale: Array) -> dict[str, Array]:
-    """Probabilities of the states, and the members in the units of the data."""
-    members: Any = model.emissions
-    members = members.members
-    if members.unit_free_columns(len(shift)).all():
-        factor = scale[0] if members.common_unit else scale
-        members = rescaled_stack(members, -shift / scale, 1 / factor)
-    states = {"initial": model.start(), "transition": model.transition.matrix()}
-    return states | {f"members.{name}": value for name, value in named_parameters(members).items()}
+def _parameters(model: models.HMM, shift: Array, scale: Array, *of_inputs: Array) -> dict[str, Array]:
+    """Probabilities of the states, and the emissions in the units of the data.
+
+    Of transitions that depend on inputs the parameters, in the units of these where there are such.
+    """
+    units = of_inputs or (None, None)
+    emissions: Any = model.emissions.in_units(shift, scale, *units)
+    parts: dict[str, Any] = {"emissions": emissions}
+    if isinstance(emissions, FamilyEmissions):
+        parts = {"members": emissions.members}
+    elif isinstance(emissions, MixtureEmissions):
+        parts = {"components": emissions.mixtures.components}
+    found = {"initial": model.start()}
+    if model.transition.varies:
+        transition = model.transition.in_units(*units) or model.transition
+        # what is added to all numbers of a row changes no probability
+        logistic = isinstance(transition, LogisticTransition)
+        parts = {"transition": transition.against_staying() if logistic else transition} | parts
+    else:
+        found["transition"] = model.transition.matrix()
+    if isinstance(emissions, MixtureEmissions):
+        found["weights"] = emissions.mixtures.weights
+    named = {part: named_parameters(member) for part, member in parts.items()}
+    return found | {f"{part}.{name}": value for part in named for name, value in named[part].items()}
 
 
 class HMM(Predicts, PredictsProbabilities, ForecastsSeries):
@@ -233,7 +249,9 @@ class HMM(Predicts, PredictsProbabilities, ForecastsSeries):
         initial_: the probabilities of the first state.
         transition_: p(next = j | now = i) at [i, j]; `transitions` if it depends on inputs.
         means_, covariances_: of the emissions of each state, in the units of the data.
-        coefficients_: what an input adds to the means of each state, (states, features, inputs).
+        coefficients_, intercept_: with `RegressionEmissions` what one of an input adds to the means of
+            each state, (states, features, inputs), and the means where inputs are zero, in the units of the
+            data.
         model_: the fitted `freeenergy.models.HMM`, of rescaled series.
         n_inputs_in_, length_, history_, n_iter_, converged_, …: as everywhere.
 
@@ -427,7 +445,7 @@ class HMM(Predicts, PredictsProbabilities, ForecastsSeries):
         if self.takes_inputs != given:
             raise ValueError(
                 "An HMM has inputs if and only if something depends on them, such as "
-                "transition=LogisticTransition() or family=RegressionEmissions(). "
+                "transition=models.LogisticTransition() or family=models.RegressionEmissions(). "
                 f"Got {'inputs' if given else 'no inputs'}."
             )
         self._fit(X, inputs=inputs, series_weight=series_weight, states=known)
@@ -573,10 +591,9 @@ class HMM(Predicts, PredictsProbabilities, ForecastsSeries):
             centres = PlusPlus()(own, self.n_components, key=fold_key(key, number))
             data = Data.of(rows.x, own.weight)
             parts.append(start_model(prototype, data, centres, near, LLOYD_STEPS))
-        stacked = jax.tree.map(
-            lambda *leaves: on_device(np.stack(leaves)) if np.ndim(leaves[0]) else leaves[0], *parts
-        )
-        return MixtureEmissions(models.Mixture(stacked.weights, stacked.components, None, prior))
+        # what the components of a state share, a number too, is each state's own
+        whole = stacked(parts)
+        return MixtureEmissions(models.Mixture(whole.weights, whole.components, None, prior))
 
     def filter(self, X: Any, *, inputs: Any = None) -> Any:
         """p(state | what was observed until then) for each time step."""
@@ -591,10 +608,35 @@ class HMM(Predicts, PredictsProbabilities, ForecastsSeries):
         return self._shares("predict_proba", _smooth, X, inputs)
 
     def _along(self, name: str, shape: tuple[int, ...]) -> Along:
-        of_inputs = isinstance(self.model_.emissions, RegressionEmissions)
-        if of_inputs and name in ("emissions.weights", "emissions.intercept"):
+        if name in ("emissions.weights", "emissions.intercept"):
             return (None, self.column_names, self._input_labels())[: len(shape)]
-        return super()._along(name, shape)
+        if name == "transition.weights":
+            return None, None, self._input_labels()
+        if name.startswith("components."):
+            return None, *super()._along(name, shape[1:])
+        # the law of the residuals is a member for each state
+        return super()._along(name.replace("emissions.", "members.", 1), shape)
+
+    def _count_parameters(self) -> int:
+        count = super()._count_parameters()
+        if not isinstance(self.model_.transition, LogisticTransition):
+            return count
+        # of each row one softmax is the same for any number that is added to all
+        chosen = eqx.filter(self.model_.transition, self._moving().transition)
+        return count - parameter_count(chosen) // self.n_states
+
+    def _remarks(self) -> list[str]:
+        transition = self.model_.transition
+        if isinstance(transition, LogisticTransition):
+            return [
+                "transition.weights[a, b, u] is what one of u adds to the log-odds of going from a to b "
+                "rather than staying in a (rather than to the first possible state where none stays)."
+            ]
+        if transition.varies:
+            return [
+                "The transition is given inputs in standard deviations from their means (input_scaling_)."
+            ]
+        return []
 
     def states(self, X: Any, *, inputs: Any = None) -> dict[str, np.ndarray]:
         return {"probabilities": np.asarray(self.predict_proba(X, inputs=inputs))}
@@ -709,13 +751,7 @@ class HMM(Predicts, PredictsProbabilities, ForecastsSeries):
         return super()._terms(X, given)
 
     def _reported(self) -> tuple[Any, tuple[Array, ...]]:
-        emissions: Any = self.model_.emissions
-        if isinstance(emissions, FamilyEmissions) and self._input_units() is None:
-            members: Any = emissions.members
-            shift, scale = self.scaling_
-            if self.scaling_.is_identity or members.unit_free_columns(len(shift)).all():
-                return _parameters, (on_device(shift), on_device(scale))
-        return super()._reported()
+        return _parameters, tuple(on_device(unit) for unit in self._units())
 
     @property
     def transition_(self) -> np.ndarray:
@@ -737,11 +773,20 @@ class HMM(Predicts, PredictsProbabilities, ForecastsSeries):
 
     @property
     def coefficients_(self) -> np.ndarray:
-        """What an input adds to the means of each state: (states, features, inputs)."""
-        emissions, scaling = self.model_.emissions, self._input_units()
-        if not isinstance(emissions, RegressionEmissions) or scaling is None:
-            raise AttributeError("HMM has 'coefficients_' only with RegressionEmissions.")
-        return np.asarray(emissions.weights) * self.scaling_.scale[:, None] / scaling.scale
+        """What one of an input adds to the means of each state: (states, features, inputs)."""
+        return np.asarray(self._regressions("coefficients_").weights)
+
+    @property
+    def intercept_(self) -> np.ndarray:
+        """The means of each state where all inputs are zero: (states, features)."""
+        return np.asarray(self._regressions("intercept_").intercept)
+
+    def _regressions(self, name: str) -> RegressionEmissions:
+        """Those of the states, in the units of the data, which an attribute is taken from."""
+        emissions = self.model_.emissions
+        if not isinstance(emissions, RegressionEmissions):
+            raise AttributeError(f"HMM has '{name}' only with RegressionEmissions.")
+        return emissions.in_units(*map(on_device, self._units()))
 
     @property
     def covariances_(self) -> np.ndarray:

@@ -35,7 +35,7 @@ from ..tables._factor import principal
 
 
 class States(NamedTuple):
-    """Means and covariances of the hidden states, in the units of the model."""
+    """Means and covariances of the hidden states, in the units of these."""
 
     mean: Any
     covariance: Any
@@ -95,11 +95,19 @@ class AbstractStateSpace(ForecastsSeries):
         return per_packed_row(sequences, self._run(start, learner, own, sequences, key), own)
 
     def _driven(self, matrix: Any) -> np.ndarray:
-        """A matrix that multiplies inputs, for inputs in the units of the user."""
-        scaling = self._input_units()
-        if matrix is None or scaling is None:
+        """A matrix that multiplies inputs, if there are any."""
+        if matrix is None:
             raise AttributeError(f"{type(self).__name__} was fitted without inputs.")
-        return np.asarray(matrix) / scaling.scale
+        return np.asarray(matrix)
+
+    def _along_system(self, name: str, shape: tuple[int, ...]) -> Along:
+        """What stands along each axis of a parameter of a linear system, by its name."""
+        columns, none = self.column_names, (None,) * len(shape)
+        if name.startswith("input_"):
+            return (columns if name == "input_emission" else None), self._input_labels()
+        if name == "emission_noise":
+            return columns, columns
+        return (columns, *none[1:]) if name.startswith(("emission", "mean")) else none
 
     def _states(self, method: str, function: Any, X: Any, inputs: Any) -> States:
         container = self._read(X, inputs)
@@ -115,7 +123,10 @@ class LinearGaussianSSM(AbstractStateSpace):
     """A hidden linear system: x_t = A x_{t−1} + B u_t + a + w_t, y_t = C x_t + D u_t + c + ε_t.
 
     Fitted by EM.  B and D are there if `fit` is given inputs u.  Which values of the state fit is known
-    only up to an invertible map; what is said of y is not.
+    only up to an invertible map; what is said of y is not.  The state has units of its own, those in which
+    its first value had variance one when the fit began.  y and u have the units of the data: B is what one
+    of an input adds to the state, C what one of the state adds to y, and a what the state is given at each
+    step where all inputs are zero.  `model_in_units` is the system of these numbers.
 
     Args:
         n_latent: the size of the state.
@@ -128,8 +139,8 @@ class LinearGaussianSSM(AbstractStateSpace):
         checkpoint: a file that keeps the state of the fit.
 
     Attributes:
-        transition_, emission_: A and C, in the units of the data.
-        emission_noise_: R, in the units of the data.
+        transition_, offset_, noise_: A, a and Q (w_t ~ N(0, Q)), in the units of the state.
+        emission_, mean_, emission_noise_: C, c and R (ε_t ~ N(0, R)), in the units of the data.
         input_transition_, input_emission_: B and D, for inputs in their own units.
         model_: the fitted model, of rescaled series.
         n_inputs_in_, length_, history_, n_iter_, converged_, …: as everywhere.
@@ -180,11 +191,7 @@ class LinearGaussianSSM(AbstractStateSpace):
         self.checkpoint = checkpoint
 
     def _along(self, name: str, shape: tuple[int, ...]) -> Along:
-        if name.startswith("input_"):
-            return (self.column_names if name == "input_emission" else None), self._input_labels()
-        if name.startswith("emission"):
-            return self.column_names, *(None,) * (len(shape) - 1)
-        return super()._along(name, shape)
+        return self._along_system(name, shape)
 
     def _free_parameters(self, n_features: int) -> int:
         # of the system in innovations form, since the basis of the state is free
@@ -226,30 +233,50 @@ class LinearGaussianSSM(AbstractStateSpace):
         return {"mean": np.asarray(found.mean), "std": std}
 
     @property
+    def _system(self) -> models.LinearGaussianSSM:
+        """The fitted model in the units of the data."""
+        system: Any = self.model_in_units
+        return system
+
+    @property
     def transition_(self) -> np.ndarray:
         """A."""
-        return np.asarray(self.model_.transition)
+        return np.asarray(self._system.transition)
+
+    @property
+    def offset_(self) -> np.ndarray:
+        """a, what the state is given at each step where all inputs are zero."""
+        return np.asarray(self._system.offset)
+
+    @property
+    def noise_(self) -> np.ndarray:
+        """Q."""
+        return np.asarray(self._system.noise.matrix())
 
     @property
     def emission_(self) -> np.ndarray:
         """C, in the units of the data."""
-        return np.asarray(self.model_.emission) * self.scaling_.scale[:, None]
+        return np.asarray(self._system.emission)
+
+    @property
+    def mean_(self) -> np.ndarray:
+        """c, the mean of y where the state and all inputs are zero, in the units of the data."""
+        return np.asarray(self._system.mean)
 
     @property
     def emission_noise_(self) -> np.ndarray:
         """R, in the units of the data."""
-        matrix = np.asarray(self.model_.emission_noise.matrix())
-        return matrix * np.outer(self.scaling_.scale, self.scaling_.scale)
+        return np.asarray(self._system.emission_noise.matrix())
 
     @property
     def input_transition_(self) -> np.ndarray:
         """B, for inputs in their own units."""
-        return self._driven(self.model_.input_transition)
+        return self._driven(self._system.input_transition)
 
     @property
     def input_emission_(self) -> np.ndarray:
-        """D, in the units of the data."""
-        return self._driven(self.model_.input_emission) * self.scaling_.scale[:, None]
+        """D, in the units of the data, for inputs in theirs."""
+        return self._driven(self._system.input_emission)
 
 
 @eqx.filter_jit

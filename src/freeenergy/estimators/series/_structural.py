@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from sklearn.utils.validation import check_is_fitted
 
 from ..._core import (
     AbstractAlgorithm,
@@ -26,9 +27,10 @@ from ..._core import (
 )
 from ...learning import EM, LBFGS, Gradient, negative_log_likelihood
 from ...models import AbstractBlock, Columns, Level, Regressors, Series, Structural
-from ...shell import Scaling, Sequences, check_instance, with_history
+from ...shell import Coefficients, Scaling, Sequences, check_instance, with_history
 from ...shell._series import LEAST_VARIANCE
-from ...shell._summary import Along, named_parameters
+from ...shell._series_frame import Framed
+from ...shell._summary import Along, listed_parameters, named_parameters
 from ._state_space import AbstractStateSpace, apart, per_packed_row
 
 
@@ -41,6 +43,8 @@ class Component(NamedTuple):
 
 # parameters of which the slopes are carried along a series; with more, one walk back is faster
 _FEW = 8
+# coefficients that a summary lists
+_MOST_COEFFICIENTS = 60
 
 
 class _EachColumn(AbstractAlgorithm):
@@ -122,6 +126,19 @@ def _components(series: Series, model: Columns, incomplete: bool) -> tuple[Array
 def _predicted_columns(series: Series, model: Columns, incomplete: bool) -> tuple[Array, Array, Array]:
     mean, variance = model.predicted(series)
     return jnp.ones((len(mean), 1)), mean[:, None], variance[:, None]
+
+
+def _last_coefficients(series: Series, model: Columns, incomplete: bool) -> tuple[Array, Array]:
+    """The last coefficients of regressors, (dim, inputs): means and deviations, from a diffuse start."""
+
+    def one(model: Structural, column: Series) -> tuple[Array, Array]:
+        state = model.last_state(column)
+        pairs = zip(model.blocks, model.parts(), strict=True)
+        places = np.concatenate([np.arange(p.start, p.stop) for b, p in pairs if isinstance(b, Regressors)])
+        return state.mean[places], jnp.sqrt(jnp.diagonal(state.covariance)[places])
+
+    diffuse = dataclasses.replace(model.models, begin=None, first=None)
+    return Columns(diffuse).each(one, series)
 
 
 class StructuralTimeSeries(AbstractStateSpace):
@@ -321,6 +338,61 @@ class StructuralTimeSeries(AbstractStateSpace):
             )
             for k, name in enumerate(names)
         }
+
+    def coefficients(self, X: Any, *, inputs: Any = None) -> Component:
+        """What one more of each input adds to each column: the coefficients of `Regressors`.
+
+        They are those of generalised least squares, with the fitted variances and nothing known before the
+        series, and their standard errors, in the units of the data; of a random walk those at the end.
+
+        Args:
+            X: one series or several.
+            inputs: what is known beside them.
+
+        Returns:
+            `mean` and `std`, (columns, inputs); a list of them, one for each series, of several.
+        """
+        check_is_fitted(self, "model_")
+        if not self.takes_inputs:
+            raise ValueError(
+                "StructuralTimeSeries.coefficients needs Regressors among the 'blocks'. "
+                f"Got {self._structure().blocks!r} instead."
+            )
+        container = self._read(X, inputs)
+        found = self._regressions(container)
+        return Component(*(container.wrap([pair[number] for pair in found]) for number in (0, 1)))
+
+    def _regressions(self, container: Any) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Coefficients of each series and their errors, (columns, inputs)."""
+        found = self._for_each(_last_coefficients, container, cut=False)
+        units = self._input_units()
+        inputs = 1.0 if units is None else np.tile(units.scale, found[0][0].shape[1] // len(units.scale))
+        scale = self.scaling_.scale[:, None] / inputs
+        return [(mean * scale, error * scale) for mean, error in found]
+
+    def _coefficient_table(self, X: Any, robust: bool, given: dict[str, Any]) -> Coefficients | None:
+        if X is None or not self.takes_inputs:
+            return None
+        table = listed_parameters(self, X, robust, given)
+        container = self._read(X, given.get("inputs"))
+        means, errors = (np.stack(each) for each in zip(*self._regressions(container), strict=True))
+        if means.size > _MOST_COEFFICIENTS:
+            note = f"There are {means.size:,} coefficients of regressors: see coefficients(X)."
+            return table._replace(notes=[*table.notes, note])
+        own = container.container
+        labels = own.source.labels if isinstance(own, Framed) else None
+        inputs = self._input_labels() * (means.shape[2] // self.n_inputs_in_)
+        names = []
+        for series, column, number in np.ndindex(means.shape):
+            place = f"series {series}" if labels is None else str(labels[series])
+            words = [*([place] if len(means) > 1 else []), self.column_names[column], inputs[number]]
+            names.append(f"Regressors[{', '.join(words)}]")
+        known = np.full(len(table.values), np.nan) if table.stderr is None else table.stderr
+        return table._replace(
+            names=[*table.names, *names],
+            values=np.append(table.values, means),
+            stderr=np.append(known, errors),
+        )
 
     def states(self, X: Any, *, inputs: Any = None) -> dict[str, np.ndarray]:
         shown = {}

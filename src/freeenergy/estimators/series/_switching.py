@@ -19,6 +19,7 @@ from ...models import Series, one_series
 from ...shell import PredictsProbabilities, Sequences, check_int
 from ...shell._completion import AbstractHiddenCause
 from ...shell._series import LEAST_VARIANCE
+from ...shell._summary import Along
 from ._state_space import AbstractStateSpace, apart, per_packed_row, start_system
 
 
@@ -158,6 +159,11 @@ class SwitchingLinearSystem(PredictsProbabilities, AbstractStateSpace):
     def predict_proba(self, X: Any, *, inputs: Any = None) -> Any:
         """The probability of each regime at each step, given the whole series; approximate."""
         return self._shares("predict_proba", _regimes, X, inputs)
+
+    def _along(self, name: str, shape: tuple[int, ...]) -> Along:
+        if not name.startswith("systems."):
+            return (None,) * len(shape)
+        return None, *self._along_system(name.removeprefix("systems."), shape[1:])
 
     def states(self, X: Any, *, inputs: Any = None) -> dict[str, np.ndarray]:
         return {"probabilities": np.asarray(self.predict_proba(X, inputs=inputs))}

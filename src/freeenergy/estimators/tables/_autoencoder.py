@@ -10,7 +10,7 @@ import numpy as np
 from jax import Array
 from sklearn.utils.validation import check_array, check_is_fitted
 
-from ..._core import AbstractAlgorithm, Fit, has_nan, key_of, split_key
+from ..._core import AbstractAlgorithm, Fit, has_nan, split_key
 from ...learning import LBFGS, AbstractCodePenalty, AbstractCorruption, Gradient, Reconstruction
 from ...models import Autoencoder as AutoencoderModel
 from ...models import layer_autoencoder, mlp_autoencoder, stacked
@@ -31,7 +31,6 @@ from ...shell._networks import batch_for, check_networks, decaying_adam
 _AVERAGE = 0.9
 # the largest slope that counts as zero, of the mean squared error of a linear autoencoder
 _FLAT = 1e-7
-_start = eqx.filter_jit(mlp_autoencoder)
 _stage = eqx.filter_jit(layer_autoencoder)
 
 
@@ -136,8 +135,8 @@ class Autoencoder(TransformsRows, AbstractRowEstimator):
 
     def _check_size(self, rows: int, columns: int) -> None:
         check_networks(
-            lambda: mlp_autoencoder(
-                columns, self.latent_dim, **self._sizes(), mask_input=True, key=key_of(0)
+            lambda key: mlp_autoencoder(
+                columns, self.latent_dim, **self._sizes(), mask_input=True, key=key
             ),
             0,
             f"Autoencoder of {columns:,} columns with {self.latent_dim:,} entries of the code and layers "
@@ -165,7 +164,7 @@ class Autoencoder(TransformsRows, AbstractRowEstimator):
         # nothing is random in what is linear, and nothing of it is held out
         kind, fraction = (np.float64, 0.0) if linear else (np.float32, self.validation_fraction)
         train, validation = split_rows(rows, fraction, kind)
-        start = _start(
+        start = mlp_autoencoder(
             rows.x.shape[1],
             self.latent_dim,
             **self._sizes(),

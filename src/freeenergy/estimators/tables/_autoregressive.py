@@ -20,7 +20,6 @@ from ..._core import (
     Status,
     generator,
     has_nan,
-    key_of,
     on_device,
     split_key,
     split_key_data,
@@ -177,7 +176,7 @@ class Autoregressive(AnyColumns):
     def _check_size(self, rows: int, columns: int) -> None:
         outputs = 3 * self.n_components
         check_networks(
-            lambda: self._recipe(rows, columns).build(columns, 2, outputs, key=key_of(0)),
+            lambda key: self._recipe(rows, columns).build(columns, 2, outputs, key=key),
             # what the network says of a block of rows
             min(rows, _ROWS_AT_ONCE) * columns * outputs,
             f"Autoregressive of {columns:,} columns with {self.n_components:,} components",
@@ -265,7 +264,7 @@ class Autoregressive(AnyColumns):
             self._recipe(*rows.x.shape),
             cast(heads, np.float32),
             tuple(on_device(c, np.float32) for c in centres),
-            on_device(self.order_),
+            self.order_,
             start_key,
         )
         objective = Reweighted(_TRAINING_SAMPLES) if has_nan(rows.x) else negative_log_likelihood
@@ -362,18 +361,29 @@ def _not_worse(result: Fit, start: AutoregressiveModel, rows: Rows) -> Fit:
     return dataclasses.replace(result, model=start, status=Status.NON_FINITE, note=note)
 
 
-@eqx.filter_jit
 def _start(
-    recipe: AbstractCausal, heads: tuple[Head, ...], centres: tuple[Array, ...], order: Array, key: Array
+    recipe: AbstractCausal,
+    heads: tuple[Head, ...],
+    centres: tuple[Array, ...],
+    order: np.ndarray,
+    key: Array,
 ) -> AutoregressiveModel:
     """A model of independent columns, and a network that is still silent."""
     columns, size = len(order), max(head.size for head in heads)
-    bias = jnp.zeros((columns, size), jnp.float32)
-    for head, own in zip(heads, centres, strict=True):
-        outputs = before_bound(jax.vmap(_first_output)(head.families, own))
-        bias = bias.at[np.array(head.columns), : head.size].set(outputs)
+    bias = np.zeros((columns, size), np.float32)
+    for head, outputs in zip(heads, _first_outputs(heads, centres), strict=True):
+        bias[np.array(head.columns), : head.size] = np.asarray(outputs)
     network = recipe.build(columns, max(head.features for head in heads), size, key=key)
-    return AutoregressiveModel(network, heads, bias[order], order)
+    return AutoregressiveModel(network, heads, on_device(bias[order]), on_device(order))
+
+
+@eqx.filter_jit
+def _first_outputs(heads: tuple[Head, ...], centres: tuple[Array, ...]) -> list[Array]:
+    """The outputs with which the columns of each head begin."""
+    return [
+        before_bound(jax.vmap(_first_output)(head.families, own))
+        for head, own in zip(heads, centres, strict=True)
+    ]
 
 
 def _first_output(family: Given, centres: Array) -> Array:

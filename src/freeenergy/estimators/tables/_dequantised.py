@@ -13,12 +13,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from scipy.special import ndtri
 from sklearn.base import clone
 
 from ..._core import CellError, Evidence, Fit, Kind, Reals, Status, UnitInterval, map_rows, on_device
 from ...distributions import cell_kind, log_cells
 from ...distributions._cells import Cells
 from ...inference import ImportanceEstimate, importance_estimate
+from ...models import CellNoise, LearnedNoise
 from ...shell import (
     AbstractDensity,
     CodedRows,
@@ -82,6 +84,10 @@ def _cells_of(
     return importance_estimate(log_cells(model, row, width, cells, draws=draws, complete=complete, key=key))
 
 
+def _placed(pair: tuple[Array, Array], noise: CellNoise) -> tuple[Array, Array]:
+    return noise(*pair)
+
+
 class CellCause(AbstractHiddenCause):
     """The row before it was rounded down: where it lies in observed cells, and what is missing.
 
@@ -139,6 +145,13 @@ class Dequantised(AbstractDensity):
     variational autoencoders the draws are made inside the cell column by column, given those before
     (`distributions.log_cells`), which is tight; for other models they are uniform in the cell.
 
+    With `noise=LearnedNoise()` a flow is learned together with the law q(u | x) of the noise, which begins
+    uniform (variational dequantisation, Ho et al. 2019):
+
+        log P(x) ≥ E_q log (1/K) Σ_k p(x + s u_k) sᵈ / q(u_k | x),     K = 1 in learning.
+
+    Then p need not be flat within a cell, and what it puts at steep places is found.
+
     Draws are rounded down to the grid.  Only columns of whole or rounded numbers get noise; continuous ones
     are left as they are, so that the evidence is a mass in the former and a density in the latter.  Columns
     that `estimator` itself gives a probability mass need no noise.  A column declared constant is left out
@@ -156,6 +169,7 @@ class Dequantised(AbstractDensity):
         estimator: the density of the noisy rows; `GaussianDensity()` by default.
         support: which columns hold whole or rounded numbers and which are constant; None to recognise
             whole and rounded numbers in the rows that are fitted.
+        noise: None for uniform noise, or `models.LearnedNoise()` where `estimator` is a `NormalizingFlow`.
         importance_samples: K.  An estimator with importance samples of its own shares them over the
             K noisy rows, where these are uniform.
         random_state: seed of the noise, and of `estimator` if it has none.
@@ -165,6 +179,7 @@ class Dequantised(AbstractDensity):
         support_: what the columns hold.
         kept_, constants_: which columns vary, and the values of those that do not.
         noisy_, steps_, noise_scaling_: which columns are on a grid, its steps, and the units of the noise.
+        noise_: the learned law of the noise, for rows in the units of `estimator_.model_`; None if uniform.
         model_: the fitted model of `estimator_`.
         history_, n_iter_, converged_, scaling_, …: as everywhere.
 
@@ -182,11 +197,13 @@ class Dequantised(AbstractDensity):
         estimator: AbstractDensity | None = None,
         support: Support | None = None,
         *,
+        noise: LearnedNoise | None = None,
         importance_samples: int = 64,
         random_state: Any = None,
     ) -> None:
         self.estimator = estimator
         self.support = support
+        self.noise = noise
         self.importance_samples = importance_samples
         self.random_state = random_state
 
@@ -198,6 +215,18 @@ class Dequantised(AbstractDensity):
         super()._check_parameters()
         check_instance(self, "estimator", AbstractDensity, optional=True)
         check_instance(self, "support", Support, optional=True)
+        check_instance(self, "noise", LearnedNoise, optional=True)
+        inner = self.estimator
+        if self.noise is not None and not (inner is not None and inner._learns_noise):
+            raise ValueError(
+                "The 'estimator' parameter of Dequantised must be a NormalizingFlow where 'noise' is "
+                f"given, which is learned with it. Got {inner!r} instead."
+            )
+        if self.noise is not None and inner is not None and inner.learner is not None:
+            raise ValueError(
+                "The 'learner' parameter of the estimator in Dequantised must be None where 'noise' is "
+                f"given. Got {inner.learner!r} instead."
+            )
         check_int(self, "importance_samples", 2)
 
     def _scaling(self, X: np.ndarray, weight: np.ndarray | None) -> Scaling:
@@ -286,14 +315,16 @@ class Dequantised(AbstractDensity):
             noisy = self._copies(kept)
             origins = np.array([grid.origin if grid else 0.0 for grid in grids])
             # for the time of the fit; no part of the estimator
-            inner._cells = origins, self.steps_
+            inner._cells, inner._noise_in_cells = (origins, self.steps_), self.noise
         known = noisy.x if inside is None else CodedRows(noisy.x, inside.continuous(self.noisy_))
         try:
             self.estimator_ = inner.fit(known, sample_weight=noisy.weight)
         except CellError as error:
             raise error.moved(int(np.flatnonzero(keep)[error.column])) from None
         finally:
-            vars(inner).pop("_cells", None)
+            for name in ("_cells", "_noise_in_cells"):
+                vars(inner).pop(name, None)
+        self.noise_ = vars(inner).pop("_cell_noise", None)
         status = Status.CONVERGED if inner.converged_ else Status.LIMIT
         return Fit(inner.model_, inner.history_, inner.n_iter_, status)
 
@@ -348,13 +379,27 @@ class Dequantised(AbstractDensity):
 
     def _repeated(
         self, x: np.ndarray, hashes: np.ndarray, draws: int
-    ) -> Iterator[tuple[slice, np.ndarray]]:
-        """Slices of rows, and `draws` noisy versions of each row one after another."""
+    ) -> Iterator[tuple[slice, np.ndarray, Any]]:
+        """Slices of rows, `draws` noisy versions of each row one after another, and their log q."""
         step = max(_NUMBERS_AT_ONCE // (draws * x.shape[1]), 1)
         for start in range(0, len(x), step):
             part = slice(start, min(start + step, len(x)))
             rows, seeds = (np.repeat(a[part], draws, axis=0) for a in (x, hashes))
-            yield part, self._noised(rows, seeds, np.tile(np.arange(draws), part.stop - start))
+            number = np.tile(np.arange(draws), part.stop - start)
+            if self.noise_ is None:
+                yield part, self._noised(rows, seeds, number), 0.0
+            else:
+                noisy, log_q = self._placed(rows, uniform_noise(seeds, number, int(self.noisy_.sum())))
+                yield part, noisy, log_q.reshape(-1, draws)
+
+    def _placed(self, x: np.ndarray, uniform: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Rows with the learned noise that uniform numbers make, and log q of it."""
+        normal = ndtri(np.maximum(uniform, 2.0**-54))
+        seen = self.estimator_.scaling_.apply(x + 0.5 * self.steps_[None])
+        u, log_q = map_rows(_placed, (seen, normal), self.noise_)
+        x = x.copy()
+        x[:, self.noisy_] += self.steps_[self.noisy_][None] * u
+        return x, log_q
 
     def _evidence(self, z: np.ndarray, seeds: np.ndarray) -> Evidence:
         x = self._on_grid(z[:, self.kept_])
@@ -441,15 +486,15 @@ class Dequantised(AbstractDensity):
         return found._replace(log_mean=found.log_mean + unit)
 
     def _noisy_evidence(self, x: np.ndarray) -> Evidence:
-        """By the density at uniform points of the cell."""
+        """By the density at points of the cell, uniform ones or those of the learned noise."""
         scorer, shared, kind, found = self._scorer(), 0.0, Kind.LOWER, []
         unbiased = True
-        for _, rows in self._repeated(x, self._hashes(x, _SCORING), self.importance_samples):
+        for _, rows, log_q in self._repeated(x, self._hashes(x, _SCORING), self.importance_samples):
             inner = scorer.evidence(rows)
             shared, kind = max(shared, inner.shared), kind.combine(inner.kind)
             # the mean of estimates of p is one of P, but that of bounds of another origin is not
             unbiased &= inner.kind is Kind.EXACT or inner.growth is not None
-            nats = inner.nats.reshape(-1, self.importance_samples)
+            nats = inner.nats.reshape(-1, self.importance_samples) - log_q
             found.append(map_rows(importance_estimate, nats))
         estimate = jax.tree.map(lambda *parts: np.concatenate(parts), *found)
         volume = ~np.isnan(x[:, self.noisy_]) @ np.log(self.steps_[self.noisy_])
@@ -486,8 +531,8 @@ class Dequantised(AbstractDensity):
         """The value nearest to E[x | observed], which is E[y] less half a step, by weights over noise."""
         x = self._on_grid(z[:, self.kept_])
         out = np.empty_like(x)
-        for part, rows in self._repeated(x, self._hashes(x, _FILLING), _COMPLETIONS):
-            weight = _softmax(self._scorer().evidence(rows).nats.reshape(-1, _COMPLETIONS))
+        for part, rows, log_q in self._repeated(x, self._hashes(x, _FILLING), _COMPLETIONS):
+            weight = _softmax(self._scorer().evidence(rows).nats.reshape(-1, _COMPLETIONS) - log_q)
             filled = self.estimator_.impute(rows).reshape(-1, _COMPLETIONS, x.shape[1])
             out[part] = np.einsum("nk,nkd->nd", weight, filled)
         return self._user_columns(self._rounded(out, -0.5))
@@ -499,8 +544,8 @@ class Dequantised(AbstractDensity):
         # equal rows get different noise here
         hashes = self._hashes(x, _FILLING) + rng.integers(2**63, size=len(x), dtype=np.uint64)
         chosen = np.empty_like(x)
-        for part, rows in self._repeated(x, hashes, _COMPLETIONS):
-            nats = self._scorer().evidence(rows).nats.reshape(-1, _COMPLETIONS)
+        for part, rows, log_q in self._repeated(x, hashes, _COMPLETIONS):
+            nats = self._scorer().evidence(rows).nats.reshape(-1, _COMPLETIONS) - log_q
             best = np.argmax(nats + rng.gumbel(size=nats.shape), axis=1)
             chosen[part] = rows.reshape(-1, _COMPLETIONS, x.shape[1])[np.arange(len(best)), best]
         filled = self.estimator_.sample(1, random_state=_seed(draw), given=chosen)

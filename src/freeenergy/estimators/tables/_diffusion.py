@@ -18,6 +18,7 @@ from ..._core import (
     Fit,
     Kind,
     Status,
+    check_size,
     has_nan,
     key_of,
     split_key,
@@ -38,13 +39,16 @@ from ...models import (
     flow_log_prob,
     likelihood_weight,
 )
+from ...models._told_label import label_codes, told_label
 from ...nn import AbstractDenoiser, ResidualDenoiser
 from ...shell import Rows, cast, check_instance, check_int, check_real, rows_at_once, split_rows
 from ...shell._answers import answers, bound_of, draw_rows, keyed_answers, seeded_answers
-from ...shell._networks import batch_for, check_networks, decaying_adam
+from ...shell._networks import batch_for, check_networks, decaying_adam, numbers_inside
 from ._flow import AbstractFlowDensity, covering_mixture
 
-_ROWS_AT_ONCE = 512
+ROWS_AT_ONCE, _DRAWS_AT_ONCE = 512, 4096
+# of the widest layer of a network, for the rows that are done together: a quarter of a gigabyte
+_NUMBERS_AT_ONCE = 2**25
 # from so many rows on, the network sees waves along the columns
 _MANY = 2000
 # over so many epochs, and at most so many steps, weights are averaged
@@ -52,9 +56,9 @@ _AVERAGED, _MOST_STEPS = 10, 1000
 # a step looks at so many noisy rows at least
 _NOISY = 256
 # what completes rows
-_PARTICLES, _PATHS, _COMPLETION_STEPS = 16, 8, 64
+PARTICLES, PATHS, COMPLETION_STEPS = 16, 8, 64
 # rows by which a fit is judged against where it began, and how much worse it may be where that was right
-_JUDGED, _WORSE = 1024, 1.1
+_JUDGED, _JUDGED_DRAWS, _WORSE = 1024, 32, 1.1
 
 
 class DiffusionModel(AbstractFlowDensity):
@@ -79,7 +83,8 @@ class DiffusionModel(AbstractFlowDensity):
             `PredictsNoise()`, `PredictsDatum()`, `PredictsScore()` or `PredictsDisplacement()`.
         path: `VariancePreserving()` (the default), `VarianceExploding()` or `StraightPath()`.
         weight: of the error: `likelihood_weight`, `simple_weight` or `flow_matching_weight`.
-        network: `freeenergy.nn.ResidualDenoiser(width, depth, waves)`; None for one that the rows bear.
+        network: `freeenergy.nn.ResidualDenoiser(width, depth, waves)`, None for one that the rows bear; or
+            `PatchDenoiser(shape, …)` or `ConvolutionalDenoiser(shape, …)`, where rows are images or series.
         sampler: of draws: `Ancestral()`, `Implicit()`, `Corrected(…)`, …; None for the probability flow,
             whose draws follow the density that `evidence` reports.
         steps: of the solver, and of the sampler.
@@ -158,35 +163,18 @@ class DiffusionModel(AbstractFlowDensity):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        check_instance(self, "schedule", AbstractSchedule, optional=True)
-        check_instance(self, "parametrisation", AbstractParametrisation, optional=True)
-        check_instance(self, "path", AbstractPath, optional=True)
-        check_instance(self, "network", AbstractDenoiser, optional=True)
-        check_instance(self, "sampler", AbstractSampler, optional=True)
-        check_int(self, "steps", 2)
-        check_int(self, "importance_samples", 2)
-        check_real(self, "weight_decay")
-        if self.probes is not None:
-            check_int(self, "probes", 2)
-        if not callable(self.weight):
-            raise ValueError(
-                "The 'weight' parameter of DiffusionModel must be likelihood_weight, simple_weight, "
-                f"flow_matching_weight or a function like them. Got {self.weight!r} instead."
-            )
-
-    def _recipe(self, rows: int) -> AbstractDenoiser:
-        if self.network is not None:
-            return self.network
-        return ResidualDenoiser(_width(rows), waves=3 if rows >= _MANY else 0)
+        check_diffusion(self)
 
     def _check_size(self, rows: int, columns: int) -> None:
-        check_networks(
-            lambda: self._recipe(rows).build(columns, key=key_of(0)),
-            # the slopes of a block of rows
-            min(rows, _ROWS_AT_ONCE) * columns * (columns if self.probes is None else self.probes),
-            f"DiffusionModel of {columns:,} columns",
-            "Use a smaller 'network', a few 'probes', or PCA first.",
-        )
+        check_size_of_diffusion(self, rows, columns)
+
+    def _rows_at_once(self, events: int, most: int = ROWS_AT_ONCE) -> int:
+        """Rows that are done together, where the network looks at so many events for each."""
+        return rows_for(self.diffusion_, self._width, events, most)
+
+    def _completed_at_once(self, samples: int, width: int = 1) -> int:
+        """Rows that are done together with so many samples of each."""
+        return min(rows_at_once(samples, width), self._rows_at_once(samples))
 
     @property
     def diffusion_(self) -> Diffusion:
@@ -196,24 +184,12 @@ class DiffusionModel(AbstractFlowDensity):
     def _learn(self, rows: Rows, key: Array) -> Fit:
         start_key, fit_key = split_key(key)
         train, validation = split_rows(rows, self.validation_fraction, np.float32)
-        parts = (
-            self.schedule or LogLinearSchedule(),
-            self.path or VariancePreserving(),
-            self.parametrisation or PredictsVelocity(),
-        )
-        start = _start(self._recipe(len(rows.x)), rows.x.shape[1], cast(parts, np.float32), start_key)
-        size = self.batch_size or batch_for(len(rows.x))
+        start = start_of_diffusion(self, rows, start_key)
         proposal = cast(covering_mixture(rows), np.float32) if has_nan(rows.x) else None
-        objective = Denoising(self.weight, max(_NOISY // size, 1), proposal)
-        learner = self.learner or Gradient(
-            decaying_adam(self.learning_rate, self.weight_decay),
-            self._with_fresh_noise(objective),
-            batch_size=size,
-            patience=self.patience,
-            average=1 - 1 / min(_AVERAGED * max(len(rows.x) // size, 1), _MOST_STEPS),
-        )
-        result = _not_worse(
-            self._run(start, learner, train, rows, fit_key, validation=validation), start, rows, objective
+        objective = denoising(self, rows, proposal)
+        learner = learner_of_diffusion(self, rows, objective)
+        result = not_worse(
+            self._run(start, learner, train, rows, fit_key, validation=validation), start, rows.x, objective
         )
         # evaluation is in double precision, so that rows give the same number in any company
         flow = _flow(cast(result.model, np.float64), self.steps)
@@ -231,7 +207,7 @@ class DiffusionModel(AbstractFlowDensity):
                 z[whole],
                 seeds[whole],
                 self.seed_,
-                block=_ROWS_AT_ONCE,
+                block=self._rows_at_once(self.probes or self._width),
                 probes=self.probes,
             )
         if some.any():
@@ -242,7 +218,7 @@ class DiffusionModel(AbstractFlowDensity):
                 z[some],
                 seeds[some],
                 self.seed_,
-                block=rows_at_once(self.importance_samples, 8 * self._width),
+                block=self._completed_at_once(self.importance_samples, 8 * self._width),
                 samples=self.importance_samples,
             )
             bound = bound_of(found, np.ones(int(some.sum()), bool))
@@ -264,11 +240,11 @@ class DiffusionModel(AbstractFlowDensity):
             )
         found = seeded_answers(
             self.diffusion_,
-            _bounds,
+            bounds_of,
             taken.z,
             taken.seeds,
             self.seed_,
-            block=rows_at_once(draws * (steps or _COMPLETION_STEPS)),
+            block=self._completed_at_once(draws * (steps or COMPLETION_STEPS)),
             steps=steps,
             draws=draws,
         )
@@ -276,21 +252,109 @@ class DiffusionModel(AbstractFlowDensity):
         return Evidence(nats + taken.log_det, stderr, Kind.LOWER)
 
     def _draw(self, n: int, *, key: Array) -> np.ndarray:
+        block = self._rows_at_once(1, _DRAWS_AT_ONCE)
         if self.sampler is None:
-            return draw_rows(self.model_.flow, n, key, _moved)
-        return draw_rows(self.diffusion_, n, key, Diffusion.sample, sampler=self.sampler, steps=self.steps)
+            return draw_rows(self.model_.flow, n, key, _moved, block=block)
+        how = {"sampler": self.sampler, "steps": self.steps}
+        return draw_rows(self.diffusion_, n, key, Diffusion.sample, block=block, **how)
 
     def _fill_mean(self, z: np.ndarray, seeds: np.ndarray) -> np.ndarray:
-        how = {"particles": _PARTICLES, "paths": _PATHS, "steps": _COMPLETION_STEPS}
-        block = rows_at_once(_PARTICLES * _PATHS, self._width)
+        how = {"particles": PARTICLES, "paths": PATHS, "steps": COMPLETION_STEPS}
+        block = self._completed_at_once(PARTICLES * PATHS, self._width)
         return seeded_answers(
             self.diffusion_, Diffusion.complete_mean, z, seeds, self.seed_, block=block, **how
         )
 
     def _fill_sample(self, z: np.ndarray, *, key: Array) -> np.ndarray:
-        how = {"particles": _PARTICLES, "steps": _COMPLETION_STEPS}
-        keys, block = split_key_data(key, len(z)), rows_at_once(_PARTICLES, self._width)
+        how = {"particles": PARTICLES, "steps": COMPLETION_STEPS}
+        keys, block = split_key_data(key, len(z)), self._completed_at_once(PARTICLES, self._width)
         return keyed_answers(self.diffusion_, Diffusion.complete_sample, z, keys, block=block, **how)
+
+
+def check_diffusion(owner: Any) -> None:
+    """Refuses parameters that estimators with a diffusion share."""
+    check_instance(owner, "schedule", AbstractSchedule, optional=True)
+    check_instance(owner, "parametrisation", AbstractParametrisation, optional=True)
+    check_instance(owner, "path", AbstractPath, optional=True)
+    check_instance(owner, "network", AbstractDenoiser, optional=True)
+    check_instance(owner, "sampler", AbstractSampler, optional=True)
+    check_int(owner, "steps", 2)
+    check_int(owner, "importance_samples", 2)
+    check_real(owner, "weight_decay")
+    if owner.probes is not None:
+        check_int(owner, "probes", 2)
+    if not callable(owner.weight):
+        raise ValueError(
+            f"The 'weight' parameter of {type(owner).__name__} must be likelihood_weight, simple_weight, "
+            f"flow_matching_weight or a function like them. Got {owner.weight!r} instead."
+        )
+
+
+def check_size_of_diffusion(owner: Any, rows: int, columns: int, labels: int = 1) -> None:
+    """Refuses networks that would not fit in memory."""
+
+    def make(key: Array) -> Any:
+        return _network(owner, rows, columns, labels, key)
+
+    what = f"{type(owner).__name__} of {columns:,} columns"
+    slopes = columns if owner.probes is None else owner.probes
+    check_networks(
+        make,
+        # the slopes of a block of rows
+        min(rows, ROWS_AT_ONCE) * columns * slopes,
+        what,
+        "Use a smaller 'network', a few 'probes', or PCA first.",
+    )
+    size = owner.batch_size or batch_for(rows)
+    # what a step of learning keeps, in single precision, and the slopes of the widest layer
+    kept, widest = _inside(eqx.filter_eval_shape(make, key_of(0)), columns)
+    check_size(
+        max(max(size, _NOISY) * kept / 4, widest * slopes),
+        f"The layers of {what}, for the rows of a step,",
+        "Use a smaller 'network', or a few 'probes'.",
+    )
+
+
+def _network(owner: Any, rows: int, columns: int, labels: int, key: Array) -> Any:
+    recipe = owner.network
+    if recipe is None:
+        recipe = ResidualDenoiser(_width(rows), waves=3 if rows >= _MANY else 0)
+    told = label_codes(labels).shape[1]
+    # networks of one's own need not know of labels where there are none
+    more = {"told": told} if told else {}
+    return told_label(recipe.build(columns, **more, key=key), told, np.float32)
+
+
+def start_of_diffusion(owner: Any, rows: Rows, key: Array, labels: int = 1) -> Diffusion:
+    """Random weights of a network that is told one of the labels, if there are several."""
+    parts = (
+        owner.schedule or LogLinearSchedule(),
+        owner.path or VariancePreserving(),
+        owner.parametrisation or PredictsVelocity(),
+    )
+    dim = rows.x.shape[1]
+    return Diffusion(_network(owner, len(rows.x), dim, labels, key), dim, *cast(parts, np.float32))
+
+
+def _batch(owner: Any, rows: Rows) -> int:
+    return owner.batch_size or batch_for(len(rows.x))
+
+
+def denoising(owner: Any, rows: Rows, proposal: Any) -> Denoising:
+    """What is lowered: the weighted error of rows, whose missing entries come from a proposal."""
+    return Denoising(owner.weight, max(_NOISY // _batch(owner, rows), 1), proposal)
+
+
+def learner_of_diffusion(owner: Any, rows: Rows, objective: Any) -> AbstractAlgorithm:
+    """Adam on the objective, with averaged weights."""
+    size = _batch(owner, rows)
+    return owner.learner or Gradient(
+        decaying_adam(owner.learning_rate, owner.weight_decay),
+        owner._with_fresh_noise(objective),
+        batch_size=size,
+        patience=owner.patience,
+        average=1 - 1 / min(_AVERAGED * max(len(rows.x) // size, 1), _MOST_STEPS),
+    )
 
 
 def _log_prob(flow: Transformed, x: Array, *, probes: int | None, key: Array) -> tuple[Array, Array]:
@@ -302,7 +366,7 @@ def _moved(flow: Transformed, *, key: Array) -> Array:
     return flow.bijection.moved(flow.base.sample(key=key))  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def _bounds(
+def bounds_of(
     model: Diffusion, x: Array, *, steps: int | None, draws: int, key: Array
 ) -> tuple[Array, Array]:
     """The mean of several estimates of the bound, and its standard error."""
@@ -310,9 +374,17 @@ def _bounds(
     return found.mean(), found.std(ddof=1) / draws**0.5
 
 
-@eqx.filter_jit
-def _start(recipe: AbstractDenoiser, dim: int, parts: tuple[Any, Any, Any], key: Array) -> Diffusion:
-    return Diffusion(recipe.build(dim, key=key), dim, *parts)
+def _inside(network: Any, columns: int) -> tuple[int, int]:
+    """How many numbers a network makes of a row, and the most at a time."""
+    kinds = [leaf.dtype for leaf in jax.tree.leaves(network) if hasattr(leaf, "dtype")]
+    row = jax.ShapeDtypeStruct((columns,), kinds[0] if kinds else np.float32)
+    return numbers_inside(network, row, jax.ShapeDtypeStruct((), row.dtype))
+
+
+def rows_for(model: Diffusion, columns: int, events: int, most: int = ROWS_AT_ONCE) -> int:
+    """A power of two of rows, with so many events each, of which the widest layer bears all."""
+    rows = _NUMBERS_AT_ONCE // (events * max(_inside(model.network, columns)[1], 1))
+    return min(most, 2 ** max(rows.bit_length() - 1, 0))
 
 
 @eqx.filter_jit
@@ -320,17 +392,21 @@ def _flow(model: Diffusion, steps: int) -> Transformed:
     return model.flow(steps)
 
 
-def _error(model: Diffusion, row: Array, *, objective: Denoising) -> Array:
+def _error(model: Any, row: Any, *, objective: Denoising) -> Array:
     """The error of a row at several times; the same noise for every row, so that two models compare."""
-    return objective(model, Batch(row[None], jnp.ones(1, row.dtype)), jax.random.key(0))
+    one = jax.tree.map(lambda a: a[None], row)
+    return objective(model, Batch(one, jnp.ones(1, jax.tree.leaves(one)[0].dtype)), jax.random.key(0))
 
 
-def _not_worse(result: Fit, start: Diffusion, rows: Rows, objective: Denoising) -> Fit:
+def not_worse(result: Fit, start: Any, rows: Any, objective: Denoising) -> Fit:
     """`result`, or the start with a sentence where it saw better through noise before it learned."""
-    chosen = rows.x[:: max(len(rows.x) // _JUDGED, 1)].astype(np.float32)
-    many = dataclasses.replace(objective, draws=32)
+    step = max(len(jax.tree.leaves(rows)[0]) // _JUDGED, 1)
+    chosen = jax.tree.map(lambda a: a[::step].astype(np.float32), rows)
+    many = dataclasses.replace(objective, draws=_JUDGED_DRAWS)
+    diffusion = start if isinstance(start, Diffusion) else start.model
+    block = rows_for(diffusion, diffusion.dim, _JUDGED_DRAWS, _JUDGED)
     found, before = (
-        np.mean(answers(model, _error, chosen, block=_JUDGED, objective=many))
+        np.mean(answers(model, _error, chosen, block=block, objective=many))
         for model in (result.model, start)
     )
     if found <= _WORSE * before:

@@ -15,7 +15,7 @@ from ..._core import AbstractAlgorithm, Evidence, Fit, fold_key, has_nan, key_of
 from ...bijections import AbstractTransformer, Spline
 from ...distributions import Full, Transformed
 from ...learning import Gradient, ImportanceWeighted, negative_log_likelihood
-from ...models import FlowWithMissing, coupling_flow
+from ...models import FlowWithMissing, InCells, coupling_flow
 from ...models import Mixture as MixtureModel
 from ...shell import (
     AbstractDensity,
@@ -72,6 +72,10 @@ class AbstractFlowDensity(TransformsRows, AbstractDensity):
         self._cover()
         return super()._fill_sample(z, key=key)
 
+    def _fill_samples(self, z: np.ndarray, n: int, *, key: Array, **how: Any) -> np.ndarray:
+        self._cover()
+        return super()._fill_samples(z, n, key=key, **how)
+
     def _whole(self, X: Any) -> np.ndarray:
         return self.scaling_.apply(self._completed(self._read(X)))
 
@@ -90,7 +94,8 @@ class NormalizingFlow(AbstractFlowDensity):
     Args:
         transformer: the map of one number in each layer: `Spline()` (the default), `ShiftScale()` for
             affine or `Shift()` for additive coupling.
-        architecture: `coupling_flow` or `autoregressive_flow` of `freeenergy.models`.
+        architecture: `coupling_flow` or `autoregressive_flow` of `freeenergy.models`, or for rows that
+            are images `MultiscaleFlow((height, width))`.
         layers, width, depth: layers of the flow, and the hidden layers of their networks.
         learning_rate, batch_size, max_iter: of Adam; an iteration is an epoch.
         validation_fraction, patience: rows held out, and epochs without improvement before stopping.
@@ -141,6 +146,9 @@ class NormalizingFlow(AbstractFlowDensity):
         self.verbose = verbose
         self.checkpoint = checkpoint
 
+    _shares_draws = True
+    _learns_noise = True
+
     @property
     def _must_converge(self) -> bool:
         return False
@@ -163,7 +171,7 @@ class NormalizingFlow(AbstractFlowDensity):
 
     def _check_size(self, rows: int, columns: int) -> None:
         check_networks(
-            lambda: self._start(columns, key_of(0)),
+            lambda key: self._start(columns, key),
             # what the networks say of a block of rows
             min(rows, _ROWS_AT_ONCE) * columns * self._map().size,
             f"NormalizingFlow of {columns:,} columns with {self.layers:,} layers of width {self.width:,}",
@@ -176,6 +184,7 @@ class NormalizingFlow(AbstractFlowDensity):
         flow = self._start(rows.x.shape[1], start_key)
         incomplete = has_nan(rows.x)
         start = FlowWithMissing(flow, cast(covering_mixture(rows), np.float32)) if incomplete else flow
+        start = self._with_noise(start, fold_key(key, 1))
         objective = ImportanceWeighted(_TRAINING_SAMPLES) if incomplete else negative_log_likelihood
         learner = self.learner or Gradient(
             adam(self.learning_rate),
@@ -185,6 +194,8 @@ class NormalizingFlow(AbstractFlowDensity):
         )
         result = self._run(start, learner, train, rows, fit_key, validation=validation)
         fitted = result.model
+        if isinstance(fitted, InCells):
+            self._cell_noise, fitted = cast(fitted.noise, np.float64), fitted.density
         flow = fitted.flow if isinstance(fitted, FlowWithMissing) else fitted
         # evaluation is in double precision, so that rows give the same number in any company
         return dataclasses.replace(result, model=FlowWithMissing(cast(flow, np.float64), None))

@@ -12,8 +12,9 @@ import optax
 from jax import Array
 from sklearn.utils.validation import check_is_fitted
 
-from ..._core import AbstractAlgorithm, Data, Fit, fold_key, has_nan, key_of, split_key
+from ..._core import AbstractAlgorithm, Data, Fit, fold_key, has_nan, split_key
 from ...learning import (
+    AbstractEntropy,
     AbstractPenalty,
     AbstractValue,
     CriticLoss,
@@ -27,7 +28,7 @@ from ...learning import (
     only,
     within,
 )
-from ...models import Adversaries, Codes, adversaries
+from ...models import Codes, adversaries
 from ...shell import (
     AbstractImplicit,
     Predicts,
@@ -41,16 +42,15 @@ from ...shell import (
     framed,
     framed_chances,
 )
-from ...shell._networks import check_networks
+from ...shell._networks import check_networks, flat_adam
 
 # draws by which the information of codes is measured
 _INFORMATION_DRAWS = 4096
 # Adam without memory of the slope: what the other player did a while ago tells nothing
 _MOMENTA = {"b1": 0.0, "b2": 0.99}
 # enough for the players not to circle, and little enough for gaps between clusters to stay empty
-_PENALTY = ZeroCentred(0.1)
+PENALTY = ZeroCentred(0.1)
 # random weights, and the measure of information, by one program each
-_start = eqx.filter_jit(adversaries)
 _information = eqx.filter_jit(information_bound)
 
 
@@ -60,6 +60,7 @@ class AbstractGAN(AbstractImplicit):
     latent_dim: int | None
     value: AbstractValue | None
     penalty: AbstractPenalty | None
+    entropy: AbstractEntropy | None
     clip: float | None
     critic_steps: int
     average: float
@@ -69,7 +70,7 @@ class AbstractGAN(AbstractImplicit):
     batch_size: int
     max_iter: int
     learner: AbstractAlgorithm | None
-    model_: Adversaries
+    model_: Any
 
     @property
     def _must_converge(self) -> bool:
@@ -87,16 +88,20 @@ class AbstractGAN(AbstractImplicit):
         super()._check_parameters()
         check_instance(self, "value", AbstractValue, optional=True)
         check_instance(self, "penalty", AbstractPenalty, optional=True)
+        check_instance(self, "entropy", AbstractEntropy, optional=True)
         check_int(self, "critic_steps", 1)
         check_int(self, "latent_dim", optional=True)
         check_real(self, "clip", closed=False, optional=True)
         check_real(self, "average", 0.0, 1.0)
 
-    def _make(self, columns: int, incomplete: bool, key: Array) -> Adversaries:
-        noise = max(columns, 8) if self.latent_dim is None else self.latent_dim
-        return _start(
+    def _noise(self, columns: int) -> int:
+        """Entries of z."""
+        return max(columns, 8) if self.latent_dim is None else self.latent_dim
+
+    def _make(self, columns: int, incomplete: bool, key: Array) -> Any:
+        return adversaries(
             columns,
-            noise,
+            self._noise(columns),
             codes=self._codes(),
             mask_input=incomplete,
             width=self.width,
@@ -106,16 +111,16 @@ class AbstractGAN(AbstractImplicit):
 
     def _check_size(self, rows: int, columns: int) -> None:
         check_networks(
-            lambda: self._make(columns, True, key_of(0)),
+            lambda key: self._make(columns, True, key),
             self.batch_size * (columns + self.width * self.depth),
             f"{type(self).__name__} of {columns:,} columns with layers of width {self.width:,}",
             "Use a smaller 'width', or PCA first.",
         )
 
-    def _game(self, start: Adversaries) -> AbstractAlgorithm:
+    def _game(self, start: Any) -> AbstractAlgorithm:
         """Critic and generator, each with the optimiser and the objective of its own."""
         value = NonSaturating() if self.value is None else self.value
-        adam = Optimiser(optax.adam, self.learning_rate, **_MOMENTA)
+        adam = flat_adam(self.learning_rate, **_MOMENTA)
         clipped = adam if self.clip is None else Optimiser(optax.chain, adam, Optimiser(within, self.clip))
         parts = (lambda m: m.generator) if start.codes is None else (lambda m: (m.generator, m.recogniser))
         return Game(
@@ -123,11 +128,16 @@ class AbstractGAN(AbstractImplicit):
                 Player(
                     "critic",
                     clipped,
-                    CriticLoss(value, self.penalty),
+                    self._with_fresh_noise(CriticLoss(value, self.penalty)),
                     only(start, lambda m: m.critic),
                     self.critic_steps,
                 ),
-                Player("generator", adam, GeneratorLoss(value, self._information()), only(start, parts)),
+                Player(
+                    "generator",
+                    adam,
+                    GeneratorLoss(value, self._information(), self.entropy),
+                    only(start, parts),
+                ),
             ),
             batch_size=self.batch_size,
             average=self.average or None,
@@ -136,8 +146,14 @@ class AbstractGAN(AbstractImplicit):
     def _learn(self, rows: Rows, key: Array) -> Fit:
         start_key, fit_key = split_key(key)
         start = self._make(rows.x.shape[1], has_nan(rows.x), start_key)
-        data = Data.of(rows.x, rows.weight, dtype=np.float32)
-        result = self._run(start, self.learner or self._game(start), data, rows, fit_key)
+        return self._play(start, rows.x, rows, fit_key)
+
+    def _play(self, start: Any, x: np.ndarray, rows: Rows, key: Array) -> Fit:
+        """The game about events x, which rows have made."""
+        # a learner of the user's own does not draw noise anew
+        x = x if self.learner is None else self._noisy(x, fold_key(key, 3))
+        data = Data.of(x, rows.weight, dtype=np.float32)
+        result = self._run(start, self.learner or self._game(start), data, rows, key)
         return dataclasses.replace(result, model=cast(result.model, np.float64))
 
 
@@ -150,13 +166,17 @@ class GAN(AbstractGAN):
     objective that falls, so a fit ends after `max_iter` epochs; `history_` has what each player lowered.
 
     Entries that are not observed are hidden from the critic, in data and in what is made alike: the law of
-    complete rows is learned where holes come by chance alone.
+    complete rows is learned where holes come by chance alone.  Columns may be of any kind: whole numbers
+    are shown to the critic with noise, labels as a number for each value; draws are values that can occur.
 
     Args:
         latent_dim: entries of z; None takes as many as there are columns, and eight at least.
         value: what is played for: `NonSaturating()` (the default), `Minimax()`, `Wasserstein()`, `Hinge()`
             or `FDivergence(…)` of `freeenergy.learning`.
         penalty: what the critic pays for its slopes: `ZeroCentred(λ)`, `GradientPenalty(λ)` or None.
+        entropy: what the generator pays for draws that are too much alike: `InflatedGaussian(λ)`,
+            `NeighbourEntropy(λ)` or None.  With `Wasserstein()` the critic is an energy with its sign
+            changed, which the generator learns to draw from.
         clip: bound of the critic's weights, the older way to bound its slopes; None for none.
         critic_steps: of the critic for each of the generator.
         average: decay of the average of the weights over steps; zero for none.
@@ -168,6 +188,7 @@ class GAN(AbstractGAN):
     Attributes:
         model_: the fitted `freeenergy.models.Adversaries`, of rescaled rows.
         history_: `critic` and `generator` by epoch.
+        spread_: what the values of columns can be, and how they are shown to the critic.
         n_iter_, converged_, scaling_, …: as everywhere.
 
     References:
@@ -184,7 +205,8 @@ class GAN(AbstractGAN):
         latent_dim: int | None = None,
         *,
         value: AbstractValue | None = None,
-        penalty: AbstractPenalty | None = _PENALTY,
+        penalty: AbstractPenalty | None = PENALTY,
+        entropy: AbstractEntropy | None = None,
         clip: float | None = None,
         critic_steps: int = 1,
         average: float = 0.995,
@@ -201,6 +223,7 @@ class GAN(AbstractGAN):
         self.latent_dim = latent_dim
         self.value = value
         self.penalty = penalty
+        self.entropy = entropy
         self.clip = clip
         self.critic_steps = critic_steps
         self.average = average
@@ -225,13 +248,14 @@ class InfoGAN(TransformsRows, Predicts, PredictsProbabilities, AbstractGAN):
         labels: how many values each label of the code has.
         numbers: how many numbers, uniform over (−1, 1), the code has.
         information: what a nat of information is worth.
-        latent_dim, value, penalty, clip, critic_steps, average: as in `GAN`.
+        latent_dim, value, penalty, entropy, clip, critic_steps, average: as in `GAN`.
         width, depth, learning_rate, batch_size, max_iter, learner: as in `GAN`.
         random_state, verbose, checkpoint: as everywhere.
 
     Attributes:
         model_: the fitted `freeenergy.models.Adversaries`, of rescaled rows.
         information_: the bound in nats, with its standard error; the entropy of the code is its most.
+        spread_: what the values of columns can be, and how they are shown to the critic.
         history_, n_iter_, converged_, scaling_, …: as everywhere.
 
     References:
@@ -254,7 +278,8 @@ class InfoGAN(TransformsRows, Predicts, PredictsProbabilities, AbstractGAN):
         information: float = 1.0,
         latent_dim: int | None = None,
         value: AbstractValue | None = None,
-        penalty: AbstractPenalty | None = _PENALTY,
+        penalty: AbstractPenalty | None = PENALTY,
+        entropy: AbstractEntropy | None = None,
         clip: float | None = None,
         critic_steps: int = 1,
         average: float = 0.995,
@@ -274,6 +299,7 @@ class InfoGAN(TransformsRows, Predicts, PredictsProbabilities, AbstractGAN):
         self.latent_dim = latent_dim
         self.value = value
         self.penalty = penalty
+        self.entropy = entropy
         self.clip = clip
         self.critic_steps = critic_steps
         self.average = average

@@ -55,7 +55,10 @@ def _loss(model: MixedFactors, batch: Batch, key: Array) -> Array:
     def nats(x: Array) -> Array:
         return model.log_prob_by_quadrature(x, coarse=True)
 
-    found = jax.lax.map(jax.checkpoint(nats), batch.x, batch_size=min(_ROWS_AT_ONCE, len(batch.x)))
+    if len(batch.x) <= _ROWS_AT_ONCE:
+        found = jax.vmap(nats)(batch.x)  # one block, of which nothing need be forgotten and had again
+    else:
+        found = jax.lax.map(jax.checkpoint(nats), batch.x, batch_size=_ROWS_AT_ONCE)
     noise = _noise(model.emission.member)
     return batch.mean(-found) + 0.5 * _LEAST_NOISE * jnp.sum(1 / noise)
 
@@ -182,6 +185,8 @@ class MixedFactorAnalysis(TransformsRows, AnyColumns):
     @property
     def _samples(self) -> int:
         return self.importance_samples
+
+    _shares_draws = True
 
     @property
     def _completion_samples(self) -> int:

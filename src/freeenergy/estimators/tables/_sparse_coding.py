@@ -114,6 +114,8 @@ class SparseCoding(TransformsRows, AbstractDensity):
     def _samples(self) -> int:
         return self.importance_samples or 0
 
+    _shares_draws = True
+
     @property
     def _completion_samples(self) -> int | None:
         return self.importance_samples

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 from typing import Any
 
@@ -21,7 +22,6 @@ from ..._core import (
     Kind,
     generator,
     has_nan,
-    key_of,
     on_device,
     split_key,
     split_key_data,
@@ -92,7 +92,7 @@ from .._by_column import (
 )
 from ._starts import LLOYD_STEPS, PlusPlus, start_model
 
-_COMPLETION_SAMPLES = 200
+COMPLETION_SAMPLES = 200
 _ROWS_AT_ONCE = 1024
 # of standardised columns so much is noise at first
 _FIRST_NOISE = 0.5
@@ -103,15 +103,278 @@ _EM_STEPS = 200
 _AVERAGE = 0.9
 
 
-def _emission_in_units(model: models.VAE, scale: Array) -> dict[str, Array]:
-    """The learnable arrays by name, what the decoder leaves of the emission in the units of the data."""
+def with_emission_in_units(model: models.VAE, scale: Array) -> models.VAE:
+    """The model with what the decoder leaves of the emission in the units of the data."""
     # the decoder sets where it is
     member = rescaled(model.emission.member, jnp.zeros_like(scale), 1 / scale)
     moved = Given(member, model.emission.link)
-    return named_parameters(eqx.tree_at(lambda m: m.emission, model, moved))
+    return eqx.tree_at(lambda m: m.emission, model, moved)
 
 
-class VAE(TransformsRows, AbstractDensity):
+def _emission_in_units(model: models.VAE, scale: Array) -> dict[str, Array]:
+    """The learnable arrays by name, those of the emission in the units of the data."""
+    return named_parameters(with_emission_in_units(model, scale))
+
+
+class AbstractVAE(AbstractDensity):
+    """What estimators with a decoder of codes share: emissions, priors and recognitions of any kind."""
+
+    latent_dim: int
+    emission: Any
+    link: AbstractLink | None
+    prior: AbstractCodePrior | None
+    recognition: AbstractCodeRecognition | None
+    objective: Any
+    width: int
+    depth: int
+    learning_rate: float
+    weight_decay: float
+    batch_size: int | None
+    patience: int
+    validation_fraction: float
+    importance_samples: int
+    refinement: int
+    threshold: float | None
+    active_: np.ndarray
+
+    @property
+    @abc.abstractmethod
+    def _vae(self) -> models.VAE:
+        """The fitted model, or that of any label."""
+
+    _least_depth = 0
+    _may_be_none = ("batch_size",)
+
+    @property
+    def _must_converge(self) -> bool:
+        return False
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_int(self, "latent_dim")
+        check_int(self, "importance_samples", 2)
+        check_int(self, "refinement", 0)
+        check_real(self, "weight_decay")
+        check_instance(self, "link", AbstractLink, optional=True)
+        check_instance(self, "prior", AbstractCodePrior, optional=True)
+        check_instance(self, "recognition", AbstractCodeRecognition, optional=True)
+        name, kind = type(self).__name__, self.emission
+        family = isinstance(kind, type) and issubclass(kind, AbstractShaped)
+        known = family or isinstance(self.emission, AbstractPartial | Given)
+        if not known and by_column(self.emission) is None:
+            raise ValueError(
+                f"The 'emission' parameter of {name} must be a family of freeenergy.distributions, such as "
+                f"Poisson, a member of one, a Given or 'by column'. Got {self.emission!r} instead."
+            )
+        if self.objective is not None and not callable(self.objective):
+            raise ValueError(
+                f"The 'objective' parameter of {name} must be an objective of freeenergy.learning, such as "
+                f"FreeEnergy() or ImportanceWeighted(8). Got {self.objective!r} instead."
+            )
+        if self._prior.space != self._recognition.prior.space:
+            raise ValueError(
+                f"The 'prior' parameter of {name} must be about codes that the recognition recognises, "
+                f"such as {type(self._recognition.prior).__name__}(). Got {self.prior!r} instead."
+            )
+
+    @property
+    def _recognition(self) -> AbstractCodeRecognition:
+        return DiagonalRecognition() if self.recognition is None else self.recognition
+
+    @property
+    def _prior(self) -> AbstractCodePrior:
+        return self._recognition.prior if self.prior is None else self.prior
+
+    def _link(self, part: Any) -> AbstractLink:
+        """How the decoder sets what it can of a member, or of a part of one."""
+        if isinstance(part, Product):
+            return Parts(tuple(self._link(own) for own in part.parts))
+        return usual_link(part) if self.link is None or part.support != Reals() else self.link
+
+    def _emission(self, rows: Rows) -> tuple[Given, AbstractConjugatePrior | None]:
+        """The emission for rows like these, and what makes its marginals of them."""
+        dim, family = rows.x.shape[1], by_column(self.emission)
+        if family is not None:
+            member = member_by_column(family, self, rows)
+            return Given(member, self._link(member)), prior_by_column(family, member, rows, 1)
+        if self.emission is Gaussian:
+            noise = Diagonal(on_device(np.full(dim, _FIRST_NOISE)))
+            return Given(Gaussian(on_device(np.zeros(dim)), noise), self.link or Mean()), None
+        if isinstance(self.emission, type):
+            member = self.emission.prototype(rows.x)
+            return Given(member, self._link(member)), None
+        found = self.emission
+        if not isinstance(found, Given):
+            found = Given(found, self._link(found))
+        if found.dim != dim:
+            raise ValueError(
+                f"The 'emission' parameter of {type(self).__name__} must describe the {dim} columns of X. "
+                f"Got one of {found.dim} columns instead."
+            )
+        return found, None
+
+    @property
+    def needs_kinds(self) -> bool:
+        return by_column(self.emission) is not None
+
+    def takes(self, field: Field) -> bool:
+        return takes_by_family(self.emission, field)
+
+    def column_roles(self, n_features: int) -> ColumnRoles:
+        if by_column(self.emission) is None:
+            return ColumnRoles.of(self.emission, n_features)
+        schema = kinds_of(self)
+        return ColumnRoles.continuous(n_features) if schema is None else roles_by_column(schema)
+
+    def roles_for(self, schema: Schema) -> ColumnRoles:
+        if by_column(self.emission) is None:
+            return self.column_roles(len(schema.modelled))
+        return roles_by_column(schema)
+
+    def _column_levels(self, n_features: int) -> tuple[int, ...] | None:
+        return levels(self._vae.emission.member)
+
+    def as_modelled(self, X: np.ndarray) -> np.ndarray:
+        bits = by_column(self.emission) is None and self.emission.support == Binary()
+        return binary_rows(self, X, self.threshold) if bits else X
+
+    def _scaling(self, X: np.ndarray, weight: np.ndarray | None) -> Scaling:
+        family = by_column(self.emission)
+        if family is not None:
+            return scaling_by_column(member_by_column(family, self), X, weight)
+        free = self.emission.unit_free_columns(X.shape[1])
+        if not free.any():
+            return Scaling.identity(X.shape[1])
+        common = not isinstance(self.emission, type) and self.emission.common_unit
+        whole = Scaling.standardise(X, weight, common=common)
+        return Scaling(np.where(free, whole.shift, 0.0), np.where(free, whole.scale, 1.0))
+
+    def _check_size(self, rows: int, columns: int) -> None:
+        self._check_size_told(columns, 1)
+
+    def _check_size_told(self, columns: int, labels: int) -> None:
+        """Refuses networks that would not fit in memory, told one of so many labels."""
+        check_networks(
+            lambda key: mlp_vae(
+                columns,
+                self.latent_dim,
+                width=self.width,
+                depth=self.depth,
+                # classes have a few numbers a column, whichever they are
+                emission=Given(Gaussian(jnp.zeros(columns), Diagonal(jnp.ones(columns)))),
+                mask_input=True,
+                prior=self._prior,
+                recognition=self._recognition,
+                labels=labels,
+                key=key,
+            ),
+            0,
+            f"{type(self).__name__} of {columns:,} columns with {self.latent_dim:,} latent entries and "
+            f"layers of width {self.width:,}",
+            "Use a smaller 'width' or 'latent_dim', or PCA first.",
+        )
+
+    def _told(self, rows: Rows) -> Told | None:
+        """How rows are told to the encoder; None for their entries as they are."""
+        if by_column(self.emission) is None:
+            return None
+        schema = kinds_of(self)
+        assert schema is not None
+        labels, counts = list[int | None](), list[bool]()
+        shift, scale = np.zeros(rows.x.shape[1]), np.ones(rows.x.shape[1])
+        for column, field in enumerate(schema.modelled):
+            few = field.kind in (Column.CATEGORY, Column.ORDERED, Column.BINARY)
+            labels.append(max(len(field.categories), 2) if few else None)
+            counts.append(field.kind is Column.COUNT)
+            if counts[-1]:
+                seen = ~np.isnan(rows.x[:, column])
+                logs, weight = np.log1p(rows.x[seen, column]), rows.weight[seen]
+                shift[column] = np.average(logs, weights=weight)
+                scale[column] = np.sqrt(np.average((logs - shift[column]) ** 2, weights=weight)) or 1.0
+        return Told.of(labels, counts, shift, scale)
+
+    def _start(
+        self, data: Data, rows: Rows, prior: AbstractCodePrior, key: Array, labels: int = 1
+    ) -> models.VAE:
+        """Random weights, told one of so many labels."""
+        emission, marginals = self._emission(rows)
+        return _start(
+            data,
+            emission,
+            marginals,
+            self._told(rows),
+            prior,
+            self._recognition,
+            key,
+            sizes=(self.latent_dim, self.width, self.depth),
+            mask_input=has_nan(rows.x),
+            labels=labels,
+        )
+
+    def _learner(self, rows: int) -> AbstractAlgorithm:
+        if self.learner is not None:
+            return self.learner
+        objective = FreeEnergy() if self.objective is None else self.objective
+        # what changes from batch to batch is judged by where it ends
+        judged = self._with_fresh_noise(FreeEnergy()) if isinstance(objective, AbstractObjective) else None
+        return Gradient(
+            decaying_adam(self.learning_rate, self.weight_decay),
+            self._with_fresh_noise(objective),
+            batch_size=self.batch_size or batch_for(rows),
+            patience=self.patience,
+            average=_AVERAGE,
+            criterion=judged,
+        )
+
+    def _evidence_under(self, model: models.VAE, z: np.ndarray, seeds: np.ndarray) -> Evidence:
+        """log p of rescaled rows: exact for few bits, else an importance-weighted bound."""
+        if isinstance(model.prior, Bits) and self.latent_dim <= MOST_BITS:
+            block = rows_at_once(2**self.latent_dim)
+            nats = answers(model, models.VAE.log_prob_by_enumeration, z, block=block)
+            return Evidence(nats, np.zeros_like(nats), Kind.EXACT)
+        return evidence_of_rows(model, z, seeds, self._samples, self.seed_)
+
+    def _labels_of(self, column: int) -> int | None:
+        """How many labels a column has."""
+        return _labels(self._vae.emission.member, column)
+
+    def _chances_under(
+        self, model: models.VAE, z: np.ndarray, seeds: np.ndarray, column: int, labels: int
+    ) -> np.ndarray:
+        """The probabilities of the labels in a column that is missing in rescaled rows."""
+        return seeded_answers(
+            model,
+            models.VAE.complete_chances,
+            z,
+            seeds,
+            self.seed_,
+            block=rows_at_once(COMPLETION_SAMPLES),
+            column=np.asarray(column),
+            labels=labels,
+            samples=COMPLETION_SAMPLES,
+        )
+
+    def _remarks(self) -> list[str]:
+        return [code_sentence(self.active_)] if "active_" in vars(self) else []
+
+    def _reported(self) -> tuple[Any, tuple[Array, ...]]:
+        numbers = jax.tree.leaves(eqx.filter(self._vae.emission, eqx.is_inexact_array))
+        if self.scaling_.is_identity or not numbers:
+            return super()._reported()
+        return _emission_in_units, (on_device(self.scaling_.scale.astype(numbers[0].dtype)),)
+
+    @property
+    def _samples(self) -> int:
+        return self.importance_samples
+
+    _shares_draws = True
+
+    @property
+    def _completion_samples(self) -> int:
+        return COMPLETION_SAMPLES
+
+
+class VAE(TransformsRows, AbstractVAE):
     """A variational autoencoder: z ~ prior, x ~ emission(decoder(z)), q(z | x) from an encoder.
 
     Trained in single precision by lowering the free energy, with early stopping on held-out rows.
@@ -209,183 +472,12 @@ class VAE(TransformsRows, AbstractDensity):
         self.verbose = verbose
         self.checkpoint = checkpoint
 
-    _least_depth = 0
-    _may_be_none = ("batch_size",)
-
-    @property
-    def _must_converge(self) -> bool:
-        return False
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        check_int(self, "latent_dim")
-        check_int(self, "importance_samples", 2)
-        check_int(self, "refinement", 0)
-        check_real(self, "weight_decay")
-        check_instance(self, "link", AbstractLink, optional=True)
-        check_instance(self, "prior", AbstractCodePrior, optional=True)
-        check_instance(self, "recognition", AbstractCodeRecognition, optional=True)
-        family = isinstance(self.emission, type) and issubclass(self.emission, AbstractShaped)
-        known = family or isinstance(self.emission, AbstractPartial | Given)
-        if not known and by_column(self.emission) is None:
-            raise ValueError(
-                "The 'emission' parameter of VAE must be a family of freeenergy.distributions, such as "
-                f"Poisson, a member of one, a Given or 'by column'. Got {self.emission!r} instead."
-            )
-        if self.objective is not None and not callable(self.objective):
-            raise ValueError(
-                "The 'objective' parameter of VAE must be an objective of freeenergy.learning, such as "
-                f"FreeEnergy() or ImportanceWeighted(8). Got {self.objective!r} instead."
-            )
-        if self._prior.space != self._recognition.prior.space:
-            raise ValueError(
-                "The 'prior' parameter of VAE must be about codes that the recognition recognises, such as "
-                f"{type(self._recognition.prior).__name__}(). Got {self.prior!r} instead."
-            )
-
-    @property
-    def _recognition(self) -> AbstractCodeRecognition:
-        return DiagonalRecognition() if self.recognition is None else self.recognition
-
-    @property
-    def _prior(self) -> AbstractCodePrior:
-        return self._recognition.prior if self.prior is None else self.prior
-
-    def _link(self, part: Any) -> AbstractLink:
-        """How the decoder sets what it can of a member, or of a part of one."""
-        if isinstance(part, Product):
-            return Parts(tuple(self._link(own) for own in part.parts))
-        return usual_link(part) if self.link is None or part.support != Reals() else self.link
-
-    def _emission(self, rows: Rows) -> tuple[Given, AbstractConjugatePrior | None]:
-        """The emission for rows like these, and what makes its marginals of them."""
-        dim, family = rows.x.shape[1], by_column(self.emission)
-        if family is not None:
-            member = member_by_column(family, self, rows)
-            return Given(member, self._link(member)), prior_by_column(family, member, rows, 1)
-        if self.emission is Gaussian:
-            noise = Diagonal(on_device(np.full(dim, _FIRST_NOISE)))
-            return Given(Gaussian(on_device(np.zeros(dim)), noise), self.link or Mean()), None
-        if isinstance(self.emission, type):
-            member = self.emission.prototype(rows.x)
-            return Given(member, self._link(member)), None
-        found = self.emission
-        if not isinstance(found, Given):
-            found = Given(found, self._link(found))
-        if found.dim != dim:
-            raise ValueError(
-                f"The 'emission' parameter of VAE must describe the {dim} columns of X. "
-                f"Got one of {found.dim} columns instead."
-            )
-        return found, None
-
-    @property
-    def needs_kinds(self) -> bool:
-        return by_column(self.emission) is not None
-
-    def takes(self, field: Field) -> bool:
-        return takes_by_family(self.emission, field)
-
-    def column_roles(self, n_features: int) -> ColumnRoles:
-        if by_column(self.emission) is None:
-            return ColumnRoles.of(self.emission, n_features)
-        schema = kinds_of(self)
-        return ColumnRoles.continuous(n_features) if schema is None else roles_by_column(schema)
-
-    def roles_for(self, schema: Schema) -> ColumnRoles:
-        if by_column(self.emission) is None:
-            return self.column_roles(len(schema.modelled))
-        return roles_by_column(schema)
-
-    def _column_levels(self, n_features: int) -> tuple[int, ...] | None:
-        return levels(self.model_.emission.member)
-
-    def as_modelled(self, X: np.ndarray) -> np.ndarray:
-        bits = by_column(self.emission) is None and self.emission.support == Binary()
-        return binary_rows(self, X, self.threshold) if bits else X
-
-    def _scaling(self, X: np.ndarray, weight: np.ndarray | None) -> Scaling:
-        family = by_column(self.emission)
-        if family is not None:
-            return scaling_by_column(member_by_column(family, self), X, weight)
-        free = self.emission.unit_free_columns(X.shape[1])
-        if not free.any():
-            return Scaling.identity(X.shape[1])
-        common = not isinstance(self.emission, type) and self.emission.common_unit
-        whole = Scaling.standardise(X, weight, common=common)
-        return Scaling(np.where(free, whole.shift, 0.0), np.where(free, whole.scale, 1.0))
-
-    def _check_size(self, rows: int, columns: int) -> None:
-        check_networks(
-            lambda: mlp_vae(
-                columns,
-                self.latent_dim,
-                width=self.width,
-                depth=self.depth,
-                # classes have a few numbers a column, whichever they are
-                emission=Given(Gaussian(jnp.zeros(columns), Diagonal(jnp.ones(columns)))),
-                mask_input=True,
-                prior=self._prior,
-                recognition=self._recognition,
-                key=key_of(0),
-            ),
-            0,
-            f"VAE of {columns:,} columns with {self.latent_dim:,} latent entries and layers of width "
-            f"{self.width:,}",
-            "Use a smaller 'width' or 'latent_dim', or PCA first.",
-        )
-
-    def _told(self, rows: Rows) -> Told | None:
-        """How rows are told to the encoder; None for their entries as they are."""
-        if by_column(self.emission) is None:
-            return None
-        schema = kinds_of(self)
-        assert schema is not None
-        labels, counts = list[int | None](), list[bool]()
-        shift, scale = np.zeros(rows.x.shape[1]), np.ones(rows.x.shape[1])
-        for column, field in enumerate(schema.modelled):
-            few = field.kind in (Column.CATEGORY, Column.ORDERED, Column.BINARY)
-            labels.append(max(len(field.categories), 2) if few else None)
-            counts.append(field.kind is Column.COUNT)
-            if counts[-1]:
-                seen = ~np.isnan(rows.x[:, column])
-                logs, weight = np.log1p(rows.x[seen, column]), rows.weight[seen]
-                shift[column] = np.average(logs, weights=weight)
-                scale[column] = np.sqrt(np.average((logs - shift[column]) ** 2, weights=weight)) or 1.0
-        return Told.of(labels, counts, shift, scale)
-
-    def _learner(self, rows: int) -> AbstractAlgorithm:
-        if self.learner is not None:
-            return self.learner
-        objective = FreeEnergy() if self.objective is None else self.objective
-        # what changes from batch to batch is judged by where it ends
-        judged = self._with_fresh_noise(FreeEnergy()) if isinstance(objective, AbstractObjective) else None
-        return Gradient(
-            decaying_adam(self.learning_rate, self.weight_decay),
-            self._with_fresh_noise(objective),
-            batch_size=self.batch_size or batch_for(rows),
-            patience=self.patience,
-            average=_AVERAGE,
-            criterion=judged,
-        )
-
     def _learn(self, rows: Rows, key: Array) -> Fit:
         start_key, fit_key = split_key(key)
         train, validation = split_rows(rows, self.validation_fraction, np.float32)
-        emission, marginals = self._emission(rows)
         clusters = isinstance(self._prior, MixturePrior)
-        start = _start(
-            train,
-            emission,
-            marginals,
-            self._told(rows),
-            # components are found among codes that have been learned without them
-            NormalPrior() if clusters else self._prior,
-            self._recognition,
-            start_key,
-            sizes=(self.latent_dim, self.width, self.depth),
-            mask_input=has_nan(rows.x),
-        )
+        # components are found among codes that have been learned without them
+        start = self._start(train, rows, NormalPrior() if clusters else self._prior, start_key)
         learner = self._learner(len(rows.x))
         result = self._run(start, learner, train, rows, fit_key, validation=validation)
         if isinstance(self._prior, MixturePrior) and not result.interrupted:
@@ -412,31 +504,19 @@ class VAE(TransformsRows, AbstractDensity):
         found = self._run(start, EM(tol=1e-4), data, own, key, part="codes", max_iter=_EM_STEPS).model
         return dataclasses.replace(model, prior=cast(found, np.float32), expectation=Pathwise())
 
-    def _remarks(self) -> list[str]:
-        return [code_sentence(self.active_)] if "active_" in vars(self) else []
+    @property
+    def _vae(self) -> models.VAE:
+        return self.model_
 
     def _evidence(self, z: np.ndarray, seeds: np.ndarray) -> Evidence:
-        if isinstance(self.model_.prior, Bits) and self.latent_dim <= MOST_BITS:
-            block = rows_at_once(2**self.latent_dim)
-            nats = answers(self.model_, models.VAE.log_prob_by_enumeration, z, block=block)
-            return Evidence(nats, np.zeros_like(nats), Kind.EXACT)
-        return evidence_of_rows(self.model_, z, seeds, self._samples, self.seed_)
+        return self._evidence_under(self.model_, z, seeds)
 
     def _likeliest(self, rows: np.ndarray, column: int) -> np.ndarray:
-        labels = _labels(self.model_.emission.member, column)
+        labels = self._labels_of(column)
         if labels is None:
             return super()._likeliest(rows, column)
-        chances = seeded_answers(
-            self.model_,
-            models.VAE.complete_chances,
-            self.scaling_.apply(rows),
-            np.zeros(len(rows), np.uint32),
-            self.seed_,
-            block=rows_at_once(_COMPLETION_SAMPLES),
-            column=np.asarray(column),
-            labels=labels,
-            samples=_COMPLETION_SAMPLES,
-        )
+        seeds = np.zeros(len(rows), np.uint32)
+        chances = self._chances_under(self.model_, self.scaling_.apply(rows), seeds, column, labels)
         return np.argmax(chances, axis=1).astype(float)
 
     def code_report(self, X: Any, *, random_state: Any = 0) -> CodeReport:
@@ -459,12 +539,6 @@ class VAE(TransformsRows, AbstractDensity):
         # the model has rescaled rows
         units = -np.where(np.isnan(z), 0.0, np.log(self.scaling_.scale)).sum(axis=1)
         return code_report(likelihood + units, recognition, prior, means)
-
-    def _reported(self) -> tuple[Any, tuple[Array, ...]]:
-        numbers = jax.tree.leaves(eqx.filter(self.model_.emission, eqx.is_inexact_array))
-        if self.scaling_.is_identity or not numbers:
-            return super()._reported()
-        return _emission_in_units, (on_device(self.scaling_.scale.astype(numbers[0].dtype)),)
 
     def _has_components(self) -> bool:
         if isinstance(self.prior, MixturePrior):
@@ -494,19 +568,10 @@ class VAE(TransformsRows, AbstractDensity):
         return np.argmax(np.asarray(self.predict_proba(X)), axis=1)
 
     @property
-    def _samples(self) -> int:
-        return self.importance_samples
-
-    @property
-    def _completion_samples(self) -> int:
-        return _COMPLETION_SAMPLES
-
-    @property
     def _n_features_out(self) -> int:
         return self.latent_dim
 
 
-@eqx.filter_jit
 def _start(
     data: Data,
     emission: Given,
@@ -518,31 +583,39 @@ def _start(
     *,
     sizes: tuple[int, int, int],
     mask_input: bool,
+    labels: int,
 ) -> models.VAE:
     """Random weights; where the marginals of the columns are known, the decoder begins there."""
     latent_dim, width, depth = sizes
     outputs = None
     if marginals is not None:
-        x, weight = data.x.astype(float), data.weight.astype(float)
-        features = jnp.where(weight[:, None] > 0, jax.vmap(emission.member.features)(x), 0)
-        member = marginals.from_features(weight @ features)
-        outputs = _first_output(emission.link, member)
-        emission = Given(_quieter(member), emission.link)
+        outputs, emission = _at_marginals(data, emission, marginals)
     model = mlp_vae(
         data.x.shape[1],
         latent_dim,
         width=width,
         depth=depth,
-        emission=emission,
+        emission=cast(emission, np.float32),
         mask_input=mask_input,
-        told=told,
+        told=cast(told, np.float32),
         prior=prior,
         recognition=recognition,
+        labels=labels,
         key=key,
     )
     if outputs is None:
         return model
-    return eqx.tree_at(lambda m: _last(m.decoder).bias, model, outputs.astype(jnp.float32))
+    return eqx.tree_at(lambda m: _last(m.decoder).bias, model, outputs)
+
+
+@eqx.filter_jit
+def _at_marginals(data: Data, emission: Given, marginals: AbstractConjugatePrior) -> tuple[Array, Given]:
+    """The output of the decoder that says what the columns are by themselves, and the emission there."""
+    x, weight = data.x.astype(float), data.weight.astype(float)
+    features = jnp.where(weight[:, None] > 0, jax.vmap(emission.member.features)(x), 0)
+    member = marginals.from_features(weight @ features)
+    outputs = _first_output(emission.link, member).astype(jnp.float32)
+    return outputs, Given(_quieter(member), emission.link)
 
 
 def _labels(member: Any, column: int) -> int | None:
@@ -561,7 +634,10 @@ def _drawn(model: models.VAE, x: Array, *, key: Array) -> Array:
 
 
 def _last(decoder: Any) -> Any:
-    network = decoder.network if isinstance(decoder, models.FirstEntries) else decoder
+    network = decoder
+    # what is told less, or more, than the code
+    while isinstance(network, models.FirstEntries | models.ToldLabel):
+        network = network.network
     return network.layers[-1]
 
 

@@ -66,7 +66,9 @@ def _few_programs_in_memory():
 
 @pytest.fixture(autouse=True)
 def _own_random_numbers(request):
-    """The generator of a test module gives every test the same numbers, whichever tests ran before."""
+    """Each test has the same numbers, whichever ran before: of NumPy's generator and of its module's."""
+    # what an estimator without a `random_state` draws from
+    np.random.seed(0)
     module = getattr(request.node, "module", None)
     rng = getattr(module, "RNG", None)
     if isinstance(rng, np.random.Generator):

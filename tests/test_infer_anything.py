@@ -130,7 +130,10 @@ def _learned(estimator, X):
     with warnings.catch_warnings():
         # the fits of tests are short
         warnings.simplefilter("ignore", ConvergenceWarning)
-        return clone(estimator).fit(X)
+        estimator = clone(estimator)
+        if "random_state" in estimator.get_params():
+            estimator.set_params(random_state=0)
+        return estimator.fit(X)
 
 
 @functools.cache
@@ -174,7 +177,9 @@ def test_the_missing_entry_of_every_density_by_two_methods(name):
     np.testing.assert_allclose(found.log_evidence.nats, model.score_samples(row)[0])
     if isinstance(space, Reals):
         filled = model.impute(row)[0, -1]
-        assert abs(filled - mean) < FAR * spread / 1000**0.5 + rough
+        # the mean of so many draws, with weights where the posterior of the hidden part is approximate
+        draws = getattr(model, "importance_samples", None) or 1000
+        assert abs(filled - mean) < FAR * spread / draws**0.5 + rough
     assert found.note.startswith("independent draws of the missing entries given the others, which")
 
 

@@ -4,12 +4,14 @@ import signal
 import warnings
 from functools import partial
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from data import ROWS
 from scipy import stats
+from scipy.spatial import distance
 from scipy.special import softmax
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process import GaussianProcessRegressor
@@ -17,11 +19,13 @@ from sklearn.gaussian_process import kernels as peer
 
 import freeenergy as fe
 from freeenergy import Kind
+from freeenergy import distributions as d
 from freeenergy import kernels as k
 from freeenergy.estimators.labelled import _gaussian_process
 from freeenergy.estimators.labelled._exact_process import Evidences
 from freeenergy.estimators.labelled._kernelled import LogParameters, Search
 from freeenergy.estimators.labelled._sparse_process import Bounds
+from freeenergy.inference import InverseTransform
 from freeenergy.models import GaussianProcess as Model
 from freeenergy.models import InducedProcess
 
@@ -545,3 +549,51 @@ def test_intervals_average_over_parameters_that_the_evidence_leaves_open():
     np.testing.assert_allclose(
         again, fe.GaussianProcess(prior=False).fit(x, 2 * y).predict_interval(new, 0.9)
     )
+
+
+# ---------------------------------------------------------------------------------------------
+# the posterior of its parameters
+# ---------------------------------------------------------------------------------------------
+
+
+def test_the_posterior_of_the_noise_is_that_of_quadrature():
+    x, y = 5 + X[:14], 3 + 2 * Y[:14]
+    model = fe.GaussianProcess(2.0 * k.RBF(0.8)).fit(x, y)
+    inside = model.model_in_units
+    gram = inside.kernel.variance * np.exp(-0.5 * distance.cdist(x, x, "sqeuclidean", w=_metric(inside)))
+    gap = y - y.mean()
+
+    def log_likelihood(noise):
+        return stats.multivariate_normal(cov=gram + noise * np.eye(14)).logpdf(gap)
+
+    # the evidence and laws of the fit, in its units
+    np.testing.assert_allclose(log_likelihood(inside.noise[0]), model.log_evidence_, rtol=1e-9)
+    law = eqx.filter_jit(lambda model, x, y: model.posterior(x).log_prob(y))
+    score = model.predict_density(x[:1] + 0.1).log_prob(y[:1])
+    np.testing.assert_allclose(law(inside, x[0] + 0.1, y[:1]), score[0], rtol=1e-9)
+    prior = {"noise": d.Gamma(1.5, 3.0)}
+    # far below, noise is lost in the rounding of the kernel
+    method = InverseTransform(reach=(-25.0, 30.0))
+    found = fe.infer(model, (x, y), prior=prior, unknown="noise", method=method, key=0)
+    grid = np.exp(np.linspace(-25, 4, 2000))
+    logs = np.array([log_likelihood(v) for v in grid]) + stats.gamma(1.5, scale=1 / 3).logpdf(grid)
+    weight = np.exp(logs) * grid
+    step = np.log(grid[1] / grid[0])
+    np.testing.assert_allclose(found.log_evidence.nats, np.log(weight.sum() * step), atol=1e-2)
+    value, error = found.expect(lambda model: model.noise[0])
+    assert abs(value - weight @ grid / weight.sum()) < 4.5 * error
+
+
+def _metric(model):
+    """The weights of squared differences of columns in the kernel of a model."""
+    return np.broadcast_to(1 / np.asarray(model.kernel.kernel.lengthscale) ** 2, 2)
+
+
+def test_parameters_of_processes_that_have_no_such_posterior_are_refused():
+    y = np.stack([Y[:14], 100 * Y[:14]], axis=1)
+    both = fe.GaussianProcess().fit(X[:14], y)
+    with pytest.raises(TypeError, match=r"outputs of GaussianProcess share a kernel .* standardise=False"):
+        fe.infer(both, (X[:14], y), prior={}, key=0)
+    counts = fe.GaussianProcess(family=d.Poisson)
+    with pytest.raises(ValueError, match=r"GaussianProcess has model_in_units where noise is Gaussian"):
+        fe.infer(counts, (X[:14], np.round(np.exp(Y[:14]))), prior={}, key=0)

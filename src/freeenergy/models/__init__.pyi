@@ -15,6 +15,7 @@ from ._base import (
     AbstractRecognised,
     AbstractRegularised,
     AbstractRescalable,
+    AbstractTogether,
     AbstractUndirected,
     AbstractVariationalBound,
     AbstractWithPrior,
@@ -67,6 +68,7 @@ from ._gaussian_process import (
     InducedProcess,
     InducedValues,
     LatentProcess,
+    ProcessInUnits,
 )
 from ._harmonium import Harmonium, Units
 from ._hmm import HMM
@@ -177,6 +179,7 @@ __all__ = [
     "AbstractSchedule",
     "AbstractSequenceModel",
     "AbstractSource",
+    "AbstractTogether",
     "AbstractTransition",
     "AbstractUndirected",
     "AbstractVariationalBound",
@@ -289,6 +292,7 @@ __all__ = [
     "PredictsNoise",
     "PredictsScore",
     "PredictsVelocity",
+    "ProcessInUnits",
     "RegressionEmissions",
     "Regressors",
     "Seasonal",

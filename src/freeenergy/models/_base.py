@@ -125,6 +125,14 @@ class AbstractConditional(AbstractExactPosterior):
         """log p(y | x)."""
 
 
+class AbstractTogether(AbstractExactPosterior):
+    """A model of answers that tell of each other whatever its parameters: their log p is no sum."""
+
+    @abc.abstractmethod
+    def log_prob_together(self, y: Array, x: Array) -> Float[Array, ""]:
+        """log p(y | x) of all answers to all rows, along first axes; NaN is not known."""
+
+
 class AbstractRecognised(AbstractEnergy):
     """An energy with a recognition of its own, for `inference.free_energy` and importance sampling."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 from typing import Any
 
 import equinox as eqx
@@ -15,7 +16,7 @@ from .._core import AbstractSpace, Reals, buffer, parameter, positive
 from ..distributions import Diagonal, Full, Gaussian, Given
 from ..inference._induced import root_of_points
 from ..kernels import AbstractKernel
-from ._base import AbstractExactPosterior
+from ._base import AbstractExactPosterior, AbstractTogether
 from ._mixture import Mixture
 
 # normal numbers at even distances, whose sums are exact but for rounding
@@ -35,7 +36,29 @@ class AbstractProcess(AbstractExactPosterior):
         return -self.log_prob_of(y, x)
 
 
-class GaussianProcess(AbstractProcess):
+class AbstractNoisyProcess(AbstractProcess):
+    """Answers y = f(x) + e, e ~ N(0, σ²), with a σ² of each output."""
+
+    kernel: eqx.AbstractVar[AbstractKernel]
+    noise: eqx.AbstractVar[Array]
+
+    @abc.abstractmethod
+    def function(
+        self, x: Float[Array, " columns"]
+    ) -> tuple[Float[Array, " outputs"], Float[Array, " outputs"]]:
+        """The mean and the variance of each output of f."""
+
+    def latent(self, x: Float[Array, " columns"]) -> AbstractSpace:
+        """What y can be."""
+        return Reals(self.noise.shape)
+
+    def posterior(self, x: Float[Array, " columns"]) -> Any:
+        """p(y | x), a Gaussian."""
+        mean, variance = self.function(x)
+        return Gaussian(mean, Diagonal(variance + self.noise))
+
+
+class GaussianProcess(AbstractNoisyProcess):
     """e(x, y) = −log p(y | x) of f ~ GP(0, k), y = f(x) + noise, given answers that were seen:
 
         f(x) ~ N(k(x, X) (K + σ²I)⁻¹ y,  k(x, x) − k(x, X) (K + σ²I)⁻¹ k(X, x)).
@@ -76,14 +99,56 @@ class GaussianProcess(AbstractProcess):
         mean, explained = jax.vmap(output, in_axes=(0, 1, 1))(self.noise, self.y, self.weight)
         return mean, self.kernel.diagonal(x[None])[0] - explained
 
-    def latent(self, x: Float[Array, " columns"]) -> AbstractSpace:
-        """What y can be."""
-        return Reals(self.noise.shape)
 
-    def posterior(self, x: Float[Array, " columns"]) -> Any:
-        """p(y | x), a Gaussian."""
-        mean, variance = self.function(x)
-        return Gaussian(mean, Diagonal(variance + self.noise))
+class ProcessInUnits(AbstractNoisyProcess, AbstractTogether):
+    """A `GaussianProcess` whose rows and answers are counted from their means.
+
+    Attributes:
+        kernel, noise, x, y, weight: those of the process, of rows and answers less `origin` and `mean`.
+        origin: of the rows, a number per column.
+        mean: of the answers, a number per output.
+
+    >>> from freeenergy.kernels import RBF
+    >>> one = jnp.ones((1, 1))
+    >>> model = ProcessInUnits(RBF(), jnp.ones(1), 0 * one, one, one, jnp.ones(1), jnp.full(1, 5.0))
+    >>> [round(float(part[0]), 6) for part in model.function(jnp.ones(1))]
+    [5.5, 0.5]
+    >>> round(float(model.log_prob_together(one + 5, one)), 6)  # N(6; 5, 1 + 1)
+    -1.515512
+    """
+
+    kernel: AbstractKernel
+    noise: Float[Array, " outputs"] = parameter(positive)
+    x: Float[Array, "rows columns"] = buffer()
+    y: Float[Array, "rows outputs"] = buffer()
+    weight: Float[Array, "rows outputs"] = buffer()
+    origin: Float[Array, " columns"] = buffer()
+    mean: Float[Array, " outputs"] = buffer()
+
+    def function(
+        self, x: Float[Array, " columns"]
+    ) -> tuple[Float[Array, " outputs"], Float[Array, " outputs"]]:
+        """The mean and the variance of each output of f."""
+        process = GaussianProcess(self.kernel, self.noise, self.x, self.y, self.weight)
+        mean, variance = process.function(x - self.origin)
+        return self.mean + mean, variance
+
+    def log_prob_together(
+        self, y: Float[Array, "rows outputs"], x: Float[Array, "rows columns"]
+    ) -> Float[Array, ""]:
+        """log N(y; mean, K + σ²I) of all answers to all rows, the outputs added; NaN is not known."""
+        gram = self.kernel.gram(x - self.origin[None])
+        known = ~jnp.isnan(y)
+        gaps = jnp.where(known, y - self.mean[None], 0.0)
+
+        def output(noise: Array, gap: Array, known: Array) -> Array:
+            sites = jnp.where(known, 1 / jnp.sqrt(noise), 0.0)
+            root = jnp.linalg.cholesky(jnp.eye(len(gram)) + sites[:, None] * gram * sites[None, :])
+            half = jax.scipy.linalg.solve_triangular(root, sites * gap, lower=True)
+            rest = jnp.sum(jnp.where(known, jnp.log(2 * jnp.pi * noise), 0.0))
+            return -0.5 * (half @ half + rest) - jnp.sum(jnp.log(jnp.diagonal(root)))
+
+        return jnp.sum(jax.vmap(output, in_axes=(0, 1, 1))(self.noise, gaps, known))
 
 
 class InducedValues(eqx.Module):

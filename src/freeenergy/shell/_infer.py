@@ -55,6 +55,7 @@ from ..models import (
     AbstractExactPosterior,
     AbstractNetwork,
     AbstractSequenceModel,
+    AbstractTogether,
     BayesianNetwork,
     OrderedModel,
     SoftmaxModel,
@@ -322,6 +323,9 @@ class _OfParameters(eqx.Module):
             log_prior = sum(laws[1:], laws[0]) if laws else jnp.zeros(())
         else:
             log_prior = self.prior(model)
+        if isinstance(model, AbstractTogether):
+            rows, answers = self.data
+            return -model.log_prob_together(answers, rows) - log_prior
         return -jnp.sum(jax.vmap(lambda x: _log_likelihood(model, x))(self.data)) - log_prior
 
 
@@ -346,7 +350,7 @@ def _parameters(
         )
     model: Any = getattr(what, "model_in_units", what)
     knows = callable(getattr(model, "log_prob", None))
-    if not (knows or isinstance(model, AbstractSequenceModel | AbstractConditional)):
+    if not (knows or isinstance(model, AbstractSequenceModel | AbstractConditional | AbstractTogether)):
         raise TypeError(
             f"The parameters of a model can be inferred where it knows log p. Got {type(model).__name__} "
             "instead, which does not."
@@ -455,7 +459,7 @@ def _refuse_no_pair(owner: Any, observed: Any) -> NoReturn:
 
 def _events(what: Any, model: Any, observed: Any) -> Any:
     """What a likelihood is a sum over, along first axes: events, series, or pairs of rows and answers."""
-    if not isinstance(model, AbstractConditional):
+    if not isinstance(model, AbstractConditional | AbstractTogether):
         return on_device(_events_of(what, model, observed))
     if not (isinstance(observed, tuple) and len(observed) == 2):
         _refuse_no_pair(model, observed)

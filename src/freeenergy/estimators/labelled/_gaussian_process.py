@@ -13,6 +13,7 @@ from jax import Array
 from scipy import stats
 from scipy.special import ndtri, softmax
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
 
 from ..._core import Data, Evidence, Fit, Kind, Status, generator, learnable, on_device, split_key
 from ...distributions import AbstractPartial, AbstractShaped, Diagonal, Gaussian, Given, Reals
@@ -23,7 +24,14 @@ from ...inference._latent_processes import AnswerLikelihood
 from ...inference._processes import leave_one_out
 from ...kernels import AbstractKernel
 from ...learning import InducedBatches, InducedValuesAlone
-from ...models import AnsweredProcess, CoregionalisedProcess, InducedProcess, InducedValues, LatentProcess
+from ...models import (
+    AnsweredProcess,
+    CoregionalisedProcess,
+    InducedProcess,
+    InducedValues,
+    LatentProcess,
+    ProcessInUnits,
+)
 from ...models import GaussianProcess as GaussianProcessModel
 from ...shell import (
     AbstractDensity,
@@ -757,6 +765,32 @@ class GaussianProcess(AbstractProcess):
         if self._induced:
             found["inducing"] = Told(self.inducing_, (None, self.columns_))
         return found
+
+    @property
+    def model_in_units(self) -> ProcessInUnits:
+        """p(y | x) in the units of the data, where `model_` has rescaled rows and answers.
+
+        Its `kernel` and `noise` are what `fe.infer` infers with a prior.
+        """
+        check_is_fitted(self, "model_")
+        process, units = self._whole("model_in_units").model, self.answer_scaling_.scale
+        if (units != units[0]).any():
+            raise TypeError(
+                f"The outputs of {type(self).__name__} share a kernel in units of their own, and have none "
+                "in those of the data. Fit one output at a time, or with standardise=False."
+            )
+        kernel, scaling = process.kernel, self.scaling_
+        own = kernel if scaling.is_identity else kernel.in_units(scaling.scale)
+        if own is None:
+            raise TypeError(
+                f"A {type(kernel).__name__} of rescaled columns is no such kernel in the units of the "
+                f"data. Fit {type(self).__name__} with standardise=False."
+            )
+        return ProcessInUnits(
+            *jax.tree.map(on_device, (own.times(float(units[0] ** 2)), self.noise_)),
+            *map(on_device, (np.asarray(process.x) * scaling.scale, np.asarray(process.y) * units)),
+            *map(on_device, (process.weight, scaling.shift, self.answer_scaling_.shift)),
+        )
 
     def _answer_in_units(self) -> Given:
         """The family for answers in the units of the data."""

@@ -200,6 +200,16 @@ def test_the_page_to_choose_by_has_every_estimator(root):
         assert {kind.__name__ for kind in estimators().values()} <= named, part[:20]
 
 
+def test_the_first_pages_have_every_estimator_and_every_family(root):
+    from freeenergy.cli._specs import estimators
+
+    table = (root / "README.md").read_text("utf-8").split("\n## ")[2]
+    assert {kind.__name__ for kind in estimators().values()} <= set(re.findall(r"\b[A-Z]\w+", table))
+    start = (root / "docs" / "index.md").read_text("utf-8")
+    pages = {f"families/{page.name}" for page in (root / "docs" / "families").glob("*.md")}
+    assert pages <= set(re.findall(r"\((families/\w+\.md)\)", start))
+
+
 def test_all_lists_name_what_is_there_once():
     for module in public_modules():
         names = list(getattr(module, "__all__", ()))

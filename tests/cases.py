@@ -39,6 +39,7 @@ class Case:
             of random numbers, such as `real`, `positive`, `whole`, `binary` and `share`.
         unit_free: of such models, whether other units change nothing.
         tolerance: of such models, by how many nats fits to the same data in other units may differ.
+        columns: the only number of columns that it takes, where a part of it is made for one.
     """
 
     estimator: Any
@@ -51,6 +52,7 @@ class Case:
     answers: Any = None
     unit_free: bool = True
     tolerance: float = 1e-5
+    columns: int | None = None
 
     def answered(self) -> tuple[np.ndarray, np.ndarray]:
         """Rows, and answers whose means depend on them."""
@@ -170,10 +172,12 @@ CASES = {
     "DiffusionModel-patches": Case(
         fe.DiffusionModel(**{**_DIFFUSION, "network": PatchDenoiser((2,), 1, width=8, depth=1, heads=2)}),
         slow=True,
+        columns=2,
     ),
     "DiffusionModel-convolutions": Case(
         fe.DiffusionModel(**{**_DIFFUSION, "network": ConvolutionalDenoiser((2,), width=4, levels=2)}),
         slow=True,
+        columns=2,
     ),
     "Dequantised": Case(fe.Dequantised(importance_samples=200), points=_CELLS),
     "Imputer": Case(fe.Imputer(), density=False),

@@ -197,6 +197,11 @@ def test_a_hidden_chain_has_the_errors_of_a_numerical_hessian():
 
     np.testing.assert_allclose(log_likelihood(at), found.log_likelihood, rtol=1e-9)
     np.testing.assert_allclose(errors, errors_about(log_likelihood, at, 1e-4 * at), rtol=1e-3)
+    # one series has one first state: that it is certain is no fault of the rest
+    np.testing.assert_allclose(
+        np.sort([got[f"initial[{k}]"] for k in range(2)], axis=0), [[0, 0], [1, 0]], atol=1e-20
+    )
+    assert found.notes == ["held: not fitted, or a probability at the edge of its range."]
 
 
 def errors_about(log_likelihood, at, steps):

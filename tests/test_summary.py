@@ -468,6 +468,11 @@ def test_a_variance_of_all_columns_is_one_of_a_member():
     found = fe.GaussianMixture(2, Spherical(), random_state=0).fit(frame).summary()
     assert found.names[-2:] == [f"components.covariance.variance[{k}]" for k in range(2)]
     assert found.names[2] == "components.mean[0, height]"
+    found = fe.GaussianDensity(Diagonal()).fit(frame).summary()
+    assert found.names[2:] == ["covariance.variance[height]", "covariance.variance[weight]"]
+    np.testing.assert_allclose(found.values[2:], GROUPS.var(axis=0), rtol=1e-6)
+    found = fe.GaussianDensity(Spherical()).fit(frame).summary()
+    assert found.names[2:] == ["covariance.variance"]
 
 
 def test_parameters_are_fitted_attributes_in_units_of_the_columns():
@@ -699,8 +704,10 @@ def test_what_a_decoder_leaves_has_units():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         found = model.fit(ROWS).summary()
-        other = model.fit(ROWS * [1000.0, 4.0] + 5.0).summary()
+        frame = pl.DataFrame(ROWS * [1000.0, 4.0] + 5.0, schema=["height", "weight"])
+        other = model.fit(frame).summary()
     assert found.names == [f"emission.learned.covariance.variance[{k}]" for k in range(2)]
+    assert other.names == [f"emission.learned.covariance.variance[{name}]" for name in frame.columns]
     np.testing.assert_allclose(other.values / found.values, [1e6, 16.0], rtol=1e-3)
     # a part of the variance of the columns
     assert (found.values < ROWS.var(axis=0) * 1.1).all()

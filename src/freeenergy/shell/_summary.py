@@ -346,6 +346,7 @@ def along_columns(columns: list[str], name: str, shape: tuple[int, ...]) -> Alon
     """The columns along the last axis of a parameter whose name says so, or the last two of a matrix."""
     words, none = name.split("."), (None,) * len(shape)
     of_columns = words[0] in _OF_COLUMNS or words[-1] in ("mean", "covariance", "lengthscale")
+    of_columns |= words[-2:] == ["covariance", "variance"]
     # a volume is one of a member, and so is a variance that all columns have
     of_member = words[-1] == "size" or (words[1:] == ["covariance", "variance"] and len(shape) == 1)
     if not of_columns or of_member or not shape or shape[-1] != len(columns):

@@ -440,17 +440,20 @@ def test_columns_of_several_kinds_are_named_with_their_labels():
             "size": rng.normal(size=N),
             "where": rng.choice(["here", "there", "nowhere"], N),
             "yes": rng.random(N) < 0.3,
+            "city": rng.choice(["Ulm", "Bonn"], N, p=[0.2, 0.8]),
             "visits": rng.poisson(3.0, N),
         }
     )
     # one component without a prior worth the name: the textbook's numbers
     found = fe.Mixture(1, family="by column").fit(frame).summary(frame)
     told = dict(zip(found.names, zip(found.values, found.stderr, strict=True), strict=True))
-    share = (frame["where"] == "nowhere").mean()
+    share, ulm = (frame["where"] == "nowhere").mean(), (frame["city"] == "Ulm").mean()
     for name, value, error in (
         ("mean[0, size]", frame["size"].mean(), frame["size"].std(ddof=0) / np.sqrt(N)),
         ("rate[0, visits]", frame["visits"].mean(), np.sqrt(frame["visits"].mean() / N)),
         ("probabilities[0, where, nowhere]", share, np.sqrt(share * (1 - share) / N)),
+        # of two labels that of the second
+        ("probability[0, city, Ulm]", ulm, np.sqrt(ulm * (1 - ulm) / N)),
     ):
         np.testing.assert_allclose(told[name], (value, error), rtol=0.03, err_msg=name)
     assert {

@@ -402,6 +402,9 @@ def _part_entries(
         if len(rest) == 1 and labels[at] and rest[0] >= len(labels[at]):
             continue
         words = [str(labels[at][i]) if labels[at] and len(rest) == 1 else str(i) for i in rest]
+        if not rest and part[2].endswith("probability") and labels[at] and labels[at][-1] != 1:
+            # of two labels that of the second; of truth values, and of 0 and 1, that goes without saying
+            words = [str(labels[at][-1])]
         inside = ", ".join([*map(str, place[:axis]), columns[own[at]], *words])
         found.append((f"{part[2]}[{inside}]", place))
     return found

@@ -394,7 +394,9 @@ def _part_entries(
     if value.ndim <= axis or value.shape[axis] != len(own):
         return []
     schema = schema_of(owner)
-    labels = [() if schema is None else schema.modelled[column].categories for column in own]
+    labels: list[Sequence[Any]] = [
+        () if schema is None else schema.modelled[column].categories for column in own
+    ]
     found = []
     for place in itertools.product(*(range(n) for n in value.shape)):
         at, rest = place[axis], place[axis + 1 :]

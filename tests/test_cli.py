@@ -104,6 +104,22 @@ def test_every_public_estimator_and_part_has_a_word():
     assert kebab("NormalInverseWishart") == "normal-inverse-wishart"
 
 
+def test_of_several_things_of_one_name_the_one_that_is_taken_is_meant():
+    made = build("structural-time-series:cycle(11,damping=0.8)+autoregressive(0.5)+level", COUNTS).blocks
+    first, second, third = made.blocks
+    assert isinstance(first, fe.models.Cycle)
+    assert isinstance(second, fe.models.Autoregressive)
+    assert isinstance(third, fe.models.Level)
+    assert (float(first.period), float(first.damping), second.partial.tolist()) == (11, 0.8, [0.5])
+    alone = build("structural-time-series:cycle(11)", COUNTS).blocks
+    assert isinstance(alone, fe.models.Cycle)
+    assert isinstance(build("calibrated:method=sigmoid", COUNTS).method, fe.estimators.Sigmoid)
+    kernel = build("gaussian-process:kernel=rbf(2)+linear", COUNTS).kernel
+    assert isinstance(kernel, fe.kernels.Sum)
+    # nothing is said of what `family` takes: distributions are first
+    assert build("mixture:family=laplace", COUNTS).family is fe.distributions.Laplace
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [

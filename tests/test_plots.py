@@ -107,7 +107,7 @@ def test_pairs_say_how_many_draws_lie_outside_and_how_many_rows_are_drawn():
     assert outside >= 7
     figure = plots.pairs(X, other)[0, 0].figure
     expected = f"points: 100 of 150 and 100 of 120 rows; {outside} of 120 draws lie outside"
-    assert figure.get_supxlabel() == expected
+    assert figure.get_supxlabel().replace("\n", " ") == expected
     assert plots.pairs(X[:50], X[:50])[0, 0].figure.get_supxlabel() == ""
     assert plots.latent(X, points=60).get_title() == "60 of 150 rows"
     assert plots.latent(X, points=150).get_title() == ""
@@ -542,6 +542,25 @@ def test_association_of_data_and_model_stand_on_two_sides():
     assert shown[0, 2] == f"{fe.evaluation.association(data)[2, 0]:.2f}"
     assert shown[2, 0] == f"{fe.evaluation.association(model)[2, 0]:.2f}"
     assert len(ax.texts) == 6
+
+
+def test_words_about_small_pictures_are_not_cut_off():
+    rng = np.random.default_rng(1)
+    X, other = rng.normal(size=(150, 2)), 3 * rng.normal(size=(120, 2))
+    long = ["temperature of the water", "humidity of the air"]
+    for names in (["a", "b"], long):
+        figures = [
+            plots.association(X, other, names=names).figure,
+            plots.pairs(X, other, names=names)[0, 0].figure,
+        ]
+        for figure in figures:
+            figure.draw_without_rendering()
+            tight, whole = figure.get_tightbbox(), figure.bbox_inches
+            # half a letter is no word
+            assert tight.xmin > -0.03
+            assert tight.ymin > -0.03
+            assert tight.xmax < whole.xmax + 0.03
+            assert tight.ymax < whole.ymax + 0.03
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from scipy import stats
 from sklearn.base import clone
 
 import freeenergy as fe
-from freeenergy import report
+from freeenergy import plots, report
 from freeenergy.comparison import FoldResult, Standing
 from freeenergy.comparison._tasks import derived_seed
 from freeenergy.distributions import Poisson
@@ -380,6 +380,27 @@ def test_panels_are_told_by_their_names_with_their_inputs_and_hidden_parts(tmp_p
     ):
         assert words in text
     assert "X = fe.series(frame, time=&#x27;day&#x27;, series=&#x27;firm&#x27;, columns=" in text
+
+
+@pytest.mark.parametrize(
+    ("times", "told"),
+    [
+        (pd.date_range("2024-02-28", periods=12), ["2024-02-28", "2024-02-29", "2024-03-01"]),
+        (1950 + np.arange(12), ["1950", "1951", "1952"]),
+    ],
+)
+def test_hidden_parts_stand_over_the_times_of_the_steps(times, told, monkeypatch, tmp_path):
+    rng = np.random.default_rng(6)
+    frame = pd.DataFrame({"firm": np.repeat(list("abcd"), 12), "when": list(times) * 4})
+    frame["price"], frame["sales"] = rng.normal(size=(2, 48))
+    panel = fe.series(frame, time="when", series="firm", inputs=["price"])
+    board = fe.compare(
+        {"system": fe.LinearGaussianSSM(1, max_iter=3, tol=10.0)}, panel, cv=2, random_state=0
+    )
+    below, drawn = [], plots.smoothed
+    monkeypatch.setattr(plots, "smoothed", lambda *a, dates: below.append(dates) or drawn(*a, dates=dates))
+    written(board, tmp_path)
+    assert [dates[:3] for dates in below] == [told]
 
 
 def test_steps_of_one_series_are_told_by_their_dates(series, tmp_path):

@@ -197,6 +197,11 @@ def test_a_hidden_chain_has_the_errors_of_a_numerical_hessian():
 
     np.testing.assert_allclose(log_likelihood(at), found.log_likelihood, rtol=1e-9)
     np.testing.assert_allclose(errors, errors_about(log_likelihood, at, 1e-4 * at), rtol=1e-3)
+    # one series has one first state: that it is certain is no fault of the rest
+    np.testing.assert_allclose(
+        np.sort([got[f"initial[{k}]"] for k in range(2)], axis=0), [[0, 0], [1, 0]], atol=1e-20
+    )
+    assert found.notes == ["held: not fitted, or a probability at the edge of its range."]
 
 
 def errors_about(log_likelihood, at, steps):
@@ -435,17 +440,20 @@ def test_columns_of_several_kinds_are_named_with_their_labels():
             "size": rng.normal(size=N),
             "where": rng.choice(["here", "there", "nowhere"], N),
             "yes": rng.random(N) < 0.3,
+            "city": rng.choice(["Ulm", "Bonn"], N, p=[0.2, 0.8]),
             "visits": rng.poisson(3.0, N),
         }
     )
     # one component without a prior worth the name: the textbook's numbers
     found = fe.Mixture(1, family="by column").fit(frame).summary(frame)
     told = dict(zip(found.names, zip(found.values, found.stderr, strict=True), strict=True))
-    share = (frame["where"] == "nowhere").mean()
+    share, ulm = (frame["where"] == "nowhere").mean(), (frame["city"] == "Ulm").mean()
     for name, value, error in (
         ("mean[0, size]", frame["size"].mean(), frame["size"].std(ddof=0) / np.sqrt(N)),
         ("rate[0, visits]", frame["visits"].mean(), np.sqrt(frame["visits"].mean() / N)),
         ("probabilities[0, where, nowhere]", share, np.sqrt(share * (1 - share) / N)),
+        # of two labels that of the second
+        ("probability[0, city, Ulm]", ulm, np.sqrt(ulm * (1 - ulm) / N)),
     ):
         np.testing.assert_allclose(told[name], (value, error), rtol=0.03, err_msg=name)
     assert {
@@ -463,6 +471,11 @@ def test_a_variance_of_all_columns_is_one_of_a_member():
     found = fe.GaussianMixture(2, Spherical(), random_state=0).fit(frame).summary()
     assert found.names[-2:] == [f"components.covariance.variance[{k}]" for k in range(2)]
     assert found.names[2] == "components.mean[0, height]"
+    found = fe.GaussianDensity(Diagonal()).fit(frame).summary()
+    assert found.names[2:] == ["covariance.variance[height]", "covariance.variance[weight]"]
+    np.testing.assert_allclose(found.values[2:], GROUPS.var(axis=0), rtol=1e-6)
+    found = fe.GaussianDensity(Spherical()).fit(frame).summary()
+    assert found.names[2:] == ["covariance.variance"]
 
 
 def test_parameters_are_fitted_attributes_in_units_of_the_columns():
@@ -694,8 +707,10 @@ def test_what_a_decoder_leaves_has_units():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         found = model.fit(ROWS).summary()
-        other = model.fit(ROWS * [1000.0, 4.0] + 5.0).summary()
+        frame = pl.DataFrame(ROWS * [1000.0, 4.0] + 5.0, schema=["height", "weight"])
+        other = model.fit(frame).summary()
     assert found.names == [f"emission.learned.covariance.variance[{k}]" for k in range(2)]
+    assert other.names == [f"emission.learned.covariance.variance[{name}]" for name in frame.columns]
     np.testing.assert_allclose(other.values / found.values, [1e6, 16.0], rtol=1e-3)
     # a part of the variance of the columns
     assert (found.values < ROWS.var(axis=0) * 1.1).all()

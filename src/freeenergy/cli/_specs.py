@@ -11,6 +11,7 @@ import difflib
 import functools
 import inspect
 import re
+import typing
 from typing import Any
 
 import numpy as np
@@ -196,16 +197,29 @@ def estimators() -> dict[str, type]:
 
 
 @functools.cache
-def parts() -> dict[str, Any]:
-    """Every public class or function that can be part of a model, by its name on the command line."""
-    from freeenergy import bijections, distributions, estimators, inference, learning, models, nn
+def parts() -> dict[str, tuple[Any, ...]]:
+    """Every public class or function that can be part of a model, by its name on the command line.
 
-    found: dict[str, Any] = {}
-    for package in (distributions, bijections, estimators, learning, inference, models, nn):
+    Packages have names in common: the first is meant where nothing is said of what is taken.
+    """
+    from freeenergy import bijections, distributions, estimators, inference, kernels, learning, models, nn
+
+    found: dict[str, tuple[Any, ...]] = {}
+    for package in (distributions, bijections, estimators, learning, inference, models, nn, kernels):
         for name in package.__all__:
             if not name.startswith("Abstract") and callable(getattr(package, name)):
-                found.setdefault(kebab(name), getattr(package, name))
+                found[kebab(name)] = (*found.get(kebab(name), ()), getattr(package, name))
     return found
+
+
+def _taken(kind: Any, parameter: str) -> tuple[type, ...]:
+    """The classes that the parameter is annotated with."""
+    try:
+        hints = typing.get_type_hints(kind.__init__ if isinstance(kind, type) else kind)
+    except NameError:
+        return ()
+    hint = hints.get(parameter)
+    return tuple(part for part in typing.get_args(hint) or (hint,) if isinstance(part, type))
 
 
 def _look_up(name: str, known: dict[str, Any], what: str) -> Any:
@@ -291,19 +305,20 @@ def _bind(kind: Any, call: Call, X: np.ndarray) -> dict[str, Any]:
             raise SpecError(f"{kind.__name__} has no parameter {name!r}. {hint}")
         if key in given:
             raise SpecError(f"The parameter {key!r} of {kind.__name__} is given twice.")
-        given[key] = _value(value, X, given)
+        given[key] = _value(value, X, given, _taken(kind, key))
     return given
 
 
-def _value(value: Any, X: np.ndarray, around: dict[str, Any]) -> Any:
+def _value(value: Any, X: np.ndarray, around: dict[str, Any], taken: tuple[type, ...] = ()) -> Any:
+    """The object of these words; of several of its name one of a class that is `taken`."""
     if isinstance(value, list):
         return tuple(_value(part, X, around) for part in value)
     if isinstance(value, Text):
         known = {_canonical(name) for name in parts()}
         named = _canonical(value.text) in known
-        return _value(Call(value.text, None), X, around) if named else value.text
+        return _value(Call(value.text, None), X, around, taken) if named else value.text
     if isinstance(value, Sum):
-        return _added(value, X, around)
+        return _added(value, X, around, taken)
     if not isinstance(value, Call):
         if isinstance(value, int) and abs(value) >= 2**63:
             raise SpecError(
@@ -312,7 +327,8 @@ def _value(value: Any, X: np.ndarray, around: dict[str, Any]) -> Any:
         return value
     if value.arguments is None and value.name.lower() in _CONSTANTS:
         return _CONSTANTS[value.name.lower()]
-    thing = _look_up(value.name, parts(), "name")
+    meant = _look_up(value.name, parts(), "name")
+    thing = next((one for one in meant if isinstance(one, type) and issubclass(one, taken)), meant[0])
     if value.arguments is not None:
         return _construct(thing, value, X, around)
     # without parentheses: an object that is made without arguments, else the class or function itself
@@ -321,8 +337,8 @@ def _value(value: Any, X: np.ndarray, around: dict[str, Any]) -> Any:
     return thing
 
 
-def _added(value: Sum, X: np.ndarray, around: dict[str, Any]) -> Any:
-    total, *rest = (_value(term, X, around) for term in value.terms)
+def _added(value: Sum, X: np.ndarray, around: dict[str, Any], taken: tuple[type, ...]) -> Any:
+    total, *rest = (_value(term, X, around, taken) for term in value.terms)
     for term in rest:
         try:
             total = total + term

@@ -86,6 +86,11 @@ def _number(value: Any) -> Float[Array, "*shape"]:
     return jnp.asarray(value, float)
 
 
+def _numbers(value: Any) -> Float[Array, " entries"]:
+    """The same, of which one is a row of one."""
+    return jnp.atleast_1d(_number(value))
+
+
 class Level(AbstractBlock):
     """A random walk: l_t = l_{t−1} + N(0, variance); alone the local level model."""
 
@@ -264,7 +269,7 @@ class Autoregressive(AbstractBlock):
     Held as partial autocorrelations, which are free in (−1, 1); `coefficients` gives φ.
     """
 
-    partial: Float[Array, " order"] = parameter(correlation, converter=_number)
+    partial: Float[Array, " order"] = parameter(correlation, converter=_numbers)
     variance: Float[Array, ""] = parameter(positive, converter=_number, default=0.1)
 
     def coefficients(self) -> Float[Array, " order"]:

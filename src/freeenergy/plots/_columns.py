@@ -277,7 +277,8 @@ def association(
     data = table("association", "data", data)
     size = data.shape[1]
     names = called("association", names, size, "column")
-    ax = new_axes(ax, 1.6 + 0.42 * size, 1.2 + 0.42 * size)
+    # wide enough for the words above it
+    ax = new_axes(ax, max(1.6 + 0.42 * size, 3.4), 1.35 + 0.42 * size)
     below = associations(data, labels)
     above = None if model is None else associations(model, labels)
     for i in range(size):
@@ -305,5 +306,5 @@ def association(
     for side in ax.spines.values():
         side.set_visible(False)
     if above is not None:
-        ax.set_title("data below the diagonal, model above", loc="left", fontsize="medium", pad=4)
+        ax.set_title("data below the diagonal,\nmodel above", loc="left", fontsize="medium", pad=4)
     return ax

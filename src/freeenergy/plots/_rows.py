@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -110,7 +111,9 @@ def pairs(
                 ax.tick_params(labelleft=False)
     words = _not_shown(sets, axes, chosen, points)
     if words:
-        figure.supxlabel(words, fontsize="small")
+        # some sixteen small letters to the inch
+        lines = textwrap.wrap(words, int(16 * figure.get_size_inches()[0]))
+        figure.supxlabel("\n".join(lines), fontsize="small")
     if labels is not None and other is not None:
         handles = [Line2D([], [], color=c, marker=".", linestyle="") for _, c in sets]
         figure.legend(handles, [plain(label, 24) for label in labels], loc="upper right")

@@ -205,7 +205,9 @@ def _states(view: View) -> str:
         series, times = found.pop("series"), found.pop("times", None)
         if view.units == "series" and view.unit_names is not None:
             whose = view.unit_name(int(fold.rows[0]))
-        dates = None if times is None else [in_words(time) for time in times.astype("M8[us]")]
+        if times is not None and times.dtype.kind == "i":
+            times = times.astype("M8[us]")
+        dates = None if times is None else [in_words(time) for time in times]
         sure = NOTHING
         if "probabilities" in found:
             p = found["probabilities"]

@@ -19,6 +19,8 @@ from ..models import AbstractRegularised
 
 # curvature less than this part of the largest is none
 _FLAT = 1e-9
+# a probability that moves by less than this while its log-odds move by one is at the edge of its range
+_EDGE = 1e-12
 
 
 def _coordinates(model: Any, mask: Any) -> tuple[Array, Callable[[Array], Any]]:
@@ -86,6 +88,17 @@ def _like(tree: Any, numbers: np.ndarray) -> Any:
     return jax.tree.unflatten(structure, shaped)
 
 
+def _at_edge(tree: Any, slopes: np.ndarray) -> np.ndarray:
+    """Which numbers of `tree` are among probabilities of sum one and are moved by nothing."""
+
+    def shares(leaf: Any) -> np.ndarray:
+        sums = np.sum(leaf, axis=-1, keepdims=True) if np.ndim(leaf) else np.full((), np.nan)
+        return np.broadcast_to((np.min(leaf, initial=0.0) >= 0) & np.isclose(sums, 1), np.shape(leaf))
+
+    among = np.concatenate([np.ravel(shares(leaf)) for leaf in jax.tree.leaves(tree)])
+    return among & (np.abs(slopes).max(axis=1, initial=0.0) < _EDGE)
+
+
 class Terms(NamedTuple):
     """Rows whose log-likelihood is a sum of terms, given by a module-level function `(row, model)`.
 
@@ -114,7 +127,8 @@ def errors_of(
 
     With I = −∇² log p(rows; θ) in free coordinates and J the slopes of what is reported, they are the
     roots of the diagonal of J I⁻¹ Jᵀ.  Directions in which nothing is curved do no harm to what does not
-    change along them, such as a rotation of factors; what does change is NaN.  With `robust` they are those
+    change along them, such as a rotation of factors; what does change is NaN.  Probabilities of zero and
+    one do not move: their errors are zero.  With `robust` they are those
     of J I⁻¹ (Σ g gᵀ) I⁻¹ Jᵀ with the slopes g of the terms of the likelihood, which hold for a model that
     is not the law of the rows (also known as the sandwich, Huber and White).
 
@@ -134,6 +148,7 @@ def errors_of(
     gradient, information = np.asarray(slope), -np.asarray(curvature)
     values_of, slopes = _slopes(model, mask, report, args)
     slopes = np.asarray(slopes)
+    slopes = np.where(_at_edge(values_of, slopes)[:, None], 0.0, slopes)
     errors, remarks = np.full(len(slopes), np.nan), []
     if np.isfinite(information).all() and np.isfinite(slopes).all():
         largest = np.abs(np.diagonal(information)).max(initial=np.finfo(float).tiny)

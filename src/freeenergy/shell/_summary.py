@@ -346,6 +346,7 @@ def along_columns(columns: list[str], name: str, shape: tuple[int, ...]) -> Alon
     """The columns along the last axis of a parameter whose name says so, or the last two of a matrix."""
     words, none = name.split("."), (None,) * len(shape)
     of_columns = words[0] in _OF_COLUMNS or words[-1] in ("mean", "covariance", "lengthscale")
+    of_columns |= words[-2:] == ["covariance", "variance"]
     # a volume is one of a member, and so is a variance that all columns have
     of_member = words[-1] == "size" or (words[1:] == ["covariance", "variance"] and len(shape) == 1)
     if not of_columns or of_member or not shape or shape[-1] != len(columns):
@@ -393,7 +394,9 @@ def _part_entries(
     if value.ndim <= axis or value.shape[axis] != len(own):
         return []
     schema = schema_of(owner)
-    labels = [() if schema is None else schema.modelled[column].categories for column in own]
+    labels: list[Sequence[Any]] = [
+        () if schema is None else schema.modelled[column].categories for column in own
+    ]
     found = []
     for place in itertools.product(*(range(n) for n in value.shape)):
         at, rest = place[axis], place[axis + 1 :]
@@ -401,6 +404,9 @@ def _part_entries(
         if len(rest) == 1 and labels[at] and rest[0] >= len(labels[at]):
             continue
         words = [str(labels[at][i]) if labels[at] and len(rest) == 1 else str(i) for i in rest]
+        if not rest and part[2].endswith("probability") and labels[at] and labels[at][-1] != 1:
+            # of two labels that of the second; of truth values, and of 0 and 1, that goes without saying
+            words = [str(labels[at][-1])]
         inside = ", ".join([*map(str, place[:axis]), columns[own[at]], *words])
         found.append((f"{part[2]}[{inside}]", place))
     return found

@@ -249,8 +249,9 @@ class AbstractSeries(AbstractProblem):
         if states:
             states["series"] = series[0]
             times = self._times(test)
-            if times is not None and times.dtype.kind == "M":
-                states["times"] = times.astype(np.int64)
+            if times is not None:
+                # dates are whole microseconds, other times are numbers
+                states["times"] = times.astype(np.int64 if times.dtype.kind == "M" else np.float64)
             found["parts"] = {name: v[-_SHOWN:] for name, v in states.items()}
         return found
 

@@ -3,6 +3,7 @@
 import re
 import warnings
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
@@ -21,6 +22,7 @@ from sklearn.mixture import GaussianMixture as PeerMixture
 
 import freeenergy as fe
 from freeenergy import kernels
+from freeenergy.bijections import ShiftScale
 from freeenergy.distributions import (
     Bernoulli,
     Diagonal,
@@ -30,8 +32,9 @@ from freeenergy.distributions import (
     Spherical,
     StudentT,
 )
-from freeenergy.models import Level, Regressors
+from freeenergy.models import Level, Regressors, autoregressive_flow
 from freeenergy.shell import Summary
+from freeenergy.shell._summary import _of_networks, named_parameters
 
 RNG = np.random.default_rng(5)
 N = len(ROWS)
@@ -715,6 +718,12 @@ def test_what_a_decoder_leaves_has_units():
     # a part of the variance of the columns
     assert (found.values < ROWS.var(axis=0) * 1.1).all()
     assert any("weights of networks are not listed" in note for note in found.notes)
+
+
+def test_weights_of_masked_networks_are_counted_too():
+    model = autoregressive_flow(2, ShiftScale(), layers=1, width=4, depth=1, key=jax.random.key(0))
+    left = set(named_parameters(model)) - _of_networks(model)
+    assert left == {"base.mean", "base.covariance.variance"}
 
 
 def test_regressors_of_a_structural_series_have_the_coefficients_of_generalised_least_squares():

@@ -29,6 +29,7 @@ from .._core import (
     unconstrain,
     visible,
 )
+from ..bijections import MaskedMLP
 from ..distributions import Product
 from ..models import AbstractRescalable
 from ._information import Terms, errors_of
@@ -79,7 +80,8 @@ def _of_networks(model: Any) -> set[str]:
 
 
 def _is_network(node: Any) -> bool:
-    return type(node).__module__.startswith(("equinox.nn", "freeenergy.nn"))
+    module = type(node).__module__
+    return module.startswith(("equinox.nn", "freeenergy.nn")) or isinstance(node, MaskedMLP)
 
 
 def named_in_units(model: Any, *units: Array) -> dict[str, Array]:

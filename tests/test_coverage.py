@@ -119,6 +119,8 @@ def test_intervals_hold_new_answers(name):
 
 
 @pytest.mark.slow
+# networks are fitted 21,000 times
+@pytest.mark.timeout(7200)
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("name", TABLE)
 def test_intervals_hold_new_answers_of_many_data_sets(name):

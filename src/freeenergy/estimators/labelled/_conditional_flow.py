@@ -162,8 +162,8 @@ class ConditionalFlow(AbstractNetworkRegressor):
 
     `predict_interval` has those quantiles of this law which held as many answers as they say, each by the
     law of a further fit that had not seen it: `predict_density` takes the fitted weights for known, and of
-    few rows its own quantiles hold fewer.  Of more than `judged_rows` rows they are the law's own, and
-    `Conformal` around it sets rows aside.
+    few rows its own quantiles hold fewer.  Of more than `judged_rows` rows they are the law's own.
+    `Conformal` around it sets rows aside instead, and is then best given one with `judged_rows=0`.
 
     Args:
         transformer: f: `InTurn(Spline(), ShiftScale())` by default, which bends the noise and then moves

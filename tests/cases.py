@@ -106,7 +106,7 @@ _FLOW = {"layers": 2, "width": 8, "depth": 1, "max_iter": 30, "batch_size": 64}
 _AUTOREGRESSIVE = {"network": Masked(8, 1), "max_iter": 20, "importance_samples": 200}
 _DIFFUSION = {"network": ResidualDenoiser(8, 1), "max_iter": 20, "steps": 16}
 _BY_CLASS = {"network": ResidualDenoiser(4, 1), "max_iter": 10, "steps": 4, "importance_samples": 8}
-_NETWORK = {"width": 8, "max_iter": 20, "batch_size": 64}
+_NETWORK = {"width": 8, "max_iter": 20, "batch_size": 64, "judged_rows": 0}
 
 CASES = {
     "GaussianDensity": Case(fe.GaussianDensity()),
@@ -211,7 +211,9 @@ CASES = {
     "ConformalClassifier": Case(fe.ConformalClassifier(), density=False),
     "ConditionalFlow": Case(fe.ConditionalFlow(**_NETWORK), density=False, answers=real),
     "ConditionalVAE": Case(fe.ConditionalVAE(**_NETWORK), density=False, answers=real),
-    "MixtureDensity": Case(fe.MixtureDensity(2, **_NETWORK), density=False, answers=real),
+    "MixtureDensity": Case(
+        fe.MixtureDensity(2, **{**_NETWORK, "judged_rows": 2000}), density=False, answers=real
+    ),
     "Ridge": Case(fe.Ridge(), density=False, answers=real),
     "BayesianLinearRegression": Case(fe.BayesianLinearRegression(), density=False, answers=real),
     "SparseRegression": Case(fe.SparseRegression(), density=False, answers=real),

@@ -15,7 +15,7 @@ from freeenergy.testing import check_laws
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(120, 2))
-SMALL = {"width": 8, "max_iter": 60, "batch_size": 64, "random_state": 0}
+SMALL = {"width": 8, "max_iter": 60, "batch_size": 64, "judged_rows": 0, "random_state": 0}
 PAIR = X @ [[1.0, 0.0], [0.0, 2.0]] + RNG.normal(size=(120, 1)) + 0.5 * RNG.normal(size=(120, 2))
 
 
@@ -61,6 +61,7 @@ def test_with_a_shift_and_no_hidden_layer_it_is_linear_regression():
         depth=0,
         max_iter=300,
         validation_fraction=0.0,
+        judged_rows=0,
         learner=LBFGS(negative_conditional_log_likelihood, 1e-7),
         random_state=0,
     ).fit(X, y)
@@ -69,6 +70,67 @@ def test_with_a_shift_and_no_hidden_layer_it_is_linear_regression():
     np.testing.assert_allclose(flow.predict(X), design @ weights, atol=2e-3)
     best = stats.norm(design @ weights, np.sqrt(rest[0] / 120)).logpdf(y)
     np.testing.assert_allclose(flow.evidence(X, y).nats, best, atol=5e-3)
+
+
+def linear_flow(**more):
+    learner = LBFGS(negative_conditional_log_likelihood, 1e-7)
+    return fe.ConditionalFlow(b.Shift(), depth=0, validation_fraction=0.0, learner=learner, **more)
+
+
+def least_levels_of_lines(x, y, weight):
+    """Of each row the least level whose interval holds its answer, by the line through the others."""
+    design, levels = np.column_stack([np.ones(len(x)), x]), []
+    for row in range(len(x)):
+        rest = np.delete(design, row, axis=0), np.delete(y, row), np.delete(weight, row)
+        root = np.sqrt(rest[2])
+        line = np.linalg.lstsq(rest[0] * root[:, None], rest[1] * root)[0]
+        spread = np.sqrt(np.average((rest[1] - rest[0] @ line) ** 2, weights=rest[2]))
+        levels.append(2 * stats.norm.cdf(abs(y[row] - design[row] @ line) / spread) - 1)
+    return np.array(levels)
+
+
+def test_intervals_are_those_of_networks_that_have_not_seen_an_answer(tmp_path):
+    rng = np.random.default_rng(1)
+    # twenty rows, so that each is left out alone
+    x = rng.normal(size=(20, 2))
+    y = 3 * x[:, 0] + rng.standard_t(3, size=20)
+    model, own = linear_flow(random_state=0).fit(x, y), least_levels_of_lines(x, y, np.ones(20))
+    np.testing.assert_allclose(np.sort(model.fold_levels_), np.sort(own), atol=2e-3)
+    law = model.predict_density(x)
+    for level, rank in ((0.8, 17), (0.5, 11)):
+        found = np.sort(model.fold_levels_)[rank - 1]
+        np.testing.assert_allclose(model.predict_interval(x, level), law.interval(found), rtol=1e-9)
+    # the law is that of one fit
+    alone = linear_flow(random_state=0, judged_rows=19).fit(x, y)
+    assert not len(alone.fold_levels_)
+    np.testing.assert_array_equal(alone.evidence(x, y).nats, model.evidence(x, y).nats)
+    np.testing.assert_array_equal(alone.predict_interval(x, 0.8), law.interval(0.8))
+    model.save(tmp_path / "m.safetensors")
+    again = fe.load(tmp_path / "m.safetensors")
+    np.testing.assert_array_equal(again.predict_interval(x, 0.8), model.predict_interval(x, 0.8))
+    # a weight of two is two answers, which are left out together
+    weight = 1.0 + (np.arange(20) % 2)
+    weighted = linear_flow(random_state=0).fit(x, y, weight)
+    own = least_levels_of_lines(x, y, weight)
+    order, place = np.argsort(own), np.argsort(weighted.fold_levels_)
+    np.testing.assert_allclose(weighted.fold_levels_[place], own[order], atol=2e-3)
+    np.testing.assert_array_equal(weighted.fold_weight_[place], weight[order])
+
+
+def test_each_output_and_rows_with_holes_have_intervals_of_their_level():
+    rng = np.random.default_rng(2)
+    x = rng.normal(size=(60, 2))
+    y = np.column_stack([x[:, 0] + rng.normal(size=60), 100 * x[:, 1] + 5 * rng.normal(size=60)])
+    x[::4, 0] = np.nan
+    model = linear_flow(random_state=0).fit(x, y)
+    assert model.fold_levels_.shape == (60, 2)
+    low, high = model.predict_interval(x, 0.8)
+    # the level is that of answers left out, so that those of the fit are inside as often at least
+    assert ((low <= y) & (y <= high)).mean(axis=0) == pytest.approx(0.83, abs=0.1)
+    wide = (high - low)[0] / (high - low)[1]
+    assert wide[0] > 1.1  # what is missing is not known
+    one = linear_flow(random_state=0).fit(x[1:2], y[1:2])
+    assert not len(one.fold_levels_)
 
 
 @pytest.fixture(scope="module")

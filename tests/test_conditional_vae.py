@@ -18,7 +18,7 @@ from freeenergy.testing import check_laws
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(120, 2))
 Y = 50 + X[:, 0] + RNG.exponential(size=120)
-SMALL = {"width": 8, "max_iter": 60, "batch_size": 64, "random_state": 0}
+SMALL = {"width": 8, "max_iter": 60, "batch_size": 64, "judged_rows": 0, "random_state": 0}
 
 
 def linear(weight, bias):

@@ -83,13 +83,13 @@ TABLE = {
     "GaussianProcess": Case(fe.GaussianProcess(), smooth_with_little_noise),
     "NadarayaWatson": Case(fe.NadarayaWatson(), share=55 / 61),
     "Bagging": Case(fe.Bagging(n_estimators=10, random_state=0)),
-    # measured: the law takes the fitted weights for known
-    "MixtureDensity": Case(fe.MixtureDensity(1, random_state=0), share=0.855),
-    "ConditionalFlow": Case(fe.ConditionalFlow(random_state=0), share=0.848),
-    "ConditionalVAE": Case(fe.ConditionalVAE(random_state=0), share=0.858),
-    "Conformal of MixtureDensity": Case(set_aside(fe.MixtureDensity(1, random_state=0))),
-    "Conformal of ConditionalFlow": Case(set_aside(fe.ConditionalFlow(random_state=0))),
-    "Conformal of ConditionalVAE": Case(set_aside(fe.ConditionalVAE(random_state=0))),
+    # measured: the same, by networks fitted to a twentieth fewer rows, which know a little less
+    "MixtureDensity": Case(fe.MixtureDensity(1, random_state=0), share=0.912),
+    "ConditionalFlow": Case(fe.ConditionalFlow(random_state=0), share=0.909),
+    "ConditionalVAE": Case(fe.ConditionalVAE(random_state=0), share=0.906),
+    "Conformal of MixtureDensity": Case(set_aside(fe.MixtureDensity(1, judged_rows=0, random_state=0))),
+    "Conformal of ConditionalFlow": Case(set_aside(fe.ConditionalFlow(judged_rows=0, random_state=0))),
+    "Conformal of ConditionalVAE": Case(set_aside(fe.ConditionalVAE(judged_rows=0, random_state=0))),
 }
 QUICK = ["LinearRegression", "Ridge", "GeneralisedLinearModel", "SparseRegression", "Conformal"]
 
@@ -120,6 +120,8 @@ def test_intervals_hold_new_answers(name):
 
 
 @pytest.mark.slow
+# networks are fitted 21,000 times
+@pytest.mark.timeout(7200)
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("name", TABLE)
 def test_intervals_hold_new_answers_of_many_data_sets(name):

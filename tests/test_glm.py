@@ -274,6 +274,26 @@ def test_data_sets_of_statsmodels(name):
     np.testing.assert_allclose(ours.predict(rows, **given), theirs.mu * given.get("trials", 1), rtol=1e-6)
 
 
+@pytest.mark.filterwarnings("ignore::statsmodels.tools.sm_exceptions.DomainWarning")
+@pytest.mark.parametrize(
+    ("load", "link", "peer"),
+    [(strikes, None, GAMMA), (scotland, d.Natural(), sm.families.Gamma(links.InversePower()))],
+)
+def test_waiting_times_are_gamma_answers_of_shape_one(load, link, peer):
+    rows, answers, _ = load()
+    theirs = sm.GLM(answers, sm.add_constant(rows), family=peer).fit(scale=1.0, tol=1e-15, maxiter=300)
+    ours = fe.GeneralisedLinearModel(d.Exponential, link).fit(rows, answers)
+    np.testing.assert_allclose(np.append(ours.intercept_, ours.coef_), theirs.params, rtol=1e-6)
+    np.testing.assert_allclose(ours.standard_errors_, theirs.bse, rtol=1e-6)
+    np.testing.assert_allclose(ours.deviance_, theirs.deviance, rtol=1e-8)
+    law = stats.expon(scale=theirs.mu)
+    np.testing.assert_allclose(ours.evidence(rows, answers).nats, law.logpdf(answers), rtol=1e-6)
+    # the model on the device has the same law
+    z, own = ours.scaling_.apply(rows), ours.answer_scaling_.apply(answers[:, None])
+    inside = jax.jit(jax.vmap(ours.model_.log_prob_of))(own, z)
+    np.testing.assert_allclose(inside, law.logpdf(answers), rtol=1e-6)
+
+
 def test_no_data_set_of_statsmodels_is_left_out():
     parts = pkgutil.iter_modules(sm.datasets.__path__)
     there = {part.name for part in parts if part.ispkg} - {"tests"}

@@ -10,6 +10,8 @@ from sklearn.base import clone
 
 import freeenergy as fe
 from freeenergy import distributions as d
+from freeenergy.estimators.labelled._conformal import least_levels
+from freeenergy.evaluation import Laws
 from freeenergy.learning import Batch, negative_conditional_log_likelihood
 from freeenergy.models import Affine, Components, Conditional
 
@@ -17,7 +19,7 @@ RNG = np.random.default_rng(0)
 X = RNG.normal(size=(120, 2))
 SIDE = np.where(RNG.random(120) < 0.5, -1.0, 1.0)
 Y = 100 + SIDE * (3 + X[:, 0]) + 0.3 * RNG.normal(size=120)
-SMALL = {"width": 8, "max_iter": 60, "batch_size": 64, "random_state": 0}
+SMALL = {"width": 8, "max_iter": 60, "batch_size": 64, "judged_rows": 0, "random_state": 0}
 
 
 def truth(x, y):
@@ -109,6 +111,36 @@ def test_other_families(family, law):
     z, answers = model.scaling_.apply(X), model.answer_scaling_.apply(y[:, None])
     inside = _log_prob(model.model_, answers, z)
     np.testing.assert_allclose(own, inside - np.log(model.answer_scaling_.scale[0]), atol=1e-8)
+
+
+def test_intervals_of_counts_held_as_many_left_out():
+    rng = np.random.default_rng(5)
+    x, shares = rng.normal(size=(60, 1)), []
+    y = rng.poisson(np.exp(1 + 0.3 * x[:, 0])).astype(float)
+    model = fe.MixtureDensity(1, d.Poisson, depth=0, **{**SMALL, "judged_rows": 60}).fit(x, y)
+    law = model.predict_density(x)
+    for level, rank in ((0.9, 55), (0.5, 31)):
+        found = np.sort(model.fold_levels_)[rank - 1]
+        low, high = model.predict_interval(x, level)
+        # the fewest counts whose ends have more than (1 − level)/2 on each side of them
+        tail = (1 - found) / 2 - 1e-9
+        np.testing.assert_array_equal(low, stats.poisson(law.mean()).ppf(tail))
+        np.testing.assert_array_equal(high, stats.poisson(law.mean()).ppf(1 - tail))
+        shares.append(np.mean((low <= y) & (y <= high)))
+    assert shares[0] >= 0.85
+    assert shares[1] >= 0.5
+
+
+def test_the_least_level_of_a_count_is_where_its_interval_begins():
+    rates, y = np.repeat([0.3, 4.0, 40.0], 30), np.tile(np.arange(30.0), 3)
+    law = Laws(stats.poisson(rates))
+    found = least_levels(law, y)
+    for part in (found > 0) & (found < 1 - 1e-9), found == 0:
+        assert part.any()
+    for level, holds in ((found + 1e-9, True), (found - 1e-9, False)):
+        own = (level > 0) & (level < 1 - 1e-7) & ((found > 0) | holds)
+        low, high = (stats.poisson(rates[own]).ppf(0.5 + side * level[own] / 2) for side in (-1, 1))
+        assert (((low <= y[own]) & (y[own] <= high)) == holds).all()
 
 
 def test_several_outputs_may_depend_on_each_other():

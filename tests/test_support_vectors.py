@@ -49,6 +49,10 @@ def test_the_dual_of_a_hard_margin_and_rows_that_do_not_decide():
     np.testing.assert_allclose(model.intercept_, [-2.0], atol=1e-7)
     np.testing.assert_allclose(model.dual_, [0.25], atol=1e-7)
     np.testing.assert_allclose(model.primal_, [0.25], atol=1e-7)
+    facts = model.summary().facts
+    assert facts["support vectors"] == 2
+    assert facts["primal value"] == pytest.approx(0.25, abs=1e-7)
+    assert max(abs(facts["duality gap"]), facts["worst KKT violation"]) < 1e-6
     # neither leaving it out nor moving it away changes anything
     alone = machine(None).fit(rows[[0, 2]], [1, -1])
     np.testing.assert_allclose(alone.coef_, model.coef_, atol=1e-7)

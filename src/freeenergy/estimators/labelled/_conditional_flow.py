@@ -160,8 +160,10 @@ class ConditionalFlow(AbstractNetworkRegressor):
     those before it.  The networks are trained in single precision on log p(y | x), with early stopping on
     held-out rows.
 
-    `predict_interval` has quantiles of this law, which takes the fitted weights for known: of few rows they
-    hold fewer answers than they say, and `Conformal` around it, which sets rows aside, as many.
+    `predict_interval` has those quantiles of this law which held as many answers as they say, each by the
+    law of a further fit that had not seen it: `predict_density` takes the fitted weights for known, and of
+    few rows its own quantiles hold fewer.  Of more than `judged_rows` rows they are the law's own.
+    `Conformal` around it sets rows aside instead, and is then best given one with `judged_rows=0`.
 
     Args:
         transformer: f: `InTurn(Spline(), ShiftScale())` by default, which bends the noise and then moves
@@ -170,6 +172,8 @@ class ConditionalFlow(AbstractNetworkRegressor):
         width, depth: hidden units in a layer, and layers; depth 0 is a linear function of the row.
         learning_rate, batch_size, max_iter: of Adam; an iteration is an epoch.
         validation_fraction, patience: rows held out, and epochs without improvement before stopping.
+        judged_rows: up to how many rows intervals are judged by further fits, twenty that leave out a
+            twentieth of the rows each, or five a fifth from 1,000 rows on.  0 for none.
         inputs: the density of rows and answers from which missing entries of rows are drawn; None for one
             Gaussian.
         learner: replaces Adam on the likelihood.
@@ -177,6 +181,8 @@ class ConditionalFlow(AbstractNetworkRegressor):
 
     Attributes:
         model_: a `freeenergy.models.ConditionalFlow` of rescaled rows and answers.
+        fold_levels_, fold_weight_: the least level whose interval holds an answer, by the law of a fit that
+            has not seen it, and the weight of its row; none where nothing was left out.
         history_, n_iter_, converged_, scaling_, …: as everywhere.
 
     References:
@@ -203,6 +209,7 @@ class ConditionalFlow(AbstractNetworkRegressor):
         max_iter: int = 300,
         validation_fraction: float = 0.1,
         patience: int = 30,
+        judged_rows: int = 2000,
         inputs: AbstractDensity | None = None,
         learner: AbstractAlgorithm | None = None,
         random_state: Any = None,
@@ -217,6 +224,7 @@ class ConditionalFlow(AbstractNetworkRegressor):
         self.max_iter = max_iter
         self.validation_fraction = validation_fraction
         self.patience = patience
+        self.judged_rows = judged_rows
         self.inputs = inputs
         self.learner = learner
         self.random_state = random_state

@@ -12,7 +12,7 @@ import numpy as np
 from jax import Array
 
 from ... import models
-from ..._core import AbstractAlgorithm, Fit, Kind, map_rows
+from ..._core import AbstractAlgorithm, Kind, map_rows
 from ...distributions import Diagonal, Gaussian, Given
 from ...evaluation import AbstractLaws, StackedLaws
 from ...learning import ImportanceWeighted
@@ -147,8 +147,10 @@ class ConditionalVAE(AbstractFamilyNetwork):
     from the prior and half from the encoder, r = ½ p + ½ q, and its standard error; it tends to
     log p(y | x).  Distribution functions and quantiles are averages over 128 quasi-random codes.
 
-    `predict_interval` has quantiles of this law, which takes the fitted weights for known: of few rows they
-    hold fewer answers than they say, and `Conformal` around it, which sets rows aside, as many.
+    `predict_interval` has those quantiles of this law which held as many answers as they say, each by the
+    law of a further fit that had not seen it: `predict_density` takes the fitted weights for known, and of
+    few rows its own quantiles hold fewer.  Of more than `judged_rows` rows they are the law's own.
+    `Conformal` around it sets rows aside instead, and is then best given one with `judged_rows=0`.
 
     Args:
         latent_dim: entries of z.
@@ -157,6 +159,8 @@ class ConditionalVAE(AbstractFamilyNetwork):
         width, depth: hidden units in a layer, and layers, of both networks; depth 0 is linear.
         learning_rate, batch_size, max_iter: of Adam; an iteration is an epoch.
         validation_fraction, patience: rows held out, and epochs without improvement before stopping.
+        judged_rows: up to how many rows intervals are judged by further fits, twenty that leave out a
+            twentieth of the rows each, or five a fifth from 1,000 rows on.  0 for none.
         importance_samples: S, draws for the evidence of a row.
         inputs: the density of rows and answers from which missing entries of rows are drawn; None for one
             Gaussian.
@@ -165,6 +169,8 @@ class ConditionalVAE(AbstractFamilyNetwork):
 
     Attributes:
         model_: a `freeenergy.models.ConditionalVAE` of rescaled rows and answers.
+        fold_levels_, fold_weight_: the least level whose interval holds an answer, by the law of a fit that
+            has not seen it, and the weight of its row; none where nothing was left out.
         history_, n_iter_, converged_, scaling_, …: as everywhere.
 
     References:
@@ -193,6 +199,7 @@ class ConditionalVAE(AbstractFamilyNetwork):
         max_iter: int = 300,
         validation_fraction: float = 0.1,
         patience: int = 30,
+        judged_rows: int = 2000,
         importance_samples: int = 512,
         inputs: AbstractDensity | None = None,
         learner: AbstractAlgorithm | None = None,
@@ -209,6 +216,7 @@ class ConditionalVAE(AbstractFamilyNetwork):
         self.max_iter = max_iter
         self.validation_fraction = validation_fraction
         self.patience = patience
+        self.judged_rows = judged_rows
         self.importance_samples = importance_samples
         self.inputs = inputs
         self.learner = learner
@@ -248,10 +256,10 @@ class ConditionalVAE(AbstractFamilyNetwork):
     def _objective(self) -> Any:
         return ImportanceWeighted(_TRAINING_SAMPLES)
 
-    def _learn(self, rows: Rows, key: Array) -> Fit:
-        result = super()._learn(rows, key)
-        prior = dataclasses.replace(result.model.prior, dtype=jnp.float64)
-        return dataclasses.replace(result, model=dataclasses.replace(result.model, prior=prior))
+    def _finished(self, model: models.ConditionalVAE) -> models.ConditionalVAE:
+        whole = super()._finished(model)
+        prior = dataclasses.replace(whole.prior, dtype=jnp.float64)
+        return dataclasses.replace(whole, prior=prior)
 
     def _laws(self, x: np.ndarray) -> LatentLaws:
         return LatentLaws(

@@ -26,6 +26,7 @@ from ...shell import (
 )
 from ._design import TakesAnyColumns
 from ._linear import LinearRegression
+from ._regressor import AbstractRegressor
 from ._softmax import SoftmaxRegression
 from ._told import Member, told_of_members
 from ._wrapped import AbstractWrappedClassifier, AbstractWrappedRegressor, Committee, fitted_copy
@@ -57,16 +58,18 @@ def conformal_quantile(scores: np.ndarray, weight: np.ndarray, level: float) -> 
 
 
 def least_levels(laws: AbstractLaws, y: np.ndarray) -> np.ndarray:
-    """The least level whose central interval holds an answer y, 1 − 2 min(P(Y ≤ y), P(Y > y)).
-
-    Of laws that have a density.
+    """The least level whose central interval holds an answer y, 1 − 2 min(P(Y ≤ y), P(Y ≥ y)) if above 0.
 
     >>> from scipy import stats
     >>> from freeenergy.evaluation import Laws
     >>> least_levels(Laws(stats.norm(np.zeros(3), 1.0)), np.array([-1.0, 0.0, 1.645])).round(3).tolist()
     [0.683, 0.0, 0.9]
+    >>> least_levels(Laws(stats.binom(2, np.full(3, 0.5))), np.arange(3.0)).round(3).tolist()
+    [0.5, 0.0, 0.5]
     """
-    return 1 - 2 * np.exp(np.minimum(laws.log_cdf(y), laws.log_sf(y)))
+    # counts have a probability of their own, on both sides
+    above = laws.log_sf(y - 0.5 if laws.discrete else y)
+    return np.maximum(1 - 2 * np.exp(np.minimum(laws.log_cdf(y), above)), 0.0)
 
 
 def calibrated_interval(
@@ -87,9 +90,36 @@ def calibrated_interval(
     flat = levels.reshape(len(levels), -1)
     found = np.array([conformal_quantile(own, weight, level) for own in flat.T])
     found = np.where(np.isfinite(found), found, np.maximum(flat.max(axis=0), level))
+    if laws.discrete:
+        # an interval reaches the next count just above its level
+        found = found + _LEAST_LEVEL
     # laws have no quantiles of nothing and of all
     own = np.clip(found, _LEAST_LEVEL, 1 - _LEAST_LEVEL).reshape(levels.shape[1:])
     return laws.quantile(0.5 - own / 2), laws.quantile(0.5 + own / 2)
+
+
+class JudgedByFolds(AbstractRegressor):
+    """Numbers given rows with intervals that held the answers of rows left out of the fit, in parts.
+
+    Attributes:
+        fold_levels_, fold_weight_: the least level whose interval holds an answer, by the law of a fit that
+            has not seen it, and the weight of its row; none where nothing was left out.
+    """
+
+    # they hold what they say of answers that were left out
+    intervals_of_law = False
+    fold_levels_: np.ndarray
+    fold_weight_: np.ndarray
+
+    @framed_ends
+    def predict_interval(self, X: Any, level: float = 0.9) -> tuple[Any, Any]:
+        """Both ends of the interval that holds each answer with probability `level`, by itself.
+
+        These are the quantiles of its law that held `level` of the answers of the fit, each by the law of
+        a fit without it; of those that have seen them too few answers are beyond the quantiles.  With too
+        few rows for the level it is the law's own, or the one that holds all of them if that is wider.
+        """
+        return calibrated_interval(self.predict_density(X), level, self.fold_levels_, self.fold_weight_)
 
 
 class Calibrates(TakesAnyColumns):

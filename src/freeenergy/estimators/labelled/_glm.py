@@ -68,9 +68,9 @@ class GeneralisedLinearModel(AbstractRegressor):
     further parameters are fitted with it, halved where the likelihood would fall.
 
     Args:
-        family: `Gaussian`, `Poisson`, `Bernoulli`, `Binomial`, `Gamma`, `NegativeBinomial` or `Beta` of
-            `freeenergy.distributions`; or `InverseGaussian()`, `ModelledShape()` or `ZeroInflated(family)`
-            of `freeenergy.estimators`.
+        family: `Gaussian`, `Poisson`, `Bernoulli`, `Binomial`, `Gamma`, `Exponential`, `NegativeBinomial`
+            or `Beta` of `freeenergy.distributions`; or `InverseGaussian()`, `ModelledShape()` or
+            `ZeroInflated(family)` of `freeenergy.estimators`.
         link: `Mean(inverse)` of `freeenergy.distributions` with any inverse link, such as `Mean(jnp.exp)`,
             `Mean(jax.nn.sigmoid)`, `Mean(normal_cdf)` (probit), `Mean(gumbel_cdf)` (complementary log-log),
             `Mean(reciprocal)`, `Mean(jnp.square)` or `Mean()`; `Natural()` for the canonical one.  None is

@@ -19,6 +19,7 @@ from ...kernels import RBF, AbstractKernel, Linear
 from ...models import KernelMachine
 from ...shell import (
     AbstractDensity,
+    Coefficients,
     LabelledInUnits,
     Predicts,
     Rows,
@@ -28,7 +29,7 @@ from ...shell import (
     check_real,
     framed,
 )
-from ...shell._summary import named_parameters
+from ...shell._summary import listed_parameters, named_parameters
 from ._kernelled import DrawsInputsOnce, in_parts, merged_rows
 from ._label_laws import HasLabelLaws
 from ._told import TellsInUnits, Told, about_means, told_of_kernel
@@ -430,6 +431,15 @@ class SupportVectorMachine(AbstractKernelClassifier):
 
         best: Any = optimize.minimize_scalar(loss, bounds=(-10, 10), method="bounded")
         return float(np.exp(best.x))
+
+    def _coefficient_table(self, X: Any, robust: bool, given: dict[str, Any]) -> Coefficients:
+        certificate = {
+            "support vectors": float(len(self.support_)),
+            "primal value": float(self.primal_.sum()),
+            "duality gap": float(self.gap_.sum()),
+            "worst KKT violation": float(self.kkt_.max()),
+        }
+        return listed_parameters(self, X, robust, given)._replace(facts=certificate)
 
     @property
     def kernel_(self) -> AbstractKernel:

@@ -65,8 +65,10 @@ class MixtureDensity(AbstractFamilyNetwork):
     `predict` is the mean of the mixture, which may lie where no answer is: `predict_density(X)` has
     `modes()` and, for sets in pieces, `highest_density(level)`.
 
-    `predict_interval` has quantiles of this law, which takes the fitted weights for known: of few rows they
-    hold fewer answers than they say, and `Conformal` around it, which sets rows aside, as many.
+    `predict_interval` has those quantiles of this law which held as many answers as they say, each by the
+    law of a further fit that had not seen it: `predict_density` takes the fitted weights for known, and of
+    few rows its own quantiles hold fewer.  Of more than `judged_rows` rows they are the law's own.
+    `Conformal` around it sets rows aside instead, and is then best given one with `judged_rows=0`.
 
     Args:
         n_components: K.
@@ -78,6 +80,8 @@ class MixtureDensity(AbstractFamilyNetwork):
         width, depth: hidden units in a layer, and layers; depth 0 is a linear function of the row.
         learning_rate, batch_size, max_iter: of Adam; an iteration is an epoch.
         validation_fraction, patience: rows held out, and epochs without improvement before stopping.
+        judged_rows: up to how many rows intervals are judged by further fits, twenty that leave out a
+            twentieth of the rows each, or five a fifth from 1,000 rows on.  0 for none.
         inputs: the density of rows and answers from which missing entries of rows are drawn; None for one
             Gaussian.
         learner: replaces Adam on the likelihood.
@@ -85,6 +89,8 @@ class MixtureDensity(AbstractFamilyNetwork):
 
     Attributes:
         model_: a `freeenergy.models.Conditional` of rescaled rows and answers.
+        fold_levels_, fold_weight_: the least level whose interval holds an answer, by the law of a fit that
+            has not seen it, and the weight of its row; none where nothing was left out.
         history_, n_iter_, converged_, scaling_, …: as everywhere.
 
     References:
@@ -110,6 +116,7 @@ class MixtureDensity(AbstractFamilyNetwork):
         max_iter: int = 300,
         validation_fraction: float = 0.1,
         patience: int = 30,
+        judged_rows: int = 2000,
         inputs: AbstractDensity | None = None,
         learner: AbstractAlgorithm | None = None,
         random_state: Any = None,
@@ -125,6 +132,7 @@ class MixtureDensity(AbstractFamilyNetwork):
         self.max_iter = max_iter
         self.validation_fraction = validation_fraction
         self.patience = patience
+        self.judged_rows = judged_rows
         self.inputs = inputs
         self.learner = learner
         self.random_state = random_state

@@ -14,8 +14,8 @@ from ..._core import Fit, Status, generator, has_nan, on_device
 from ...evaluation import AbstractLaws, QuantileLaws
 from ...evaluation._laws import averaged
 from ...models import Affine
-from ...shell import AbstractDensity, Coefficients, Rows, Scaling, framed_ends
-from ._conformal import calibrated_interval, least_levels
+from ...shell import AbstractDensity, Coefficients, Rows, Scaling
+from ._conformal import JudgedByFolds, least_levels
 from ._linear_mean import AbstractAffine, rows_of
 
 # neighbouring quantiles are at least so far apart, in units of their mean distance; or of the answers'
@@ -47,7 +47,7 @@ class _Lines:
     above: float
 
 
-class QuantileRegression(AbstractAffine):
+class QuantileRegression(JudgedByFolds, AbstractAffine):
     """The quantiles τ of the answer are linear in the row: Koenker and Bassett's regression.
 
     Σ (y − q_τ(x)) (τ − 1[y < q_τ(x)]), the pinball loss, is least for each τ, such that quantiles do not
@@ -210,19 +210,6 @@ class QuantileRegression(AbstractAffine):
         values = np.maximum.accumulate(np.sort(values, axis=1) - apart, axis=1) + apart
         points = values * self.answer_scaling_.scale + self.answer_scaling_.shift
         return QuantileLaws(self._taus, points, lines.below, lines.above)
-
-    # they hold what they say of answers that lines have not seen
-    intervals_of_law = False
-
-    @framed_ends
-    def predict_interval(self, X: Any, level: float = 0.9) -> tuple[Any, Any]:
-        """Both ends of the interval that holds each answer with probability `level`, by itself.
-
-        These are the quantiles of its law that held `level` of the answers of the fit, each by the law of
-        lines fitted without it; those of the lines themselves, in `predict_quantiles`, hold fewer.  With
-        too few rows for the level it is the law's own, or the one that holds all of them if that is wider.
-        """
-        return calibrated_interval(self.predict_density(X), level, self.fold_levels_, self.fold_weight_)
 
     def predict_quantiles(self, X: Any) -> np.ndarray:
         """The quantiles of each answer, a column for each level."""

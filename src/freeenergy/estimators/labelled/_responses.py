@@ -17,6 +17,7 @@ from ...distributions import (
     Beta,
     Binomial,
     Diagonal,
+    Exponential,
     Gamma,
     Gaussian,
     Given,
@@ -346,6 +347,34 @@ class GammaResponse(AbstractResponse):
     def given(self, other, link):
         shape = on_device(np.exp(other[:1]))
         return Given(Gamma(shape, shape), Mean(link.inverse))
+
+
+@dataclasses.dataclass(frozen=True)
+class ExponentialResponse(AbstractResponse):
+    """Positive answers whose standard deviation is their mean, such as waiting times."""
+
+    canonical, usual = RECIPROCAL, LOG
+    values = "positive numbers"
+    coordinate = "positive"
+
+    def allows(self, y, trials):
+        return (y > 0) & np.isfinite(y)
+
+    def terms(self, y, u, other, trials):
+        ratio = y * np.exp(-u)
+        return Terms(-u - ratio, (ratio - 1)[None], ratio[None, None], np.ones_like(u))
+
+    def deviance(self, y, mean, other, trials):
+        return 2 * (y / mean - 1 - np.log(y / mean))
+
+    def variance(self, mean, other, trials):
+        return mean**2
+
+    def laws(self, mean, other, trials):
+        return Laws(stats.expon(scale=mean))
+
+    def given(self, other, link):
+        return _of_mean_alone(Exponential, 1.0, link, False)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -706,6 +735,7 @@ RESPONSES: dict[Any, AbstractResponse] = {
     Bernoulli: BinomialResponse(),
     Binomial: BinomialResponse(),
     Gamma: GammaResponse(),
+    Exponential: ExponentialResponse(),
     NegativeBinomial: NegativeBinomialResponse(),
     Beta: BetaResponse(),
 }

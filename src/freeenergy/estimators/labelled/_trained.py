@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from typing import Any
 
@@ -9,18 +10,20 @@ import numpy as np
 from jax import Array
 from sklearn.utils.validation import check_is_fitted
 
-from ..._core import AbstractAlgorithm, Fit, on_device, split_key
+from ..._core import AbstractAlgorithm, Fit, generator, on_device, split_key
 from ...distributions import AbstractPartial, AbstractShaped, Diagonal, Free, Gaussian, Given, Reals
 from ...learning import Gradient
 from ...models import AbstractConditional, ConditionalInUnits
-from ...shell import Rows, Scaling, adam, cast, split_rows
+from ...shell import Rows, Scaling, adam, cast, check_int, split_rows
+from ._conformal import JudgedByFolds, least_levels
 from ._members import check_answers, knows_law, member_of
-from ._regressor import AbstractRegressor
 
 ROWS_AT_ONCE = 1024
+# parts of the rows, each of which is left out once: so many, or fewer, whose fits see so many rows together
+_MOST_FOLDS, _LEAST_FOLDS, _FOLD_ROWS = 20, 5, 5_000
 
 
-class AbstractNetworkRegressor(AbstractRegressor):
+class AbstractNetworkRegressor(JudgedByFolds):
     """Numbers given rows by networks: trained in single precision, with early stopping on held-out rows."""
 
     keeps_order = False
@@ -32,7 +35,12 @@ class AbstractNetworkRegressor(AbstractRegressor):
     max_iter: int
     validation_fraction: float
     patience: int
+    judged_rows: int
     learner: AbstractAlgorithm | None
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_int(self, "judged_rows", 0)
 
     @property
     def _must_converge(self) -> bool:
@@ -46,20 +54,46 @@ class AbstractNetworkRegressor(AbstractRegressor):
         """What is lowered, a function of the model and of pairs of rows and answers."""
         raise NotImplementedError
 
+    def _finished(self, model: Any) -> Any:
+        """The model in double precision, so that rows give the same number in any company."""
+        return cast(model, np.float64)
+
     def _learn(self, rows: Rows, key: Array) -> Fit:
         assert rows.known is not None
         self._check_answers(rows.known)
-        rows, _ = self._completed(rows, self.answer_scaling_.invert(rows.known))
+        whole, place = self._completed(rows, self.answer_scaling_.invert(rows.known))
         start_key, fit_key = split_key(key)
-        start = self._start(rows, start_key)
-        events = Rows(self.scaling_.apply(rows.x), rows.weight, rows.known)
-        train, validation = split_rows(events, self.validation_fraction, np.float32)
+        start, x = self._start(whole, start_key), self.scaling_.apply(whole.x)
         learner = self.learner or Gradient(
             adam(self.learning_rate), self._objective(), batch_size=self.batch_size, patience=self.patience
         )
-        result = self._run(start, learner, train, events, fit_key, validation=validation)
-        # evaluation is in double precision, so that rows give the same number in any company
-        return dataclasses.replace(result, model=cast(result.model, np.float64))
+
+        def learned(owner: AbstractNetworkRegressor, weight: np.ndarray) -> Fit:
+            events = Rows(x, weight, whole.known)
+            train, validation = split_rows(events, self.validation_fraction, np.float32)
+            found = owner._run(start, learner, train, events, fit_key, validation=validation)
+            return dataclasses.replace(found, model=self._finished(found.model))
+
+        result, n = learned(self, whole.weight), len(rows.x)
+        judged = 1 < n <= self.judged_rows and not result.interrupted
+        self.fold_levels_ = np.empty((n if judged else 0, *self.answer_shape_))
+        self.fold_weight_ = rows.weight[: len(self.fold_levels_)]
+        if not judged:
+            return result
+        answers = self._shaped(self.answer_scaling_.invert(rows.known))
+        # one that is silent, and has the law of a fit without some rows
+        other: Any = copy.copy(self)
+        vars(other).update(verbose=0, checkpoint=None)
+        fold = generator(key).permutation(n) % min(max(_FOLD_ROWS // n, _LEAST_FOLDS), _MOST_FOLDS)
+        for part in np.unique(fold):
+            # rows without weight, so that nothing has another shape
+            found = learned(other, np.where(fold[place] == part, 0.0, whole.weight))
+            if found.interrupted:
+                self.fold_levels_, self.fold_weight_ = self.fold_levels_[:0], self.fold_weight_[:0]
+                return dataclasses.replace(result, status=found.status)
+            other.model_, out = found.model, fold == part
+            self.fold_levels_[out] = least_levels(other._laws_of(rows.x[out]), answers[out])
+        return result
 
     def _check_answers(self, y: np.ndarray) -> None:
         """Refuses answers that cannot occur."""

@@ -755,6 +755,11 @@ def test_what_has_no_integral_is_refused(method):
         infer(energy, Reals((2,)), method, key=jax.random.key(0))
 
 
+def _one(z):
+    """One, and no number far out."""
+    return jnp.where(jnp.sum(jnp.abs(z)) > 1e4, jnp.nan, 1.0)
+
+
 def _apart(z):
     return (z[0] - z[1]) ** 2
 
@@ -768,6 +773,10 @@ _LEVEL = {
     "Cauchy along it": (lambda z: _apart(z) + jnp.log1p((z[0] + z[1]) ** 2), -1),
     "quartic along it": (lambda z: _apart(z) + (z[0] + z[1]) ** 4, -1),
     "shares": (lambda z: -jnp.sum(jax.nn.log_softmax(z)), 2),
+    "downhill": (lambda z: z[1] ** 2 - z[0], 0),
+    # no number far out, and rounding before that
+    "a rugged height": (lambda z: jnp.sum(z**2) * jnp.where(jnp.abs(z[0]) > 500, 1e-3, 1.0) * _one(z), -1),
+    "no number at all": (lambda z: z[1] ** 2 * _one(z), 0),
     # what iterates until it is done has no slopes, and so nothing is known
     "without slopes": (
         lambda z: jax.lax.while_loop(lambda n: n[0] < 1, lambda n: (1, n[1] + _apart(z)), (0, 0.0))[1],

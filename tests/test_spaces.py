@@ -485,7 +485,7 @@ def test_the_instances_are_values_of_their_classes():
 
 
 def test_a_flat_law_of_rotations_has_no_preferred_axes():
-    """Angles of half a turn to both sides, of two columns: the density of s = tan(θ / 2) is 2 / (1 + s²)."""
+    """Of two columns every angle θ is as likely: the density of s = tan(θ / 2) is 2 / (1 + s²)."""
     space, s = d.Rotations((2, 2)), np.array([0.0, 0.3, 1.0, 4.0])
     logs = np.array([_from(space, np.array([one]))[1] for one in s])
     np.testing.assert_allclose(logs, np.log(2 / (1 + s**2)), rtol=1e-12)

@@ -106,8 +106,8 @@ def first_improper(
 
     A density that can be integrated can be so along almost every line, so that its energy grows by more
     than the logarithm of the distance.  Where it is no number far out, such as beyond the least number
-    above zero, it must at least grow on the way there.  Where it falls from a height to what is still higher
-    than where it begins, nothing is known.
+    above zero, it must at least grow on the way there.  Where it falls from a height to what is still
+    higher than where it begins, nothing is known.
     """
     size = len(free)
     if not 0 < size <= _MOST_COORDINATES:

@@ -383,14 +383,14 @@ def _parameters(
     events = _events(what, model, observed)
     if isinstance(inside, AbstractBoundedModel | Harmonium) and not hidden and jnp.isnan(events).any():
         raise ValueError(
-            f"The parameters of {type(inside).__name__} are inferred from events that are all there, since of "
-            "others it does not know log p. Got NaN instead."
+            f"The parameters of {type(inside).__name__} are inferred from events that are all there, since "
+            "of others it does not know log p. Got NaN instead."
         )
     known = what._known_fields if isinstance(what, Shell) else ()
     if isinstance(inside, AbstractBoundedModel):
         nested = "model." if inside is not model else ""
         known += tuple(f"{nested}{field}" for field in inside.of_recognition)
-    mask = _unknown_fields(model, unknown, known)
+    mask = _unknown_fields(what, model, unknown, known)
     moving, fixed = eqx.partition(model, mask)
     names = named_fields(moving)
     if isinstance(prior, Mapping):
@@ -411,13 +411,18 @@ def _parameters(
     return how.infer(Energy(target, space), start=moving)
 
 
+@eqx.filter_jit
+def _encoded(model: Any, events: Array) -> Array:
+    return jax.vmap(model.encode)(events)
+
+
 def _with_causes(
     inside: AbstractBoundedModel, model: Any, target: _OfParameters, space: Any, start: Any, how: _How
 ) -> AbstractPosterior:
     """The parameters of a model that knows log p(x, z) alone: together with z, which is then left out."""
     cause: Any = model.latent(target.data[0])
     causes = cause.with_shape((len(target.data), *cause.shape))
-    begin = {"parameters": start, "causes": eqx.filter_jit(jax.vmap(model.encode))(target.data)}
+    begin = {"parameters": start, "causes": _encoded(model, target.data)}
     found = how.infer(Energy(_OfBoth(target), {"parameters": space, "causes": causes}), start=begin)
     name = type(inside).__name__
     if not isinstance(found, DrawsPosterior):
@@ -438,8 +443,8 @@ def _refuse_unknown_likelihood(what: Any, inside: Any) -> None:
     """Refuses models of which neither log p(x) nor log p(x, z) is known, and laws of other events."""
     if isinstance(what, Shell) and not what._model_is_of_rows:
         raise TypeError(
-            f"The model of {type(what).__name__} is a law of other rows than those that are observed, and its "
-            "parameters have no posterior given these. Pass the estimator inside of it."
+            f"The model of {type(what).__name__} is a law of other rows than those that are observed, and "
+            "its parameters have no posterior given these. Pass the estimator inside of it."
         )
     known = callable(getattr(inside, "log_prob", None))
     kinds = (
@@ -481,14 +486,14 @@ def _refuse_no_log_prior(prior: Any, model: Any) -> None:
         )
 
 
-def _unknown_fields(model: Any, unknown: Sequence[str] | None, known: tuple[str, ...]) -> Any:
+def _unknown_fields(what: Any, model: Any, unknown: Sequence[str] | None, known: tuple[str, ...]) -> Any:
     """A tree of booleans: which of the parameters are to be inferred."""
     # (a field without entries has nothing to infer)
     mask = jax.tree.map(lambda leaf, learned: learned is True and leaf.size > 0, model, learnable(model))
     names = [name for name, learned in named_fields(mask).items() if learned]
     if not names:
         raise TypeError(
-            f"{type(model).__name__} has no parameters to infer: what it knows of the data is no field that "
+            f"{type(what).__name__} has no parameters to infer: what it knows of the data is no field that "
             "learning may change."
         )
     asked = [name for name in names if not any(f"{name}.".startswith(f"{field}.") for field in known)]

@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 from scipy.special import betaln, gammaln, logsumexp
 
-from freeenergy import Kind
+from freeenergy import Kind, inference
 from freeenergy._core import parameter_space
 from freeenergy.bijections import ShiftScale
 from freeenergy.distributions import (
@@ -31,32 +31,48 @@ from freeenergy.distributions import (
     UnitInterval,
 )
 from freeenergy.inference import (
+    NUTS,
+    AbstractMethod,
+    AdjustedLangevin,
     Amortised,
     Anneal,
     ArgMin,
+    Bridge,
     DistributionPosterior,
     Enumerate,
     Exact,
     Exhaustive,
     Finite,
     FinitePosterior,
+    FlowVariational,
     FreeTarget,
+    GaussianVariational,
+    HamiltonianMonteCarlo,
     Importance,
+    InverseTransform,
+    Laplace,
     LocalGaussian,
     LogEvidence,
     MarkovChain,
     MeanField,
+    MetropolisHastings,
     Nature,
+    ParallelTempering,
+    Pathfinder,
     Point,
     PointPosterior,
     Pushforward,
     QuasiNewton,
     RandomWalk,
     Recognise,
+    Rejection,
+    SequentialMonteCarlo,
+    SliceSampler,
     block_gibbs,
     chain_effective_size,
     free_energy,
     free_vector,
+    gibbs_scan,
     gibbs_sweep,
     infer,
     potential_scale_reduction,
@@ -171,52 +187,133 @@ def normal():
 PROBLEMS = {"coin": coin(), "shares": shares(), "normal": normal()}
 
 
-def methods(problem):
-    return {
-        "exact": Recognise(Exact(lambda x: problem.exact)),
-        "importance": Importance(problem.proposal),
-        "walk": RandomWalk(),
-        "kernel": MarkovChain(functools.partial(random_walk, scale=1.0), steps=2000),
-        "annealing": Anneal(functools.partial(random_walk, scale=0.8)),
-    }
+def _log_bound(problem):
+    """log k with exp(−e) ≤ k q, at the most that a search finds."""
+
+    @jax.jit
+    def ratio(z):
+        return problem.energy(z) + problem.proposal.log_prob(z)
+
+    place = np.random.default_rng(0).normal(
+        problem.mean, 3 * np.sqrt(problem.variance), (20000, len(problem.mean))
+    )
+    inside = place[problem.space.contains(place).all(axis=-1)]
+    return float(-np.min(jax.vmap(ratio)(jnp.asarray(inside)))) + 0.01
 
 
-@pytest.mark.parametrize("method", ["exact", "importance", "walk", "kernel", "annealing"])
-@pytest.mark.parametrize("name", PROBLEMS)
-def test_one_posterior_by_every_method(name, method):
-    problem = PROBLEMS[name]
-    found = infer(problem.energy, problem.space, methods(problem)[method], key=KEY)
+# one posterior by every method, of which each states its own error --------------------------------
+
+OF_NUMBERS = {
+    "exact": lambda p: Recognise(Exact(lambda x: p.exact)),
+    "importance": lambda p: Importance(p.proposal),
+    "rejection": lambda p: Rejection(p.proposal, _log_bound(p)),
+    "random walk": lambda p: RandomWalk(),
+    "a walk with steps of one size": lambda p: MarkovChain(
+        functools.partial(random_walk, scale=1.0), steps=2000
+    ),
+    "Metropolis–Hastings": lambda p: MarkovChain(MetropolisHastings(scale=1.0), steps=3000),
+    "slice": lambda p: MarkovChain(SliceSampler(), burn_in=100),
+    "adjusted Langevin": lambda p: MarkovChain(AdjustedLangevin(), steps=2000),
+    "NUTS": lambda p: NUTS(steps=600, burn_in=200),
+    "HMC": lambda p: HamiltonianMonteCarlo(steps=600, burn_in=200),
+    "tempering": lambda p: ParallelTempering(replicas=3, steps=1000, burn_in=200),
+    "annealing": lambda p: Anneal(functools.partial(random_walk, scale=0.8)),
+    "particles": lambda p: SequentialMonteCarlo(),
+    "bridge": lambda p: Bridge(MarkovChain(SliceSampler(), burn_in=100)),
+}
+BY_NAME = {
+    **{f"{own}, {name}": (own, make) for name, make in OF_NUMBERS.items() for own in ("coin", "normal")},
+    "coin, inversion": ("coin", lambda p: InverseTransform()),
+    "shares, exact": ("shares", OF_NUMBERS["exact"]),
+    "shares, random walk": ("shares", OF_NUMBERS["random walk"]),
+    "shares, annealing": ("shares", OF_NUMBERS["annealing"]),
+    # a Gaussian is among the laws that these search
+    "normal, Laplace": ("normal", lambda p: Laplace()),
+    "normal, variational": ("normal", lambda p: GaussianVariational()),
+    "normal, path": ("normal", lambda p: Pathfinder()),
+    "normal, flow": (
+        "normal",
+        lambda p: FlowVariational(
+            coupling_flow(2, ShiftScale(), layers=2, width=4, dtype=float, key=jax.random.key(0)), steps=300
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+def test_one_posterior_by_every_method(name):
+    own, make = BY_NAME[name]
+    problem = PROBLEMS[own]
+    found = infer(problem.energy, problem.space, make(problem), key=KEY)
     mean, error = found.expect(lambda z: z)
-    assert (np.abs(mean - problem.mean) < FAR * error).all()
-    assert (error < 0.1 * np.sqrt(problem.variance)).all()
+    # where a search ends a little before the least
+    near = 1e-2 if found.nature is Nature.VARIATIONAL else 1e-9
+    spread = np.sqrt(problem.variance)
+    assert (np.abs(mean - problem.mean) < FAR * error + near * spread).all()
+    assert (error < 0.1 * spread).all()
     square, error = found.expect(lambda z: (z - jnp.asarray(problem.mean)) ** 2)
-    assert (np.abs(square - problem.variance) < FAR * error).all()
+    assert (np.abs(square - problem.variance) < FAR * error + 2 * near * problem.variance).all()
     np.testing.assert_allclose(np.diagonal(found.covariance()), problem.variance, rtol=0.3)
     # mean() is that of expect, but in closed form where there is one
-    np.testing.assert_allclose(found.mean(), problem.mean if method == "exact" else mean, rtol=1e-9)
+    known = problem.mean if found.nature is Nature.EXACT else mean
+    np.testing.assert_allclose(found.mean(), known, rtol=1e-9)
     # the share of draws in a central interval
     low, high = found.interval(0.8)
     draws = found.sample(2000, key=jax.random.key(1))
     inside = np.mean((draws >= low[None]) & (draws <= high[None]), axis=0)
     np.testing.assert_allclose(inside, 0.8, atol=0.05)
-    if method in ("walk", "kernel"):
-        assert found.nature is Nature.SAMPLES
-        assert found.log_evidence is None
-        assert found.diagnostics["effective_sample_size"] > 300
-        assert found.diagnostics["potential_scale_reduction"] < 1.05
-        if method == "walk":
-            assert 0.2 < found.diagnostics["acceptance"] < 0.45
-        return
+    if "effective_sample_size" in found.diagnostics:
+        assert found.diagnostics["effective_sample_size"] > 200
     evidence = found.log_evidence
+    if evidence is None:
+        assert found.nature is Nature.SAMPLES
+        return
     assert isinstance(evidence, LogEvidence)
-    if method == "exact":
-        assert (found.nature, evidence.kind) == (Nature.EXACT, Kind.EXACT)
-        np.testing.assert_allclose(evidence.nats, problem.log_evidence, rtol=1e-9)
-        assert found.diagnostics["spread"] < 1e-9
-    else:
-        assert (found.nature, evidence.kind) == (Nature.WEIGHTED, Kind.LOWER)
-        assert abs(evidence.nats - problem.log_evidence) < FAR * evidence.stderr + 1e-9
-        assert 0 < evidence.stderr < 0.1
+    assert abs(evidence.nats - problem.log_evidence) < FAR * evidence.stderr + near**2 + 1e-9
+    assert evidence.stderr < 0.1
+    assert (evidence.kind is Kind.EXACT) == (found.nature is Nature.EXACT)
+
+
+def test_what_methods_tell_of_a_posterior_that_is_known():
+    law, names = stats.beta(9, 6), ("adjusted Langevin", "rejection", "inversion")
+
+    def asked(name):
+        own, make = BY_NAME[name]
+        return infer(PROBLEMS[own].energy, PROBLEMS[own].space, make(PROBLEMS[own]), key=KEY)
+
+    tuned, kept, inverted = (asked(f"coin, {name}") for name in names)
+    assert abs(tuned.diagnostics["acceptance"] - 0.574) < 0.1
+    # of a density that is at most k of a flat one, one in k is kept
+    assert abs(kept.diagnostics["acceptance"] - 1 / law.pdf(8 / 13)) < 0.03
+    for independent in (kept, inverted):
+        assert stats.kstest(np.asarray(independent.draws)[0, :, 0], law.cdf).pvalue > 1e-3
+    moved = asked("normal, particles")
+    assert moved.diagnostics["temperatures"] >= 2
+    assert 0.1 < moved.diagnostics["acceptance"] < 0.6
+
+
+def test_every_method_is_asked_for_a_posterior_that_is_known():
+    """By the tables of this file, or, where it is for what they do not have, elsewhere."""
+    asked = {type(make(PROBLEMS[own])) for own, make in BY_NAME.values()} | set(
+        map(type, OF_UNITS.values())
+    )
+    elsewhere = {
+        # points
+        inference.ArgMin,
+        inference.SimulatedAnnealing,
+        # biased, by a known amount
+        inference.StochasticLangevin,
+        # independent factors
+        inference.MeanField,
+        inference.CoordinateMeanField,
+        # labels of tables, counts, and numbers beside labels
+        inference.Eliminate,
+        inference.Rounded,
+        inference.Collapsed,
+    }
+    public = {getattr(inference, name) for name in inference.__all__}
+    methods = {m for m in public if isinstance(m, type) and issubclass(m, AbstractMethod)}
+    assert {m for m in methods if not m.__name__.startswith("Abstract")} == asked | elsewhere
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
@@ -268,31 +365,45 @@ def machine_by_hand():
     return states, np.exp(logs - logsumexp(logs)), logsumexp(logs)
 
 
-@pytest.mark.parametrize("method", ["enumerate", "gibbs", "blocks", "importance", "annealing"])
+def _conditional(i):
+    def draw(state, *, key):
+        one = machine(jnp.asarray(state).at[i].set(1.0))
+        zero = machine(jnp.asarray(state).at[i].set(0.0))
+        return jax.random.bernoulli(key, jax.nn.sigmoid(zero - one)).astype(float)
+
+    return draw
+
+
+def _blocks(energy, space):
+    kernel = block_gibbs(*(_conditional(i) for i in range(5)))
+    return lambda z, *, key: jnp.stack(kernel(tuple(z), key=key))
+
+
+FAIR = Bernoulli(jnp.full(5, 0.5))
+# no state has more than all that is positive
+MOST = float(5 * np.log(2) + COUPLING.clip(0).sum() + FIELD.clip(0).sum())
+OF_UNITS = {
+    "enumerate": Enumerate(batch_size=8),
+    "inversion": InverseTransform(),
+    "gibbs": MarkovChain(gibbs_sweep),
+    "random scan": MarkovChain(gibbs_scan, steps=3000),
+    "blocks": MarkovChain(_blocks),
+    "metropolis": MarkovChain(MetropolisHastings(), steps=3000),
+    "importance": Importance(FAIR),
+    "rejection": Rejection(
+        FAIR, 0.1 + float(5 * np.log(2) + np.triu(COUPLING).clip(0).sum() + FIELD.clip(0).sum())
+    ),
+    "annealing": Anneal(gibbs_sweep, FAIR, chains=1000, steps=20),
+    "annealing to both sides": Anneal(gibbs_scan, steps=30, settle=30),
+    "tempering": ParallelTempering(gibbs_sweep, replicas=3, burn_in=100),
+    "particles": SequentialMonteCarlo(gibbs_sweep, moves=2),
+}
+
+
+@pytest.mark.parametrize("method", OF_UNITS)
 def test_a_boltzmann_machine(method):
     states, p, log_z = machine_by_hand()
-
-    def conditional(i):
-        def draw(state, *, key):
-            one = machine(jnp.asarray(state).at[i].set(1.0))
-            zero = machine(jnp.asarray(state).at[i].set(0.0))
-            return jax.random.bernoulli(key, jax.nn.sigmoid(zero - one)).astype(float)
-
-        return draw
-
-    def blocks(energy, space):
-        kernel = block_gibbs(*(conditional(i) for i in range(5)))
-        return lambda z, *, key: jnp.stack(kernel(tuple(z), key=key))
-
-    fair = Bernoulli(jnp.full(5, 0.5))
-    chosen = {
-        "enumerate": Enumerate(batch_size=8),
-        "gibbs": MarkovChain(gibbs_sweep),
-        "blocks": MarkovChain(blocks),
-        "importance": Importance(fair),
-        "annealing": Anneal(gibbs_sweep, fair, chains=1000, steps=20),
-    }[method]
-    found = infer(machine, Binary((5,)), chosen, key=KEY)
+    found = infer(machine, Binary((5,)), OF_UNITS[method], key=KEY)
     mean, error = found.expect(lambda z: z)
     assert (np.abs(mean - p @ states) <= FAR * error + 1e-12).all()
     pair, error = found.expect(lambda z: z[0] * z[1])
@@ -310,7 +421,13 @@ def test_a_boltzmann_machine(method):
         gap = states - p @ states
         np.testing.assert_allclose(found.covariance(), (p[:, None] * gap).T @ gap, atol=1e-12)
     elif found.log_evidence is not None:
-        assert abs(found.log_evidence.nats - log_z) < FAR * found.log_evidence.stderr
+        assert abs(found.log_evidence.nats - log_z) < FAR * found.log_evidence.stderr + 1e-9
+    if method == "annealing to both sides":
+        told = found.diagnostics
+        assert abs(told["above"] - log_z) < FAR * told["above_stderr"]
+        assert found.log_evidence.nats < told["above"] + 3 * (
+            found.log_evidence.stderr + told["above_stderr"]
+        )
 
 
 # models -------------------------------------------------------------------------------------------

@@ -19,15 +19,18 @@ from sklearn.exceptions import ConvergenceWarning
 import freeenergy as fe
 from freeenergy.distributions import (
     Bernoulli,
+    Beta,
     Binary,
     Blocks,
     Categorical,
     Categories,
     Counts,
     Diagonal,
+    Dirichlet,
     Gamma,
     GammaPrior,
     Gaussian,
+    Given,
     Poisson,
     Positive,
     Reals,
@@ -53,7 +56,16 @@ from freeenergy.inference import (
 )
 from freeenergy.inference._choice import Choice, choose_method
 from freeenergy.inference._walks import FreeTarget, first_improper, slopes_near
-from freeenergy.models import HMM, ConditionalInUnits, LinearGaussian, LinearGaussianSSM, Mixture
+from freeenergy.models import (
+    HMM,
+    ConditionalInUnits,
+    Harmonium,
+    LinearGaussian,
+    LinearGaussianSSM,
+    MixedFactors,
+    Mixture,
+    Units,
+)
 from freeenergy.shell import named_fields
 
 FAR = 4.5
@@ -673,6 +685,65 @@ def test_parameters_of_a_fitted_mixture():
     np.testing.assert_allclose(weights, np.array([32, 62]) / 94, atol=FAR * np.max(error) + 0.01)
 
 
+def test_the_parameters_of_a_classifier_are_those_of_each_class():
+    X = np.array([[0.0, 1.0], [0.0, 0.0], [1.0, np.nan], [1.0, 1.0], [1.0, 1.0]])
+    y = np.array(["a", "a", "b", "b", "b"])
+    flat = Beta([1.0, 1.0], [1.0, 1.0])
+    prior = {"weights": Dirichlet([2.0, 2.0]), "components.probability": flat}
+    found = fe.infer(fe.NaiveBayes(Bernoulli), (X, y), prior=prior, method=SHORT, key=0)
+    (weights, chances), error = found.expect(lambda m: (m.weights, m.components.probability))
+    # of each class Beta(1 + ones, 1 + zeros), where NaN is neither
+    assert (np.abs(weights - np.array([4, 5]) / 9) < FAR * error[0]).all()
+    assert (np.abs(chances - np.array([[1 / 4, 1 / 2], [4 / 5, 3 / 4]])) < FAR * error[1]).all()
+    with pytest.raises(
+        TypeError, match=r"of NaiveBayes are inferred from rows and answers, a pair \(X, y\)"
+    ):
+        fe.infer(fe.NaiveBayes(Bernoulli).fit(X, y), X, prior=prior, key=0)
+
+
+def test_the_coupling_of_a_harmonium_is_that_of_a_grid():
+    rows = np.array([[1.0, 1.0], [1.0, 1.0], [0.0, 0.0], [1.0, 0.0], [1.0, 1.0]])
+    b, c, steps = np.array([0.3, -0.2]), -0.5, np.linspace(-9, 9, 181)
+    first, second = np.meshgrid(steps, steps, indexing="ij")
+    # p(x) ∝ Σ_z exp(bᵀx + cz + z Wᵀx), by all states
+    states = list(itertools.product([0.0, 1.0], repeat=2))
+    logs = {x: b @ x + np.logaddexp(0, c + first * x[0] + second * x[1]) for x in states}
+    log_prob = sum(logs[tuple(row)] for row in rows) - len(rows) * np.logaddexp.reduce(list(logs.values()))
+    log_prob += stats.norm(0, 2).logpdf(first) + stats.norm(0, 2).logpdf(second)
+    model = Harmonium(Units(Bernoulli, jnp.asarray(b)), Units(Bernoulli, jnp.array([c])), jnp.zeros((2, 1)))
+    prior = {"coupling": Gaussian(0.0, Diagonal(4.0))}
+    found = fe.infer(model, rows, prior=prior, unknown="coupling", method=SHORT, key=0)
+    for k, values in enumerate((first, second)):
+        moments, error = found.expect(lambda m, k=k: m.coupling[k, 0] ** jnp.arange(1.0, 3.0))
+        assert (np.abs(moments - _moments(values, log_prob)) < FAR * error).all()
+    with pytest.raises(
+        ValueError, match=r"of Harmonium are inferred from events that are all there, since"
+    ):
+        fe.infer(model, [[1.0, np.nan]], prior=prior, unknown="coupling", key=0)
+
+
+def test_parameters_behind_hidden_causes_are_those_of_quadrature():
+    """Counts of mean exp(b + z / 2) with a factor z of each row, summed out by hand."""
+    counts = np.array([[0.0], [3.0], [np.nan], [7.0], [1.0]])
+    place, weight = np.polynomial.hermite_e.hermegauss(60)
+    grid = np.linspace(-6, 6, 601)
+    rates = np.exp(grid[:, None] + 0.5 * place)
+    log_prob = stats.norm.logpdf(grid) + sum(
+        np.log(stats.poisson.pmf(count, rates) @ weight / weight.sum()) for count in (0, 3, 7, 1)
+    )
+    model = MixedFactors(jnp.array([[0.5]]), jnp.zeros(1), Given(Poisson(jnp.ones(1))))
+    found = fe.infer(model, counts, prior={"bias": Gaussian(0.0, Diagonal(1.0))}, unknown="bias", key=0)
+    assert list(named_fields(found.mean())) == ["bias"]
+    assert found.spaces == (Reals((1,)),)
+    assert found.note.endswith("with 6 free reals; the hidden causes of MixedFactors were inferred too")
+    moments, error = found.expect(lambda m: m.bias[0] ** jnp.arange(1.0, 3.0))
+    assert (np.abs(moments - _moments(grid, log_prob)) < FAR * error).all()
+    with pytest.raises(
+        TypeError, match=r"hidden cause of each event: the 'method' must give draws of both"
+    ):
+        fe.infer(model, counts, prior={}, unknown="bias", method=ArgMin(), key=0)
+
+
 def _weak_prior(model):
     """Normal laws about zero of all numbers, wide ones."""
     return (
@@ -755,6 +826,11 @@ def test_what_has_no_integral_is_refused(method):
         infer(energy, Reals((2,)), method, key=jax.random.key(0))
 
 
+def _one(z):
+    """One, and no number far out."""
+    return jnp.where(jnp.sum(jnp.abs(z)) > 1e4, jnp.nan, 1.0)
+
+
 def _apart(z):
     return (z[0] - z[1]) ** 2
 
@@ -768,6 +844,10 @@ _LEVEL = {
     "Cauchy along it": (lambda z: _apart(z) + jnp.log1p((z[0] + z[1]) ** 2), -1),
     "quartic along it": (lambda z: _apart(z) + (z[0] + z[1]) ** 4, -1),
     "shares": (lambda z: -jnp.sum(jax.nn.log_softmax(z)), 2),
+    "downhill": (lambda z: z[1] ** 2 - z[0], 0),
+    # no number far out, and rounding before that
+    "a rugged height": (lambda z: jnp.sum(z**2) * jnp.where(jnp.abs(z[0]) > 500, 1e-3, 1.0) * _one(z), -1),
+    "no number at all": (lambda z: z[1] ** 2 * _one(z), 0),
     # what iterates until it is done has no slopes, and so nothing is known
     "without slopes": (
         lambda z: jax.lax.while_loop(lambda n: n[0] < 1, lambda n: (1, n[1] + _apart(z)), (0, 0.0))[1],
@@ -888,6 +968,31 @@ MISTAKES = {
     "rows without answers": (
         lambda: fe.infer(fe.LinearRegression(), EVENTS, prior={}, key=0),
         r"^The parameters of LinearRegression are inferred from rows and answers, a pair \(X, y\)\. Got ",
+    ),
+    "what has no parameters": (
+        lambda: fe.infer(fe.KernelDensity(), EVENTS + np.eye(4, 2), prior={}, key=0),
+        r"^KernelDensity has no parameters to infer: what it knows of the data is no field",
+    ),
+    "a law of other rows": (
+        lambda: fe.infer(fe.Dequantised(random_state=0), EVENTS + np.eye(4, 2), prior={}, key=0),
+        r"^The model of Dequantised is a law of other rows .* Pass the estimator inside of it\.$",
+    ),
+    "a loss": (
+        lambda: fe.infer(fe.RobustRegression(), (EVENTS + np.eye(4, 2), np.arange(4.0)), prior={}, key=0),
+        r"^RobustRegression lowers a loss that is no −log p of answers: its parameters have no",
+    ),
+    "answers of a family without a model": (
+        lambda: fe.infer(
+            fe.GeneralisedLinearModel(Beta),
+            (np.arange(4.0)[:, None], [0.2, 0.4, 0.3, 0.6]),
+            prior={},
+            key=0,
+        ),
+        r"^GeneralisedLinearModel has a model in .* Got <class .*Beta'> with varying=False instead",
+    ),
+    "what knows no log p": (
+        lambda: fe.infer(fe.KMeans(1), EVENTS + np.eye(4, 2), prior={}, key=0),
+        r"where it knows log p, alone or with a hidden cause\. Got KMeans instead, which does not\.$",
     ),
     "nothing observed": (
         lambda: fe.infer(fe.LinearRegression(), key=0),

@@ -23,11 +23,9 @@ from freeenergy.distributions import (
     UnitInterval,
 )
 from freeenergy.inference import (
-    AbstractTuned,
     AbstractWalk,
     AdjustedLangevin,
     Alternate,
-    Anneal,
     Bridge,
     FiniteChain,
     Importance,
@@ -38,7 +36,6 @@ from freeenergy.inference import (
     Nature,
     ParallelTempering,
     ParetoSmoothed,
-    RandomWalk,
     Rejection,
     Residual,
     RowsEnergy,
@@ -50,7 +47,6 @@ from freeenergy.inference import (
     Systematic,
     UnadjustedLangevin,
     bridge_evidence,
-    gibbs_scan,
     gibbs_sweep,
     importance_mean,
     infer,
@@ -58,7 +54,7 @@ from freeenergy.inference import (
     pareto_smooth,
     transition_matrix,
 )
-from freeenergy.inference._methods import AbstractChecked, EvenStates
+from freeenergy.inference._methods import EvenStates
 from freeenergy.inference._metropolis import ChangedEntry, NormalSteps
 from freeenergy.inference._tempering import Exchange
 
@@ -137,80 +133,6 @@ def close(found, mean, variance, most=0.1):
     gap = np.abs(np.asarray(value) - np.stack([mean, variance]))
     assert (gap < FAR * np.asarray(error) + 1e-12).all(), (gap, error)
     assert (np.asarray(error)[0] < most * np.sqrt(variance)).all()
-
-
-NORMAL_VARIANCE = np.diagonal(np.linalg.inv(PRECISION))
-CHAINS = {
-    "slice": MarkovChain(SliceSampler(), burn_in=100),
-    "adjusted": MarkovChain(AdjustedLangevin(), steps=2000),
-    "metropolis": MarkovChain(MetropolisHastings(scale=1.0), steps=3000),
-    "particles": SequentialMonteCarlo(),
-    "bridge": Bridge(RandomWalk()),
-}
-
-
-@pytest.mark.parametrize("name", CHAINS)
-def test_a_gaussian_by_every_sampler(name):
-    found = infer(normal, Reals((2,)), CHAINS[name], key=KEY)
-    close(found, CENTRE, NORMAL_VARIANCE)
-    evidence = found.log_evidence
-    if name in ("slice", "adjusted", "metropolis"):
-        assert evidence is None
-        if name == "adjusted":
-            assert isinstance(CHAINS[name].kernel, AbstractTuned)
-            assert abs(found.diagnostics["acceptance"] - 0.574) < 0.1
-        return
-    assert evidence.kind is Kind.ESTIMATE
-    assert abs(evidence.nats - NORMAL_EVIDENCE) < FAR * evidence.stderr
-    assert 0 < evidence.stderr < 0.05
-    assert found.nature is (Nature.WEIGHTED if name == "particles" else Nature.SAMPLES)
-    if name == "particles":
-        assert found.diagnostics["temperatures"] >= 2
-        assert 0.1 < found.diagnostics["acceptance"] < 0.6
-
-
-@pytest.mark.parametrize("name", ["rejection", "inversion", "particles", "bridge"])
-def test_a_coin_with_its_evidence(name):
-    method = {
-        "rejection": Rejection(FLAT, float(np.log(COIN.pdf(8 / 13)) + COIN_EVIDENCE)),
-        "inversion": InverseTransform(),
-        "particles": SequentialMonteCarlo(base=FLAT),
-        "bridge": Bridge(MarkovChain(SliceSampler(), burn_in=100)),
-    }[name]
-    found = infer(coin, COIN_SPACE, method, key=KEY)
-    close(found, np.array([COIN.mean()]), np.array([COIN.var()]))
-    evidence = found.log_evidence
-    assert abs(evidence.nats - COIN_EVIDENCE) < FAR * evidence.stderr + 1e-9
-    assert evidence.stderr < 0.05
-    if name in ("rejection", "inversion"):
-        assert isinstance(method, AbstractChecked)
-        assert stats.kstest(np.asarray(found.draws)[0, :, 0], COIN.cdf).pvalue > 1e-3
-    if name == "rejection":
-        assert abs(found.diagnostics["acceptance"] - 1 / COIN.pdf(8 / 13)) < 0.03
-
-
-@pytest.mark.parametrize("name", ["tempering", "particles", "inversion", "annealing"])
-def test_four_units_with_their_evidence(name):
-    states, p, log_z = machine_by_hand()
-    method = {
-        "tempering": ParallelTempering(replicas=3, burn_in=100),
-        "particles": SequentialMonteCarlo(moves=2),
-        "inversion": InverseTransform(),
-        "annealing": Anneal(gibbs_scan, steps=30, settle=30),
-    }[name]
-    found = infer(machine, UNITS, method, key=KEY)
-    mean, error = found.expect(lambda z: z)
-    assert (np.abs(mean - p @ states) < FAR * error).all()
-    evidence = found.log_evidence
-    assert abs(evidence.nats - log_z) < FAR * evidence.stderr + 1e-9
-    if name == "inversion":
-        assert evidence.kind is Kind.EXACT
-    if name == "annealing":
-        told = found.diagnostics
-        # from both sides
-        assert evidence.kind is Kind.LOWER
-        assert abs(told["above"] - log_z) < FAR * told["above_stderr"]
-        assert evidence.nats < told["above"] + 3 * (evidence.stderr + told["above_stderr"])
 
 
 # particles ----------------------------------------------------------------------------------------

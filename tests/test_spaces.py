@@ -20,7 +20,14 @@ from freeenergy.models._structural import Correlation
 
 KEY = jax.random.key(0)
 
-# an unknown of each kind, and the entries of it that fix the others
+
+def _angles(value, jacobian):
+    """The entries of Qᵀ dQ below the diagonal."""
+    turns = np.einsum("kji,kjla->kila", value, jacobian)
+    return turns[:, *np.tril_indices(3, -1)]
+
+
+# an unknown of each kind, and the entries of it that fix the others, or what it counts by
 ALL = slice(None)
 LOWER = np.tril_indices(3)
 CONTINUOUS = {
@@ -33,7 +40,7 @@ CONTINUOUS = {
     "one part": (d.Simplex((2, 1)), (ALL, slice(-1))),
     "many parts": (d.Simplex((7,)), slice(-1)),
     "positive definite": (d.PositiveDefinite((2, 3, 3)), (ALL, *LOWER)),
-    "rotations": (d.Rotations((2, 3, 3)), (ALL, *np.tril_indices(3, -1))),
+    "rotations": (d.Rotations((2, 3, 3)), _angles),
     "triangular": (PositiveTriangular((2, 3, 3)), (ALL, *LOWER)),
 }
 EACH = pytest.mark.parametrize("name", CONTINUOUS)
@@ -64,7 +71,8 @@ def test_the_log_determinant_is_that_of_the_jacobian(name):
     value, log_det = _from(space, at)
     assert value.shape == space.shape
     assert space.contains(np.asarray(value)).all()
-    jacobian = np.asarray(_slopes(space, at)[0])[counted]
+    jacobian = np.asarray(_slopes(space, at)[0])
+    jacobian = counted(np.asarray(value), jacobian) if callable(counted) else jacobian[counted]
     jacobian = jacobian.reshape(math.prod(jacobian.shape[:-1]), at.size)
     assert jacobian.shape == (at.size, at.size)
     np.testing.assert_allclose(log_det, np.linalg.slogdet(jacobian)[1], rtol=1e-10, atol=1e-12)
@@ -474,3 +482,10 @@ def test_a_posterior_over_parameters_by_quadrature():
 def test_the_instances_are_values_of_their_classes():
     assert (real, positive, simplex) == (d.Reals(), d.Positive(), d.Simplex())
     assert positive != d.Positive((3,))
+
+
+def test_a_flat_law_of_rotations_has_no_preferred_axes():
+    """Of two columns every angle θ is as likely: the density of s = tan(θ / 2) is 2 / (1 + s²)."""
+    space, s = d.Rotations((2, 2)), np.array([0.0, 0.3, 1.0, 4.0])
+    logs = np.array([_from(space, np.array([one]))[1] for one in s])
+    np.testing.assert_allclose(logs, np.log(2 / (1 + s**2)), rtol=1e-12)

@@ -176,7 +176,7 @@ class PredictiveCheck:
     """
 
     observed: float
-    replicated: np.ndarray
+    replicated: np.ndarray = dataclasses.field(repr=False)
     p_value: float
 
 

@@ -60,11 +60,20 @@ class LogEvidence(eqx.Module):
         stderr: its Monte Carlo standard error, zero if nothing was drawn; of `Laplace` how far off
             it may be.
         kind: exact, a lower bound (on average), or an estimate.
+
+    >>> LogEvidence(jnp.array(-0.42), jnp.array(0.013), Kind.LOWER)
+    LogEvidence(-0.42 ± 0.013 nats, lower bound)
     """
 
     nats: Float[Array, ""]
     stderr: Float[Array, ""]
     kind: Kind = eqx.field(static=True)
+
+    def __repr__(self) -> str:
+        # within a program there is no number, and mapped over keys there are many
+        if isinstance(self.nats, Tracer) or np.ndim(self.nats):
+            return f"LogEvidence({self.kind.value})"
+        return f"LogEvidence({float(self.nats):.6g} ± {float(self.stderr):.2g} nats, {self.kind.value})"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -106,7 +106,8 @@ def first_improper(
 
     A density that can be integrated can be so along almost every line, so that its energy grows by more
     than the logarithm of the distance.  Where it is no number far out, such as beyond the least number
-    above zero, it must at least grow on the way there.
+    above zero, it must at least grow on the way there.  Where it falls from a height to what is still
+    higher than where it begins, nothing is known.
     """
     size = len(free)
     if not 0 < size <= _MOST_COORDINATES:
@@ -128,7 +129,8 @@ def first_improper(
     steps = np.concatenate([[0.0], np.tile(far.ravel(), size), np.tile(out.ravel(), len(lines) - size)])
     numbers = np.concatenate([[0], np.repeat(np.arange(len(lines)), far.size)])
     looked = jax.tree.map(jnp.asarray, (numbers, steps, np.arange(len(steps)) == 0))
-    energies = jax.lax.scan(there, free, looked)[1][1:]
+    energies = jax.lax.scan(there, free, looked)[1]
+    first, energies = energies[0], energies[1:]
     near, not_so_near, far, farther = energies.reshape(-1, far.shape[1]).T
     rise, short = farther - far, not_so_near - near
     # (one over the distance has no integral, and rounding is no more than a little)
@@ -137,6 +139,11 @@ def first_improper(
     # where it is no number there either, nothing is known
     level = jnp.isfinite(short) & (short <= 1e-12 * jnp.abs(near))
     found = jnp.where(known, rise < (1 + 1e-9) * wanted, level)
+    # nor where it falls, beyond what may be rounding, and is higher than where it begins
+    before, gone, end = (
+        jnp.where(known, *pair) for pair in ((far, near), (rise, short), (farther, not_so_near))
+    )
+    found &= ~((gone < -1e-9 * jnp.abs(before)) & (end > first))
     return jnp.where(jnp.any(found), jnp.argmax(found) // 2, -1)
 
 

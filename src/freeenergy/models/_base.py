@@ -201,9 +201,11 @@ class AbstractBoundedModel(AbstractRecognised):
 
     Attributes:
         exact_if_complete: whether `log_prob` knows events without NaN exactly.
+        of_recognition: fields that the recognition has for itself, and the energy does not know.
     """
 
     exact_if_complete: ClassVar[bool] = False
+    of_recognition: ClassVar[tuple[str, ...]] = ()
 
     @abc.abstractmethod
     def sample(self, *, key: Array) -> Array:

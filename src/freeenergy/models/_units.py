@@ -27,8 +27,8 @@ def _log_scales(x: Array, scale: Array) -> Array:
 class InUnits(eqx.Module):
     """The law of x = shift + scale · z for z from a model, entry by entry, missing entries included.
 
-    It answers what the model answers: `log_prob`, `evidence`, `energy`, `posterior`, `encode`, `sample`,
-    `complete_mean` and `complete_sample`.
+    It answers what the model answers: `log_prob`, `evidence`, `energy`, `latent`, `posterior`, `encode`,
+    `sample`, `complete_mean` and `complete_sample`.
 
     Attributes:
         model: the model of z.
@@ -66,6 +66,10 @@ class InUnits(eqx.Module):
     def energy(self, x: Array, z: Array) -> Array:
         """−log p(x, z)."""
         return self.model.energy(self._inside(x), z) + self._volume(x)
+
+    def latent(self, x: Array) -> Any:
+        """What z can be."""
+        return self.model.latent(self._inside(x))
 
     def posterior(self, x: Array) -> Any:
         """p(z | x)."""

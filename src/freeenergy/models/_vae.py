@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -77,6 +77,7 @@ class VAE(AbstractBoundedModel, AbstractVariationalBound, AbstractCoded):
     (3,)
     """
 
+    of_recognition: ClassVar[tuple[str, ...]] = ("encoder",)
     encoder: Callable[[Array], AbstractDistribution]
     decoder: Callable[[Array], Array]
     emission: Given

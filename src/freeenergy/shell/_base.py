@@ -198,6 +198,9 @@ class Shell(Shows, BaseEstimator, metaclass=abc.ABCMeta):
         """What the estimator means by each of `n_features` columns: reals, unless it says otherwise."""
         return ColumnRoles.continuous(n_features)
 
+    # whether `model_in_units` is a law of the rows that the user passes
+    _model_is_of_rows: ClassVar[bool] = True
+
     @property
     def _known_fields(self) -> tuple[str, ...]:
         """Fields of `model_in_units` that were not learned, though models like it learn them."""

@@ -50,6 +50,7 @@ from ..inference import (
 from ..inference import infer as infer_energy
 from ..inference._choice import Choice, choose_method
 from ..models import (
+    AbstractBoundedModel,
     AbstractConditional,
     AbstractEnergy,
     AbstractExactPosterior,
@@ -57,6 +58,9 @@ from ..models import (
     AbstractSequenceModel,
     AbstractTogether,
     BayesianNetwork,
+    Harmonium,
+    InUnits,
+    Mixture,
     OrderedModel,
     SoftmaxModel,
     one_series,
@@ -315,14 +319,17 @@ class _OfParameters(eqx.Module):
     data: Any
     prior: Any
 
+    def log_prior(self, model: Any, parameters: Any) -> Array:
+        """log p(θ)."""
+        if not isinstance(self.prior, dict):
+            return self.prior(model)
+        fields = named_fields(parameters)
+        laws = [_log_density(law, fields[name]) for name, law in self.prior.items()]
+        return sum(laws[1:], laws[0]) if laws else jnp.zeros(())
+
     def __call__(self, parameters: Any) -> Array:
         model = eqx.combine(parameters, self.fixed)
-        if isinstance(self.prior, dict):
-            fields = named_fields(parameters)
-            laws = [_log_density(law, fields[name]) for name, law in self.prior.items()]
-            log_prior = sum(laws[1:], laws[0]) if laws else jnp.zeros(())
-        else:
-            log_prior = self.prior(model)
+        log_prior = self.log_prior(model, parameters)
         if isinstance(model, AbstractTogether):
             rows, answers = self.data
             return -model.log_prob_together(answers, rows) - log_prior
@@ -335,7 +342,23 @@ def _log_likelihood(model: Any, x: Any) -> Array:
         return model.log_prob_of(answer, row)
     if isinstance(model, AbstractSequenceModel):
         return jnp.sum(model.step_evidence(one_series(x)))
+    if isinstance(model, Mixture) and isinstance(x, tuple):
+        row, label = x
+        return jnp.log(model.weights)[label] + model.component(label).log_prob(row)
+    if isinstance(model, Harmonium):
+        return -model.free_energy(x) - model.log_partition()
     return model.log_prob(x)
+
+
+class _OfBoth(eqx.Module):
+    """Σ e(x, z; θ) − log p(θ) of the parameters θ and of the hidden cause z of each event x."""
+
+    of_parameters: _OfParameters
+
+    def __call__(self, both: dict[str, Any]) -> Array:
+        model = eqx.combine(both["parameters"], self.of_parameters.fixed)
+        energies = jax.vmap(model.energy)(self.of_parameters.data, both["causes"])
+        return jnp.sum(energies) - self.of_parameters.log_prior(model, both["parameters"])
 
 
 def _parameters(
@@ -349,20 +372,25 @@ def _parameters(
             f"Got {type(what).__name__}, which was fitted with {what.n_inputs_in_}."
         )
     model: Any = getattr(what, "model_in_units", what)
-    knows = callable(getattr(model, "log_prob", None))
-    if not (knows or isinstance(model, AbstractSequenceModel | AbstractConditional | AbstractTogether)):
-        raise TypeError(
-            f"The parameters of a model can be inferred where it knows log p. Got {type(model).__name__} "
-            "instead, which does not."
-        )
+    inside = model.model if isinstance(model, InUnits) else model
+    hidden = isinstance(inside, AbstractBoundedModel) and not inside.exact_if_complete
+    _refuse_unknown_likelihood(what, inside)
     if isinstance(prior, ConjugatePrior):
         if how.method is None and unknown is None:
             return conjugate_posterior(model, _events_of(what, model, observed), prior, how.key)
         member_of(model, prior)
         prior = LogPrior(prior)
     events = _events(what, model, observed)
+    if isinstance(inside, AbstractBoundedModel | Harmonium) and not hidden and jnp.isnan(events).any():
+        raise ValueError(
+            f"The parameters of {type(inside).__name__} are inferred from events that are all there, since "
+            "of others it does not know log p. Got NaN instead."
+        )
     known = what._known_fields if isinstance(what, Shell) else ()
-    mask = _unknown_fields(model, unknown, known)
+    if isinstance(inside, AbstractBoundedModel):
+        nested = "model." if inside is not model else ""
+        known += tuple(f"{nested}{field}" for field in inside.of_recognition)
+    mask = _unknown_fields(what, model, unknown, known)
     moving, fixed = eqx.partition(model, mask)
     names = named_fields(moving)
     if isinstance(prior, Mapping):
@@ -377,8 +405,56 @@ def _parameters(
             _refuse_no_law_of(name, law, names[name])
     else:
         _refuse_no_log_prior(prior, model)
-    energy = Energy(_OfParameters(fixed, events, prior), parameter_space(model, mask))
-    return how.infer(energy, start=moving)
+    target, space = _OfParameters(fixed, events, prior), parameter_space(model, mask)
+    if hidden:
+        return _with_causes(inside, model, target, space, moving, how)
+    return how.infer(Energy(target, space), start=moving)
+
+
+@eqx.filter_jit
+def _encoded(model: Any, events: Array) -> Array:
+    return jax.vmap(model.encode)(events)
+
+
+def _with_causes(
+    inside: AbstractBoundedModel, model: Any, target: _OfParameters, space: Any, start: Any, how: _How
+) -> AbstractPosterior:
+    """The parameters of a model that knows log p(x, z) alone: together with z, which is then left out."""
+    cause: Any = model.latent(target.data[0])
+    causes = cause.with_shape((len(target.data), *cause.shape))
+    begin = {"parameters": start, "causes": _encoded(model, target.data)}
+    found = how.infer(Energy(_OfBoth(target), {"parameters": space, "causes": causes}), start=begin)
+    name = type(inside).__name__
+    if not isinstance(found, DrawsPosterior):
+        raise TypeError(
+            f"The parameters of {name} are inferred with the hidden cause of each event: the 'method' must "
+            f"give draws of both. Got {type(how.method).__name__} instead."
+        )
+    own = f"the hidden causes of {name} were inferred too"
+    return dataclasses.replace(
+        found,
+        draws=found.draws["parameters"],
+        spaces=tuple(jax.tree.leaves(space)),
+        note=f"{found.note}; {own}" if found.note else own,
+    )
+
+
+def _refuse_unknown_likelihood(what: Any, inside: Any) -> None:
+    """Refuses models of which neither log p(x) nor log p(x, z) is known, and laws of other events."""
+    if isinstance(what, Shell) and not what._model_is_of_rows:
+        raise TypeError(
+            f"The model of {type(what).__name__} is a law of other rows than those that are observed, and "
+            "its parameters have no posterior given these. Pass the estimator inside of it."
+        )
+    known = callable(getattr(inside, "log_prob", None))
+    kinds = (
+        AbstractSequenceModel | AbstractConditional | AbstractTogether | AbstractBoundedModel | Harmonium
+    )
+    if not (known or isinstance(inside, kinds)):
+        raise TypeError(
+            "The parameters of a model can be inferred where it knows log p, alone or with a hidden cause. "
+            f"Got {type(inside).__name__} instead, which does not."
+        )
 
 
 def _refuse_no_law_of(name: str, law: Any, value: Array) -> None:
@@ -410,18 +486,25 @@ def _refuse_no_log_prior(prior: Any, model: Any) -> None:
         )
 
 
-def _unknown_fields(model: Any, unknown: Sequence[str] | None, known: tuple[str, ...]) -> Any:
+def _unknown_fields(what: Any, model: Any, unknown: Sequence[str] | None, known: tuple[str, ...]) -> Any:
     """A tree of booleans: which of the parameters are to be inferred."""
-    mask = learnable(model)
-    names = [name for name, learned in named_fields(mask).items() if learned is True]
-    chosen = set(names) - set(known) if unknown is None else set(unknown)
+    # (a field without entries has nothing to infer)
+    mask = jax.tree.map(lambda leaf, learned: learned is True and leaf.size > 0, model, learnable(model))
+    names = [name for name, learned in named_fields(mask).items() if learned]
+    if not names:
+        raise TypeError(
+            f"{type(what).__name__} has no parameters to infer: what it knows of the data is no field that "
+            "learning may change."
+        )
+    asked = [name for name in names if not any(f"{name}.".startswith(f"{field}.") for field in known)]
+    chosen = set(asked if unknown is None else unknown)
     strange = sorted(chosen - set(names))
     if strange or not chosen:
         raise ValueError(
             f"The 'unknown' must name fields of {type(model).__name__}: {', '.join(names)}. "
             f"Got {(strange or [None])[0]!r} instead."
         )
-    picked = iter([learned is True and name in chosen for name, learned in named_fields(mask).items()])
+    picked = iter([learned and name in chosen for name, learned in named_fields(mask).items()])
     return jax.tree.map(lambda _: next(picked), mask)
 
 
@@ -459,13 +542,16 @@ def _refuse_no_pair(owner: Any, observed: Any) -> NoReturn:
 
 def _events(what: Any, model: Any, observed: Any) -> Any:
     """What a likelihood is a sum over, along first axes: events, series, or pairs of rows and answers."""
-    if not isinstance(model, AbstractConditional | AbstractTogether):
+    answered = isinstance(model, AbstractConditional | AbstractTogether)
+    if not answered and not isinstance(what, ScoresLabels):
         return on_device(_events_of(what, model, observed))
     if not (isinstance(observed, tuple) and len(observed) == 2):
-        _refuse_no_pair(model, observed)
+        _refuse_no_pair(what, observed)
     x, y = observed
     if isinstance(what, ScoresLabels):
         y = what._model_place_of(y)
+    if not answered:
+        return on_device(_events_of(what, model, x)), on_device(y)
     if isinstance(what, Shell):
         owner: Any = what
         x = owner._read(x).x[:, : owner._width]

@@ -504,8 +504,10 @@ class GeneralisedLinearModel(AbstractRegressor):
         check_is_fitted(self, "model_")
         if not isinstance(self.model_, Conditional):
             raise TypeError(
-                "The 'family' of this GeneralisedLinearModel has no distribution in the library, and its "
-                "parameters no units but those of the fit."
+                "GeneralisedLinearModel has a model in the units of the data for Gaussian, Poisson, "
+                "Bernoulli, Gamma and NegativeBinomial answers with constants beside their mean. Got "
+                f"{self.family!r} "
+                f"with varying={self.varying!r} instead."
             )
         function = Affine(on_device(self.coef_[None]), on_device(np.array([self.intercept_])))
         return Conditional(function, self.model_.answer)

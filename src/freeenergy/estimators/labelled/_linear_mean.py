@@ -109,7 +109,10 @@ class AbstractAffine(AbstractRegressor):
         """p(y | x) in the units of the data, where `model_` has rescaled rows and answers."""
         check_is_fitted(self, "model_")
         if not isinstance(self.model_, Conditional):
-            raise TypeError(f"The fitted model of {type(self).__name__} has no parameters in other units.")
+            raise TypeError(
+                f"{type(self).__name__} lowers a loss that is no −log p of answers: its parameters have no "
+                "posterior."
+            )
         answer, (shift, scale) = self.model_.answer, self.answer_scaling_
         function = Affine(*map(on_device, (np.atleast_2d(self.coef_), np.atleast_1d(self.intercept_))))
         member = rescaled(answer.member, on_device(-shift / scale), on_device(1 / scale))

@@ -207,6 +207,8 @@ class Dequantised(AbstractDensity):
         self.importance_samples = importance_samples
         self.random_state = random_state
 
+    _model_is_of_rows = False
+
     @property
     def _must_converge(self) -> bool:
         return False  # the inner estimator says it

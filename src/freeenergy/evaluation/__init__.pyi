@@ -4,6 +4,7 @@ from ._association import association
 from ._calibration import Reliability, TestResult, pit_ranks, reliability, two_sample_test, uniformity
 from ._codes import CodeReport, code_report, code_sentence, entries_in_use
 from ._fidelity import Fidelity, Memorisation, Modes, fidelity, memorisation_test, modes_found
+from ._finite import jensen_shannon, mutual_information
 from ._forecasts import Measure, coverage, mase, naive_scale, rmse
 from ._generalisation import (
     BayesBounds,
@@ -115,6 +116,7 @@ __all__ = [
     "fidelity",
     "frechet_distance",
     "label_bias_variance",
+    "jensen_shannon",
     "learning_curve_bits",
     "likelihood_is_unbounded",
     "likelihood_ratio_test",
@@ -125,6 +127,7 @@ __all__ = [
     "maximum_mean_discrepancy",
     "memorisation_test",
     "modes_found",
+    "mutual_information",
     "naive_scale",
     "noise_variance",
     "optimal_transport",

@@ -94,8 +94,9 @@ class NormalizingFlow(AbstractFlowDensity):
     Args:
         transformer: the map of one number in each layer: `Spline()` (the default), `ShiftScale()` for
             affine or `Shift()` for additive coupling.
-        architecture: `coupling_flow` or `autoregressive_flow` of `freeenergy.models`, or for rows that
-            are images `MultiscaleFlow((height, width))`.
+        architecture: `coupling_flow`, `autoregressive_flow`, `inverse_autoregressive_flow` or
+            `continuous_flow` of `freeenergy.models`, or for rows that are images
+            `MultiscaleFlow((height, width))`.
         layers, width, depth: layers of the flow, and the hidden layers of their networks.
         learning_rate, batch_size, max_iter: of Adam; an iteration is an epoch.
         validation_fraction, patience: rows held out, and epochs without improvement before stopping.

@@ -27,9 +27,7 @@ def run(quick: bool) -> Outcome:
     coins = jax.tree.map(
         lambda a: a.astype(jnp.float32) if eqx.is_inexact_array(a) else a, coins, is_leaf=eqx.is_array
     )
-    model = AutoregressiveModel(
-        network, (coins,), jnp.zeros((pixels, 1), jnp.float32), jnp.arange(pixels)
-    )
+    model = AutoregressiveModel(network, (coins,), jnp.zeros((pixels, 1), jnp.float32), jnp.arange(pixels))
     keys = jax.random.split(jax.random.key(1), IMAGES)
 
     def anew(model: AutoregressiveModel, *, key: Array) -> Array:
@@ -55,9 +53,7 @@ def run(quick: bool) -> Outcome:
         same = np.array_equal(a, b)
         return same, "the same draws" if same else f"{(a != b).mean():.0%} of the pixels differ"
 
-    return race(
-        lambda: np.asarray(cached(model, keys)), lambda: np.asarray(uncached(model, keys)), judge
-    )
+    return race(lambda: np.asarray(cached(model, keys)), lambda: np.asarray(uncached(model, keys)), judge)
 
 
 WORKLOAD = Workload(

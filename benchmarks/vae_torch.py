@@ -36,9 +36,7 @@ def _race(objective: Any, rows: int, draws: int) -> Outcome:
             mean, log_variance = self.encoder(x).chunk(2, dim=1)
             if draws == 1:
                 z = mean + torch.exp(0.5 * log_variance) * torch.randn_like(mean)
-                misfit = nn.functional.binary_cross_entropy_with_logits(
-                    self.decoder(z), x, reduction="sum"
-                )
+                misfit = nn.functional.binary_cross_entropy_with_logits(self.decoder(z), x, reduction="sum")
                 divergence = 0.5 * torch.sum(mean**2 + log_variance.exp() - 1 - log_variance)
                 return (misfit + divergence) / len(x)
             noise = torch.randn(draws, *mean.shape)

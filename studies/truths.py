@@ -1,8 +1,8 @@
 """Densities that are learned beside the law that made the rows, by each deep generator.
 
 The rows are drawn, so that the law is known: eight Gaussians on a ring, two moons, two spirals, a
-checkerboard, and a mixture of five full Gaussians in sixteen columns near each other.  A number is by how many
-nats the mean log-density of 5,000 new rows lies below that of the law, with its standard error over rows.
+checkerboard, and a mixture of five full Gaussians in sixteen columns near each other.  A number is by how
+many nats the mean log-density of 5,000 new rows lies below that of the law, with its standard error.
 Of the diffusion model it is that of the probability flow.  Below it, in brackets, stands how probable it
 is that a classifier tells 1,000 draws as well as it did from 1,000 other rows of the law, if they are of
 one law (`evaluation.classifier_two_sample_test`).
@@ -20,9 +20,12 @@ import numpy as np
 import freeenergy as fe
 from freeenergy.datasets import Dataset
 from freeenergy.evaluation import classifier_two_sample_test
+from freeenergy.learning import Gradient, negative_log_likelihood
+from freeenergy.models import autoregressive_flow
 from freeenergy.nn import Masked, ResidualDenoiser
+from freeenergy.shell import adam
 
-ROWS, NEW, DRAWS = 20_000, 5_000, 1_000
+NEW, DRAWS = 5_000, 1_000
 TABLES: dict[str, Callable[..., Dataset]] = {
     "eight Gaussians": fe.datasets.gaussian_ring,
     "two moons": fe.datasets.two_moons,
@@ -32,23 +35,37 @@ TABLES: dict[str, Callable[..., Dataset]] = {
 }
 
 
+def _rows(name: str) -> int:
+    return 100_000 if name == "sixteen columns" else 20_000
+
+
 def densities(name: str) -> dict[str, Any]:
     """The models of one law."""
     plane = name != "sixteen columns"
     return {
-        "freeenergy": fe.NormalizingFlow(max_iter=120, random_state=0),
+        "freeenergy": fe.NormalizingFlow(
+            architecture=autoregressive_flow,
+            width=64 if plane else 128,
+            max_iter=120 if plane else 40,
+            learner=Gradient(
+                adam(2e-3), negative_log_likelihood, batch_size=256, patience=30, average=0.998
+            ),
+            random_state=0,
+        ),
         "autoregressive": fe.Autoregressive(
-            20 if plane else 5, network=Masked(128, 2), max_iter=100, random_state=0
+            20 if plane else 5, network=Masked(128, 2), max_iter=100 if plane else 30, random_state=0
         ),
         "diffusion": fe.DiffusionModel(
-            network=ResidualDenoiser(128, 3, waves=3 if plane else 0), max_iter=240, random_state=0
+            network=ResidualDenoiser(128 if plane else 256, 3, waves=3 if plane else 0),
+            max_iter=240 if plane else 60,
+            random_state=0,
         ),
     }
 
 
 def study(name: str, *, quick: bool, kept: dict[str, Any] | None = None) -> dict[str, Any]:
     """All models of one law; what is kept of them stays."""
-    rows, new, drawn = (200, 50, 50) if quick else (ROWS, NEW, DRAWS)
+    rows, new, drawn = (200, 50, 50) if quick else (_rows(name), NEW, DRAWS)
     train, test, other = (TABLES[name](n, seed=seed) for seed, n in enumerate((rows, new, drawn)))
     known = {} if kept is None else kept["methods"]
     for label, model in densities(name).items():

@@ -10,7 +10,7 @@ import numpy as np
 from ._builtin import DataKind, Dataset
 
 _PACKAGE = "/usr/share/datasets/fashion-mnist"
-_LABELS = "T-shirt trouser pullover dress coat sandal shirt sneaker bag boot".split()
+_LABELS = ["T-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "boot"]
 
 
 def fashion_mnist(*, test: bool = False, folder: str | Path = _PACKAGE) -> Dataset:

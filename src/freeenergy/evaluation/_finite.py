@@ -15,7 +15,8 @@ def jensen_shannon(first: Any, second: Any) -> Measure:
 
         JS(p, q) = ½ KL(p ‖ m) + ½ KL(q ‖ m),      m = (p + q)/2
 
-    of the shares p and q, less their bias to first order, so that it may fall a little below zero; with the standard error of first order.
+    of the shares p and q, less their bias to first order, so that it may fall a little below zero; with the
+    standard error of first order.
 
     Args:
         first, second: labels, or (rows, columns) of them, whose rows are taken together.

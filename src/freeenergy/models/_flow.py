@@ -21,13 +21,13 @@ from ..bijections import (
     MaskedMLP,
     Repeated,
 )
-from ..distributions import AbstractDistribution, Diagonal, Gaussian, Transformed
 from ..bijections._masked import silu
+from ..distributions import AbstractDistribution, Diagonal, Gaussian, Transformed
 from ..inference import Amortised, importance_draws
 from ..nn import MLP, mlp
 from ._base import AbstractBoundedModel, AbstractCoded
 from ._missing import put_in, taken_out
-from ._mixture import Mixture
+from ._mixture import Mixture, component_axes
 
 
 class _Missing(AbstractDistribution):
@@ -40,10 +40,16 @@ class _Missing(AbstractDistribution):
     x: Array
 
     def log_prob(self, z: Array) -> Array:
-        return self.mixture.log_prob(put_in(self.x, z)) - self.mixture.log_prob(self.x)
+        # nothing is missing any more: a marginal for each draw would be a matrix to factorise for each
+        return self.mixture.log_prob_complete(put_in(self.x, z)) - self.mixture.log_prob(self.x)
 
     def sample(self, *, key: Array) -> Array:
-        return taken_out(self.x, self.mixture.complete_sample(self.x, key=key))
+        choose, draw = jax.random.split(key)
+        k = self.mixture.posterior(self.x).sample(key=choose)
+        # what components say of the rest is the same for all draws
+        components = self.mixture.components
+        each = jax.vmap(lambda c: c.complete_sample(self.x, key=draw), (component_axes(components),))
+        return taken_out(self.x, each(components)[k])
 
 
 class FlowWithMissing(AbstractBoundedModel, AbstractCoded):
@@ -264,9 +270,7 @@ def continuous_flow(
     -1.83788
     """
     _check(dim=dim, layers=layers, width=width, depth=depth)
-    network = mlp(
-        dim + 1, dim, width=width, depth=depth, activation=silu, last=0.0, dtype=dtype, key=key
-    )
+    network = mlp(dim + 1, dim, width=width, depth=depth, activation=silu, last=0.0, dtype=dtype, key=key)
     begin, end = (on_device(np.asarray(t), dtype) for t in (0.0, 1.0))
     return Transformed(
         _standard_normal(dim, dtype), ContinuousFlow(_Velocity(network), begin, end, steps=layers)

@@ -28,7 +28,7 @@ from ...shell import (
 )
 from ...shell._answers import draw_rows
 from ...shell._completion import AbstractCompletion, RowEnergy
-from ...shell._networks import check_networks
+from ...shell._networks import check_networks, not_useless
 from ._mixture import GaussianMixture
 
 _TRAINING_SAMPLES = 8
@@ -194,6 +194,8 @@ class NormalizingFlow(AbstractFlowDensity):
             patience=self.patience,
         )
         result = self._run(start, learner, train, rows, fit_key, validation=validation)
+        if self.learner is None and not isinstance(start, InCells):
+            result = not_useless(result, start, rows)
         fitted = result.model
         if isinstance(fitted, InCells):
             self._cell_noise, fitted = cast(fitted.noise, np.float64), fitted.density

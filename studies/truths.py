@@ -6,6 +6,11 @@ many nats the mean log-density of 5,000 new rows lies below that of the law, wit
 Of the diffusion model it is that of the probability flow.  Below it, in brackets, stands how probable it
 is that a classifier tells 1,000 draws as well as it did from 1,000 other rows of the law, if they are of
 one law (`evaluation.classifier_two_sample_test`).
+
+Further away than a tenth of a nat are the flow on the checkerboard and on the sixteen columns, and by
+little the diffusion model on the spirals.  The diffusion model of the sixteen columns has been measured with
+20,000 rows and 120 epochs only: 0.222 ± 0.009 (0.24); there the autoregressive network had 0.171 and a
+coupling flow 0.485.
 """
 
 from __future__ import annotations
@@ -20,10 +25,8 @@ import numpy as np
 import freeenergy as fe
 from freeenergy.datasets import Dataset
 from freeenergy.evaluation import classifier_two_sample_test
-from freeenergy.learning import Gradient, negative_log_likelihood
-from freeenergy.models import autoregressive_flow
+from freeenergy.models import autoregressive_flow, coupling_flow
 from freeenergy.nn import Masked, ResidualDenoiser
-from freeenergy.shell import adam
 
 NEW, DRAWS = 5_000, 1_000
 TABLES: dict[str, Callable[..., Dataset]] = {
@@ -39,26 +42,22 @@ def _rows(name: str) -> int:
     return 100_000 if name == "sixteen columns" else 20_000
 
 
+# epochs of each model, at most, of laws that take fewer than others
+EPOCHS = {"spirals": (60, 60, 120), "sixteen columns": (40, 30, 60)}
+
+
 def densities(name: str) -> dict[str, Any]:
     """The models of one law."""
-    plane = name != "sixteen columns"
+    plane, (first, second, third) = name != "sixteen columns", EPOCHS.get(name, (120, 100, 240))
     return {
         "freeenergy": fe.NormalizingFlow(
-            architecture=autoregressive_flow,
-            width=64 if plane else 128,
-            max_iter=120 if plane else 40,
-            learner=Gradient(
-                adam(2e-3), negative_log_likelihood, batch_size=256, patience=30, average=0.998
-            ),
-            random_state=0,
+            architecture=coupling_flow if plane else autoregressive_flow, max_iter=first, random_state=0
         ),
         "autoregressive": fe.Autoregressive(
-            20 if plane else 5, network=Masked(128, 2), max_iter=100 if plane else 30, random_state=0
+            20 if plane else 5, network=Masked(128, 2), max_iter=second, random_state=0
         ),
         "diffusion": fe.DiffusionModel(
-            network=ResidualDenoiser(128 if plane else 256, 3, waves=3 if plane else 0),
-            max_iter=240 if plane else 60,
-            random_state=0,
+            network=ResidualDenoiser(128, 3, waves=3 if plane else 0), max_iter=third, random_state=0
         ),
     }
 
@@ -98,8 +97,8 @@ def report(results: dict[str, dict[str, Any]]) -> list[str]:
     lines += ["|---" * (len(names) + 2) + "|"]
     for law, result in results.items():
         cells = [
-            f"{found['nats']:.3f} ± {found['error']:.3f} ({found['p']:.2f})"
-            for found in (result["methods"][label] for label in names)
+            "–" if found is None else f"{found['nats']:.3f} ± {found['error']:.3f} ({found['p']:.2f})"
+            for found in (result["methods"].get(label) for label in names)
         ]
         lines.append(f"| {law} | {result['rows']:,} × {result['columns']} | " + " | ".join(cells) + " |")
     return lines

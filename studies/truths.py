@@ -8,9 +8,9 @@ is that a classifier tells 1,000 draws as well as it did from 1,000 other rows o
 one law (`evaluation.classifier_two_sample_test`).
 
 Further away than a tenth of a nat are the flow on the checkerboard and on the sixteen columns, and by
-little the diffusion model on the spirals.  The diffusion model of the sixteen columns has been measured with
-20,000 rows and 120 epochs only: 0.222 ± 0.009 (0.24); there the autoregressive network had 0.171 and a
-coupling flow 0.485.
+little the diffusion model on the spirals.  That of the sixteen columns has been measured with 20,000 rows
+and 120 epochs only: 0.222 ± 0.009 (0.24); there the autoregressive network had 0.171 and a coupling flow
+0.485.
 """
 
 from __future__ import annotations

@@ -141,7 +141,7 @@ def gaussian_clusters(
         z = np.linalg.solve(roots, np.asarray(x, float).T[None] - means[:, :, None])
         log_dets = np.log(np.diagonal(roots, axis1=1, axis2=2)).sum(axis=1)
         joint = np.log(weights) - log_dets - 0.5 * columns * np.log(2 * np.pi)
-        return logsumexp(joint[:, None] - 0.5 * (z**2).sum(axis=1), axis=0)
+        return np.asarray(logsumexp(joint[:, None] - 0.5 * (z**2).sum(axis=1), axis=0))
 
     features, names = [f"x{j}" for j in range(columns)], [str(k) for k in range(components)]
     text = f"{components} Gaussians in {columns} columns; the density is known."

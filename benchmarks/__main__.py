@@ -6,12 +6,12 @@ import sys
 
 from rich.console import Console
 
-from . import diffusion, elastic_net, first_fit, glm, least_squares, nuts
+from . import diffusion, elastic_net, first_fit, glm, least_squares, nuts, vae_torch
 from ._race import Outcome, Skipped, Workload
 from ._report import RESULTS, Row, reached, show, write
 
 # modules with several workloads
-_SEVERAL = (diffusion, first_fit, least_squares, elastic_net, glm, nuts)
+_SEVERAL = (vae_torch, diffusion, first_fit, least_squares, elastic_net, glm, nuts)
 
 NAMES = (
     "intake",
@@ -37,8 +37,9 @@ NAMES = (
     "lda_gensim",
     "networks",
     "rbm",
-    "vae_torch",
     "gan_torch",
+    "flow_zuko",
+    "causal_draws",
     "boosting_small",
     "same_process",
     "second_process",

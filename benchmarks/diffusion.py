@@ -74,18 +74,18 @@ def _patches() -> Any:
     return Peer()
 
 
-def _residual() -> Any:
+def residual(columns: int = COLUMNS) -> Any:
     """The network of `ResidualDenoiser` in PyTorch."""
     from torch import Tensor, nn
 
     class Peer(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.first = nn.Linear(COLUMNS, UNITS)
+            self.first = nn.Linear(columns, UNITS)
             self.told = nn.ModuleList([nn.Linear(32, 2 * UNITS) for _ in range(BLOCKS)])
             self.inner = nn.ModuleList([nn.Linear(UNITS, UNITS) for _ in range(BLOCKS)])
             self.outer = nn.ModuleList([nn.Linear(UNITS, UNITS, bias=False) for _ in range(BLOCKS)])
-            self.last = nn.Linear(UNITS, COLUMNS, bias=False)
+            self.last = nn.Linear(UNITS, columns, bias=False)
             nn.init.zeros_(self.last.weight)
 
         def forward(self, x: Tensor, log_snr: Tensor) -> Tensor:
@@ -107,6 +107,19 @@ def _waves(log_snr: Any) -> Any:
     return torch.cat([angles.sin(), angles.cos()], 1)
 
 
+def lacking(peer: Any, x: Any) -> Any:
+    """What the continuous-time bound of each row lacks, by one time each, evenly spread over the rows."""
+    import torch
+
+    times = (torch.rand(()) + torch.arange(len(x)) / len(x)) % 1
+    log_snr = HIGH + (LOW - HIGH) * times
+    alpha, sigma = (torch.sigmoid(s * log_snr).sqrt()[:, None] for s in (1, -1))
+    noise = torch.randn_like(x)
+    noisy = alpha * x + sigma * noise
+    found = sigma * noisy + alpha * peer(noisy, log_snr)
+    return 0.5 * (HIGH - LOW) * ((noise - found) ** 2).sum(1)
+
+
 def _epoch(make: Any, tensor: Any, batch: int) -> float:
     """An epoch as `DiffusionModel` learns: the variational bound, Adam with decay, averaged weights."""
     import torch
@@ -119,13 +132,7 @@ def _epoch(make: Any, tensor: Any, batch: int) -> float:
     order = torch.randperm(len(tensor))
     for first in range(0, len(tensor), batch):
         x = tensor[order[first : first + batch]]
-        times = (torch.rand(()) + torch.arange(len(x)) / len(x)) % 1
-        log_snr = HIGH + (LOW - HIGH) * times
-        alpha, sigma = (torch.sigmoid(s * log_snr).sqrt()[:, None] for s in (1, -1))
-        noise = torch.randn_like(x)
-        noisy = alpha * x + sigma * noise
-        found = sigma * noisy + alpha * peer(noisy, log_snr)
-        lost = 0.5 * (HIGH - LOW) * ((noise - found) ** 2).sum(1).mean()
+        lost = lacking(peer, x).mean()
         optimiser.zero_grad()
         lost.backward()
         torch.nn.utils.clip_grad_norm_(weights, CLIP)
@@ -162,7 +169,7 @@ def images(quick: bool) -> Outcome:
 
 
 def tables(quick: bool) -> Outcome:
-    return _learning(ResidualDenoiser(UNITS, BLOCKS), _residual, COLUMNS, 256, 5120 if quick else 51_200)
+    return _learning(ResidualDenoiser(UNITS, BLOCKS), residual, COLUMNS, 256, 5120 if quick else 51_200)
 
 
 def draws(quick: bool) -> Outcome:
@@ -174,7 +181,7 @@ def draws(quick: bool) -> Outcome:
     rng = np.random.default_rng(0)
     loud = (0.01 * rng.normal(size=(UNITS, COLUMNS))).astype(np.float32)
     model = eqx.tree_at(lambda m: m.network.last, model, loud)
-    peer = _residual()
+    peer = residual()
     torch.nn.init.normal_(peer.last.weight, std=0.01)
 
     def ours() -> np.ndarray:

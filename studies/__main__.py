@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 PAGE = Path(__file__).parent.parent / "docs" / "studies.md"
-STUDIES = ("imputation", "densities", "forecasts")
+STUDIES = ("imputation", "densities", "forecasts", "truths", "completion")
 _ABOUT = """Written by `python -m studies --write`; `make studies` installs the peers and runs it.
 
 Each line is one run with one seed: a difference between two methods on one table or series may be chance,

@@ -10,12 +10,21 @@ import pytest
 from scipy import stats
 
 from freeenergy.bijections import Exp, GeneralAffine, Inverse, Shift, ShiftScale, Spline
-from freeenergy.distributions import AbstractDistribution, Diagonal, Gaussian, Transformed
-from freeenergy.models import MultiscaleFlow, autoregressive_flow, coupling_flow
+from freeenergy.distributions import AbstractDistribution, Diagonal, Full, Gaussian, Transformed
+from freeenergy.models import (
+    FlowWithMissing,
+    Mixture,
+    MultiscaleFlow,
+    autoregressive_flow,
+    continuous_flow,
+    coupling_flow,
+    inverse_autoregressive_flow,
+)
 
 TRANSFORMERS = [Shift(), ShiftScale(), Spline(bins=5, bound=2.5)]
 KINDS = [coupling_flow, autoregressive_flow]
 TABLE = [(kind, 2, t) for kind in KINDS for t in TRANSFORMERS]
+TABLE += [(inverse_autoregressive_flow, 2, TRANSFORMERS[1])]
 TABLE += [(coupling_flow, 1, t) for t in TRANSFORMERS] + [(autoregressive_flow, 1, TRANSFORMERS[2])]
 DRAWS = 4000
 
@@ -79,6 +88,40 @@ def test_untrained_flow_is_its_base(case):
     np.testing.assert_allclose(log_p, stats.norm.logpdf(grid).sum(1), rtol=1e-12)
     np.testing.assert_allclose(draws, noise, rtol=1e-12, atol=1e-13)
     np.testing.assert_allclose(latent, noise, rtol=1e-12, atol=1e-13)
+
+
+def test_a_continuous_flow_has_mass_one_and_goes_back():
+    flow = shaken(small(continuous_flow, 2, Shift(), layers=16), 1, 0.5)
+    grid, cell, log_p, log_p_draws, draws, latent, noise = evaluate(flow, 2)
+    p = np.exp(log_p)
+    assert p.sum() * cell == pytest.approx(1, abs=1e-3)
+    entropy = -np.sum(p * log_p) * cell
+    assert abs(-log_p_draws.mean() - entropy) < 5 * log_p_draws.std() / DRAWS**0.5
+    assert (np.abs(draws.mean(0) - cell * p @ grid) < 5 * draws.std(0) / DRAWS**0.5).all()
+    # up to the error of the solver
+    np.testing.assert_allclose(latent, noise, atol=1e-4)
+    assert np.abs(log_p - stats.norm.logpdf(grid).sum(1)).max() > 0.1
+    _, _, untrained, *_ = evaluate(small(continuous_flow, 2, Shift(), layers=16), 2)
+    np.testing.assert_allclose(untrained, stats.norm.logpdf(grid).sum(1), rtol=1e-12)
+
+
+def test_draws_of_missing_entries_share_the_matrices_of_their_row():
+    dim, parts, draws = 32, 6, 64
+    components = Gaussian(jnp.zeros((parts, dim)), Full(jnp.tile(2 * jnp.eye(dim), (parts, 1, 1))))
+    wide = Mixture(jnp.full(parts, 1 / parts), components)
+    model = FlowWithMissing(small(coupling_flow, dim, ShiftScale(), layers=2), wide)
+    x = jnp.zeros(dim).at[3].set(jnp.nan)
+
+    @jax.jit
+    def evidence(x, key):
+        return model.evidence(x, samples=draws, key=key)
+
+    program = evidence.lower(x, jax.random.key(0)).compile()
+    # a matrix for each draw and component would take that many times 8 kB
+    assert program.memory_analysis().temp_size_in_bytes < draws * dim**2 * 8 * 2
+    found = program(x, jax.random.key(1))
+    wanted = -0.5 * (dim - 1) * np.log(2 * np.pi)
+    assert abs(float(found.log_mean) - wanted) < 5 * float(found.stderr)
 
 
 @pytest.mark.parametrize("dim", [2, 3, 5])
@@ -218,7 +261,7 @@ def test_multiscale_flow_refuses_rows_of_another_size():
 
 
 @pytest.mark.parametrize("argument", ["dim", "layers", "width", "depth"])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, inverse_autoregressive_flow, continuous_flow])
 def test_sizes_are_checked(kind, argument):
     sizes = {"dim": 2, "layers": 2, "width": 4, "depth": 1} | {argument: 0}
     message = rf"The '{argument}' parameter of a flow must be an int in the range \[1, inf\). Got 0 instead"

@@ -7,6 +7,7 @@ import pytest
 from scipy import linalg, stats
 from scipy.spatial.distance import cdist
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import mutual_info_score
 
 from freeenergy.evaluation import (
     Discrepancy,
@@ -18,9 +19,11 @@ from freeenergy.evaluation import (
     classifier_two_sample_test,
     fidelity,
     frechet_distance,
+    jensen_shannon,
     maximum_mean_discrepancy,
     memorisation_test,
     modes_found,
+    mutual_information,
     optimal_transport,
     sliced_wasserstein,
     wasserstein_distance,
@@ -308,3 +311,40 @@ def test_constant_columns_differ_in_nothing():
     assert (same.value, same.p_value) == (0.0, 1.0)
     assert classifier_two_sample_test(ONE, ONE, seed=0).p_value == 1.0
     assert wasserstein_distance(ONE, ONE).value == 0.0
+
+
+P, Q = np.array([0.5, 0.3, 0.15, 0.05]), np.array([0.2, 0.2, 0.2, 0.4])
+
+
+def test_jensen_shannon_of_known_tables():
+    wanted = 0.5 * (stats.entropy(P, (P + Q) / 2) + stats.entropy(Q, (P + Q) / 2))
+    rng, names = np.random.default_rng(0), np.array(list("abcd"))
+    found = [
+        jensen_shannon(names[rng.choice(4, 300, p=P)], names[rng.choice(4, 200, p=Q)]) for _ in range(1000)
+    ]
+    values, errors = np.array(found).T
+    # without its bias of 0.005
+    assert abs(values.mean() - wanted) < 4 * values.std() / 1000**0.5
+    np.testing.assert_allclose(np.sqrt(np.mean(errors**2)), values.std(), rtol=0.1)
+    assert jensen_shannon([0, 0], [1, 1]).value == pytest.approx(np.log(2))
+    # columns are taken together: here each alone has the same law
+    pairs = jensen_shannon([[0, 0], [1, 1]] * 9, [[0, 1], [1, 0]] * 9)
+    assert pairs.value > 0.5
+
+
+def test_mutual_information_of_known_tables():
+    table = np.array([[0.3, 0.05], [0.1, 0.15], [0.1, 0.3]])
+    apart = np.outer(table.sum(axis=1), table.sum(axis=0))
+    wanted = stats.entropy(table.ravel(), apart.ravel())
+    rng = np.random.default_rng(0)
+    drawn = rng.choice(6, (1000, 300), p=table.ravel())
+    found = [mutual_information(row // 2, np.array(["x", "y"])[row % 2]) for row in drawn]
+    values, errors = np.array(found).T
+    assert abs(values.mean() - wanted) < 4 * values.std() / 1000**0.5
+    np.testing.assert_allclose(np.sqrt(np.mean(errors**2)), values.std(), rtol=0.1)
+    # with the bias of (cells − 3 − 2 + 1)/2n it is scikit-learn's
+    row = drawn[0]
+    assert found[0].value + 2 / 600 == pytest.approx(mutual_info_score(row // 2, row % 2))
+    none = [mutual_information(rng.integers(3, size=300), rng.integers(2, size=300)) for _ in range(1000)]
+    values = np.array(none)[:, 0]
+    assert abs(values.mean()) < 4 * values.std() / 1000**0.5

@@ -3,7 +3,17 @@
 from ._bif import bif_of, parse_bif, read_bif, write_bif
 from ._builtin import DataKind, Dataset
 from ._catalogue import load, names
-from ._synthetic import gaussian_ring, poisson_clusters, regimes, seasons, spirals, two_moons
+from ._fashion import fashion_mnist
+from ._synthetic import (
+    checkerboard,
+    gaussian_clusters,
+    gaussian_ring,
+    poisson_clusters,
+    regimes,
+    seasons,
+    spirals,
+    two_moons,
+)
 from ._tables import Table, read_table
 
 __all__ = [
@@ -11,6 +21,9 @@ __all__ = [
     "Dataset",
     "Table",
     "bif_of",
+    "checkerboard",
+    "fashion_mnist",
+    "gaussian_clusters",
     "gaussian_ring",
     "load",
     "names",

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ._builtin import DataKind, Dataset, bundled, nearest
-from ._synthetic import gaussian_ring, poisson_clusters, regimes, seasons, spirals, two_moons
+from ._fashion import fashion_mnist
+from ._synthetic import (
+    checkerboard,
+    gaussian_clusters,
+    gaussian_ring,
+    poisson_clusters,
+    regimes,
+    seasons,
+    spirals,
+    two_moons,
+)
 
 
 def _digits() -> Dataset:
@@ -48,8 +58,11 @@ def _linnerud() -> Dataset:
 
 _CATALOGUE: dict[str, Callable[[], Dataset]] = {
     "breast-cancer": _breast_cancer,
+    "checkerboard": checkerboard,
     "diabetes": _diabetes,
     "digits": _digits,
+    "fashion-mnist": fashion_mnist,
+    "gaussian-clusters": gaussian_clusters,
     "gaussian-ring": gaussian_ring,
     "iris": _iris,
     "linnerud": _linnerud,

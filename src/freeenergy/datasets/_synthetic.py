@@ -95,6 +95,59 @@ def gaussian_ring(n: int = 1000, *, components: int = 8, spread: float = 0.3, se
     return Dataset(X, y, ["x", "y"], names, text, log_density=log_density)
 
 
+def checkerboard(n: int = 1000, *, seed: int = 0) -> Dataset:
+    """Points spread evenly over the eight dark squares of a board of four by four, each of side one.
+
+    >>> float(checkerboard(3).log_density(np.array([[0.5, 0.5]]))[0])   # −log 8
+    -2.0794415416798357
+    """
+    rng = np.random.default_rng(seed)
+    y = rng.integers(8, size=n)
+    row, column = y // 2, 2 * (y % 2) + y // 2 % 2
+    X = np.stack([column, row], axis=-1) - 2 + rng.random((n, 2))
+
+    def log_density(x: np.ndarray) -> np.ndarray:
+        square = np.floor(np.asarray(x, float)) + 2
+        dark = (square.sum(axis=-1) % 2 == 0) & ((square >= 0) & (square < 4)).all(axis=-1)
+        return np.where(dark, -np.log(8), -np.inf)
+
+    names = [str(k) for k in range(8)]
+    text = "Eight squares of a board of four by four; the density is known."
+    return Dataset(X, y, ["x", "y"], names, text, log_density=log_density)
+
+
+def gaussian_clusters(
+    n: int = 1000, *, columns: int = 16, components: int = 5, separation: float = 5.0, seed: int = 0
+) -> Dataset:
+    """A mixture of Gaussians in many columns, with weights, means and full covariances of their own.
+
+    The law is the same for every seed.  The covariances are about the identity, and means are about
+    `separation` apart.
+
+    >>> gaussian_clusters(5).X.shape
+    (5, 16)
+    """
+    law = np.random.default_rng(17)
+    weights = law.dirichlet(np.full(components, 5.0))
+    means = separation * law.normal(size=(components, columns)) / np.sqrt(2 * columns)
+    factors = law.normal(size=(components, columns, columns)) / np.sqrt(2 * columns)
+    covariances = factors @ factors.transpose(0, 2, 1) + 0.5 * np.eye(columns)
+    roots = np.linalg.cholesky(covariances)
+    rng = np.random.default_rng(seed)
+    y = rng.choice(components, size=n, p=weights)
+    X = means[y] + np.einsum("nij,nj->ni", roots[y], rng.normal(size=(n, columns)))
+
+    def log_density(x: np.ndarray) -> np.ndarray:
+        z = np.linalg.solve(roots, np.asarray(x, float).T[None] - means[:, :, None])
+        log_dets = np.log(np.diagonal(roots, axis1=1, axis2=2)).sum(axis=1)
+        joint = np.log(weights) - log_dets - 0.5 * columns * np.log(2 * np.pi)
+        return np.asarray(logsumexp(joint[:, None] - 0.5 * (z**2).sum(axis=1), axis=0))
+
+    features, names = [f"x{j}" for j in range(columns)], [str(k) for k in range(components)]
+    text = f"{components} Gaussians in {columns} columns; the density is known."
+    return Dataset(X, y, features, names, text, log_density=log_density)
+
+
 def poisson_clusters(n: int = 1000, *, seed: int = 0) -> Dataset:
     """Whole numbers in five columns: a mixture of three groups with Poisson rates of their own.
 

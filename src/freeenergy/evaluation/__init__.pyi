@@ -4,6 +4,7 @@ from ._association import association
 from ._calibration import Reliability, TestResult, pit_ranks, reliability, two_sample_test, uniformity
 from ._codes import CodeReport, code_report, code_sentence, entries_in_use
 from ._fidelity import Fidelity, Memorisation, Modes, fidelity, memorisation_test, modes_found
+from ._finite import jensen_shannon, mutual_information
 from ._forecasts import Measure, coverage, mase, naive_scale, rmse
 from ._generalisation import (
     BayesBounds,
@@ -114,6 +115,7 @@ __all__ = [
     "entries_in_use",
     "fidelity",
     "frechet_distance",
+    "jensen_shannon",
     "label_bias_variance",
     "learning_curve_bits",
     "likelihood_is_unbounded",
@@ -125,6 +127,7 @@ __all__ = [
     "maximum_mean_discrepancy",
     "memorisation_test",
     "modes_found",
+    "mutual_information",
     "naive_scale",
     "noise_variance",
     "optimal_transport",

@@ -60,7 +60,13 @@ from ._density import Density
 from ._diffusion import AbstractSampler, Ancestral, Corrected, Diffusion, FlowSteps, Implicit, flow_log_prob
 from ._emissions import AbstractEmissions, FamilyEmissions, MixtureEmissions, RegressionEmissions
 from ._features import FourierFeatures, LandmarkFeatures
-from ._flow import FlowWithMissing, autoregressive_flow, coupling_flow
+from ._flow import (
+    FlowWithMissing,
+    autoregressive_flow,
+    continuous_flow,
+    coupling_flow,
+    inverse_autoregressive_flow,
+)
 from ._gaussian_process import (
     AnsweredProcess,
     CoregionalisedProcess,
@@ -324,11 +330,13 @@ __all__ = [
     "adversaries",
     "autoregressive_flow",
     "conditional_flow",
+    "continuous_flow",
     "coupling_flow",
     "flow_log_prob",
     "flow_matching_weight",
     "in_units",
     "independent_components",
+    "inverse_autoregressive_flow",
     "label_codes",
     "labelled_adversaries",
     "layer_autoencoder",

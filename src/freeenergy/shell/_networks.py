@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +13,7 @@ import numpy as np
 import optax
 from jax import Array
 
-from .._core import Data, check_size, key_of, on_device
+from .._core import LOG_2PI, Data, Fit, Status, check_size, key_of, on_device
 from ..learning import Optimiser, decay_weights, in_one_vector
 from ._rows import Rows
 
@@ -65,6 +66,24 @@ def split_rows(rows: Rows, fraction: float, dtype: Any) -> tuple[Data, Data | No
     chosen = np.zeros(len(rows.x), bool)
     chosen[np.linspace(0, len(rows.x) - 1, held).astype(int)] = True
     return data(~chosen), data(chosen)
+
+
+def not_useless(result: Fit, start: Any, rows: Rows) -> Fit:
+    """`result`, or the start with a sentence where training never came near independent Gaussian columns.
+
+    What the objective has to be near is −log p of standardised rows, with half a nat a column to spare.
+    """
+    seen = ~np.isnan(rows.x)
+    apart = np.where(seen, 0.5 * (LOG_2PI + np.where(seen, rows.x, 0.0) ** 2), 0.0).sum(axis=1)
+    most = float(np.average(apart, weights=rows.weight)) + 2 + 0.5 * rows.x.shape[1]
+    objective = result.history.get("objective", np.zeros(0))
+    if result.interrupted or not len(objective) or np.min(objective) <= most:
+        return result
+    note = (
+        "training left the rows less likely than independent Gaussian columns do; the model is what it was "
+        "before. Try a smaller learning rate"
+    )
+    return dataclasses.replace(result, model=start, status=Status.NON_FINITE, note=note)
 
 
 def check_networks(make: Callable[[Array], Any], others: float, what: str, advice: str) -> None:

@@ -11,6 +11,7 @@ from sklearn.utils.validation import _get_feature_names
 from ..._core import Evidence, Kind
 from ...estimators import Support
 from ...evaluation import pit_ranks
+from ...models import AbstractExactModel
 from ...shell import (
     AbstractDensity,
     AbstractRowEstimator,
@@ -155,6 +156,9 @@ class Table(AbstractProblem):
             return {}
         least = np.argsort(evidence.nats, kind="stable")[:_UNLIKELY]
         values = self.X[test[least]]
+        if self.X.shape[1] > _BOUND_CELLS and not isinstance(estimator.model_, AbstractExactModel):
+            # to find only that it takes long would take long
+            return {}
         # what is exact of whole rows may be a bound, which takes long, of those with a hole
         hole = values[:1].copy()
         hole[0, np.argmin(np.isnan(hole[0]))] = np.nan

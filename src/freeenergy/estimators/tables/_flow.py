@@ -28,7 +28,7 @@ from ...shell import (
 )
 from ...shell._answers import draw_rows
 from ...shell._completion import AbstractCompletion, RowEnergy
-from ...shell._networks import check_networks
+from ...shell._networks import check_networks, not_useless
 from ._mixture import GaussianMixture
 
 _TRAINING_SAMPLES = 8
@@ -94,8 +94,9 @@ class NormalizingFlow(AbstractFlowDensity):
     Args:
         transformer: the map of one number in each layer: `Spline()` (the default), `ShiftScale()` for
             affine or `Shift()` for additive coupling.
-        architecture: `coupling_flow` or `autoregressive_flow` of `freeenergy.models`, or for rows that
-            are images `MultiscaleFlow((height, width))`.
+        architecture: `coupling_flow`, `autoregressive_flow`, `inverse_autoregressive_flow` or
+            `continuous_flow` of `freeenergy.models`, or for rows that are images
+            `MultiscaleFlow((height, width))`.
         layers, width, depth: layers of the flow, and the hidden layers of their networks.
         learning_rate, batch_size, max_iter: of Adam; an iteration is an epoch.
         validation_fraction, patience: rows held out, and epochs without improvement before stopping.
@@ -193,6 +194,8 @@ class NormalizingFlow(AbstractFlowDensity):
             patience=self.patience,
         )
         result = self._run(start, learner, train, rows, fit_key, validation=validation)
+        if self.learner is None and not isinstance(start, InCells):
+            result = not_useless(result, start, rows)
         fitted = result.model
         if isinstance(fitted, InCells):
             self._cell_noise, fitted = cast(fitted.noise, np.float64), fitted.density

@@ -78,7 +78,7 @@ from ...shell import (
     split_rows,
 )
 from ...shell._answers import answers, evidence_of_rows, keyed_answers, seeded_answers
-from ...shell._networks import batch_for, check_networks, decaying_adam
+from ...shell._networks import batch_for, check_networks, decaying_adam, not_useless
 from ...shell._schema import kinds_of
 from ...shell._summary import named_parameters
 from ...shell._validation import binary_rows, random_key
@@ -485,6 +485,8 @@ class VAE(TransformsRows, AbstractVAE):
             result = self._run(
                 start, learner, train, rows, fit_key, part=1, what="clusters", validation=validation
             )
+        if self.learner is None and self.emission is Gaussian:
+            result = not_useless(result, start, rows)
         # evaluation is in double precision, so that rows give the same number in any company
         model = dataclasses.replace(cast_model(result.model), refinement=self.refinement)
         means = answers(model, models.VAE.encode, rows.x, block=self._codes_at_once)

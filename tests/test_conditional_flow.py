@@ -1,5 +1,7 @@
 """Flows of the answer given the row: beside the truth, quadrature and linear regression."""
 
+import dataclasses
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -115,6 +117,22 @@ def test_intervals_are_those_of_networks_that_have_not_seen_an_answer(tmp_path):
     order, place = np.argsort(own), np.argsort(weighted.fold_levels_)
     np.testing.assert_allclose(weighted.fold_levels_[place], own[order], atol=2e-3)
     np.testing.assert_array_equal(weighted.fold_weight_[place], weight[order])
+
+
+def test_ctrl_c_while_rows_are_left_out_keeps_the_fit(monkeypatch):
+    x, runs, run = np.random.default_rng(1).normal(size=(20, 2)), [], fe.ConditionalFlow._run
+
+    def stopped(self, *args, **more):
+        runs.append(run(self, *args, **more))
+        return runs[-1] if len(runs) < 3 else dataclasses.replace(runs[-1], status=fe.Status.INTERRUPTED)
+
+    monkeypatch.setattr(fe.ConditionalFlow, "_run", stopped)
+    model = linear_flow(random_state=0)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(x, x[:, 0])
+    assert len(runs) == 3
+    assert not len(model.fold_levels_)
+    np.testing.assert_array_equal(model.predict_interval(x), model.predict_density(x).interval())
 
 
 def test_each_output_and_rows_with_holes_have_intervals_of_their_level():

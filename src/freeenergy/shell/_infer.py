@@ -407,7 +407,7 @@ def _parameters(
         _refuse_no_log_prior(prior, model)
     target, space = _OfParameters(fixed, events, prior), parameter_space(model, mask)
     if hidden:
-        return _with_causes(inside, model, target, space, moving, how)
+        return _with_causes(type(inside).__name__, model, target, space, moving, how)
     return how.infer(Energy(target, space), start=moving)
 
 
@@ -417,14 +417,13 @@ def _encoded(model: Any, events: Array) -> Array:
 
 
 def _with_causes(
-    inside: AbstractBoundedModel, model: Any, target: _OfParameters, space: Any, start: Any, how: _How
+    name: str, model: Any, target: _OfParameters, space: Any, start: Any, how: _How
 ) -> AbstractPosterior:
     """The parameters of a model that knows log p(x, z) alone: together with z, which is then left out."""
     cause: Any = model.latent(target.data[0])
     causes = cause.with_shape((len(target.data), *cause.shape))
     begin = {"parameters": start, "causes": _encoded(model, target.data)}
     found = how.infer(Energy(_OfBoth(target), {"parameters": space, "causes": causes}), start=begin)
-    name = type(inside).__name__
     if not isinstance(found, DrawsPosterior):
         raise TypeError(
             f"The parameters of {name} are inferred with the hidden cause of each event: the 'method' must "

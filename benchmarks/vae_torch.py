@@ -6,12 +6,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 
 from freeenergy._core import Data
 from freeenergy.distributions import Bernoulli, Given
 from freeenergy.learning import FreeEnergy, Gradient, ImportanceWeighted, fit
 from freeenergy.models import mlp_vae
+from freeenergy.shell._networks import flat_adam
 
 from ._race import Outcome, Workload, race
 
@@ -51,7 +51,7 @@ def _race(objective: Any, rows: int, draws: int) -> Outcome:
     x = (np.random.default_rng(0).random((rows, DIM)) < 0.3).astype(np.float32)
     bits = Given(Bernoulli(jnp.full(DIM, 0.5)))
     model = mlp_vae(DIM, LATENT, width=WIDTH, depth=1, emission=bits, key=jax.random.key(0))
-    data, learner = Data.of(x), Gradient(optax.adam(RATE), objective, batch_size=BATCH)
+    data, learner = Data.of(x), Gradient(flat_adam(RATE), objective, batch_size=BATCH)
     tensor = torch.from_numpy(x)
 
     def ours() -> float:

@@ -5,11 +5,11 @@ from typing import Any
 
 import jax
 import numpy as np
+import optax
 
 from freeenergy._core import Data
 from freeenergy.learning import CriticLoss, Game, GeneratorLoss, NonSaturating, Player, fit, only
 from freeenergy.models import adversaries
-from freeenergy.shell._networks import flat_adam
 
 from ._race import Outcome, Workload, race
 
@@ -25,7 +25,7 @@ def run(quick: bool) -> Outcome:
     x = (rng.normal(size=(rows, 8)) @ rng.normal(size=(8, DIM)) / 3).astype(np.float32)
     data, tensor = Data.of(x), torch.from_numpy(x)
     start = adversaries(DIM, NOISE, width=WIDTH, depth=DEPTH, key=jax.random.key(0))
-    value, adam = NonSaturating(), flat_adam(RATE, b1=0.5)
+    value, adam = NonSaturating(), optax.adam(RATE, b1=0.5)
     players = (
         Player("critic", adam, CriticLoss(value), only(start, lambda m: m.critic)),
         Player("generator", adam, GeneratorLoss(value), only(start, lambda m: m.generator)),

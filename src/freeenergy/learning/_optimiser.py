@@ -7,7 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import numpy as np
 import optax
+
+from ._free import side_by_side
 
 
 def decay_weights(rate: float) -> optax.GradientTransformation:
@@ -23,9 +26,24 @@ def in_one_vector(optimiser: optax.GradientTransformation) -> optax.GradientTran
         return (flat if jax.tree.leaves(params) else optimiser).init(params)
 
     def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
-        return (flat if jax.tree.leaves(updates) else optimiser).update(updates, state, params)
+        leaves, structure = jax.tree.flatten(updates)
+        if not leaves:
+            return optimiser.update(updates, state, params)
+        if len({leaf.dtype for leaf in leaves}) > 1:
+            return flat.update(updates, state, params)
+        moved, state = optimiser.update(
+            _vector(updates), state, None if params is None else _vector(params)
+        )
+        ends = np.cumsum([leaf.size for leaf in leaves]).tolist()
+        parts = [moved[end - leaf.size : end] for leaf, end in zip(leaves, ends, strict=True)]
+        shaped = [part.reshape(leaf.shape) for part, leaf in zip(parts, leaves, strict=True)]
+        return jax.tree.unflatten(structure, shaped), state
 
     return optax.GradientTransformation(init, update)
+
+
+def _vector(tree: Any) -> Any:
+    return side_by_side([leaf.reshape(-1) for leaf in jax.tree.leaves(tree)])
 
 
 @dataclasses.dataclass(frozen=True, init=False)

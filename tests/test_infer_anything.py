@@ -744,6 +744,13 @@ def test_parameters_behind_hidden_causes_are_those_of_quadrature():
         fe.infer(model, counts, prior={}, unknown="bias", method=ArgMin(), key=0)
 
 
+def test_parameters_behind_bits_are_refused_in_a_sentence():
+    case = CASES["VAE-bits"]
+    model, rows = _learned(clone(case.estimator).set_params(max_iter=1), case.data()), case.data()[:3]
+    with pytest.raises(TypeError, match=r"of VAE are .* must be continuous for that. Got Binary instead"):
+        fe.infer(model, rows, prior=_weak_prior, key=0)
+
+
 def _weak_prior(model):
     """Normal laws about zero of all numbers, wide ones."""
     return (

@@ -421,6 +421,11 @@ def _with_causes(
 ) -> AbstractPosterior:
     """The parameters of a model that knows log p(x, z) alone: together with z, which is then left out."""
     cause: Any = model.latent(target.data[0])
+    if not isinstance(cause, AbstractContinuous):
+        raise TypeError(
+            f"The parameters of {name} are inferred with the hidden cause of each event, which must be "
+            f"continuous for that. Got {type(cause).__name__} instead."
+        )
     causes = cause.with_shape((len(target.data), *cause.shape))
     begin = {"parameters": start, "causes": _encoded(model, target.data)}
     found = how.infer(Energy(_OfBoth(target), {"parameters": space, "causes": causes}), start=begin)

@@ -329,6 +329,22 @@ def test_columns_with_a_mass_of_their_own_need_no_noise():
     fixed = fe.Mixture(1, family=d.Poisson(np.array([1.0, 1.0])))
     kept = fe.Dequantised(fixed, fe.Support.recognise(X)).fit(X)
     assert kept.estimator_.n_features_in_ == 2
+    # but for one of those that vary
+    varied = fe.Mixture(1, family=d.Poisson(np.array([1.0])))
+    assert fe.Dequantised(varied, fe.Support.recognise(X)).fit(X).estimator_.n_features_in_ == 1
+    with pytest.raises(ValueError, match=r"'family' parameter of Mixture must have .* as X, 2\. Got 1"):
+        varied.fit(X)
+
+
+def test_a_family_of_a_size_stands_beside_models_that_know_their_columns():
+    """With and without such models beside it the same columns are left out."""
+    X = np.column_stack([COUNTS[:60], np.full(60, 3.0)])
+    family = d.Poisson(np.array([1.0]))
+    sized, other = {"sized": fe.Mixture(1, family=family)}, {"other": fe.Mixture(2, family="by column")}
+    alone, both = (fe.compare(m, X, cv=2, pictures=False, random_state=0) for m in (sized, sized | other))
+    bits = {row.model: row.bits for row in both.table()}
+    assert len(bits) == 2
+    np.testing.assert_allclose(bits["sized"], alone.table()[0].bits, rtol=1e-9)
 
 
 @pytest.mark.slow

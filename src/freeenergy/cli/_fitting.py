@@ -270,6 +270,10 @@ def _models(words: list[str] | None, found: Any, support: Any = None) -> dict[st
     twice = [text for text in words if words.count(text) > 1]
     if twice:
         raise ValueError(f"The model {twice[0]!r} is given twice.")
+    if not found.is_series and found.y is None:
+        # densities are not asked about columns that do not vary
+        constant = (Support.recognise(rows) if support is None else support).constant
+        rows = rows if constant.all() else rows[:, ~constant]
     models = {text: _specs.build(text, rows) for text in words}
     # a base rate is of what the others tell; alone it goes by the values
     others = [estimator for estimator in models.values() if not isinstance(estimator, DummyClassifier)]

@@ -17,7 +17,7 @@ from scipy.special import ndtri
 from sklearn.base import clone
 
 from ..._core import CellError, Evidence, Fit, Kind, Reals, Status, UnitInterval, map_rows, on_device
-from ...distributions import cell_kind, log_cells
+from ...distributions import AbstractExponentialFamily, cell_kind, log_cells
 from ...distributions._cells import Cells
 from ...inference import ImportanceEstimate, importance_estimate
 from ...models import CellNoise, LearnedNoise
@@ -296,9 +296,12 @@ class Dequantised(AbstractDensity):
                 f"{rows.x.shape[1]} columns. Got {len(support)} instead."
             )
         inner: Any = GaussianDensity() if self.estimator is None else clone(self.estimator)
-        # a family of fixed size wants all its columns
-        fixed = isinstance(inner, Mixture) and not isinstance(inner.family, type)
-        keep = np.ones(len(support), bool) if fixed else ~support.constant
+        keep = ~support.constant
+        if isinstance(inner, Mixture) and not isinstance(inner.family, type):
+            family = inner.family
+            # a family of fixed size wants all its columns
+            sized = isinstance(family, AbstractExponentialFamily) and family.dim == keep.sum()
+            keep = keep if sized else np.ones(len(support), bool)
         if not keep.any():
             raise ValueError("Every column is declared constant. Declare or add one that varies.")
         self.support_, self.kept_ = support, keep

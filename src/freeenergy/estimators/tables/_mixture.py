@@ -608,7 +608,14 @@ class Mixture(AbstractIncrementalMixture):
         if family is not None:
             like = self._begun[0].component(0) if self._begun else None
             return member_by_column(family, self, rows, self.n_components, like)
-        return self.family.prototype(rows.x) if isinstance(self.family, type) else self.family
+        if isinstance(self.family, type):
+            return self.family.prototype(rows.x)
+        if self.family.dim != rows.x.shape[1]:
+            raise ValueError(
+                f"The 'family' parameter of {type(self).__name__} must have as many columns as X, "
+                f"{rows.x.shape[1]}. Got {self.family.dim} instead."
+            )
+        return self.family
 
     def standard_errors(
         self, X: Any, sample_weight: Any = None, *, labels: Any = None

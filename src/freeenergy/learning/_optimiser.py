@@ -31,9 +31,8 @@ def in_one_vector(optimiser: optax.GradientTransformation) -> optax.GradientTran
             return optimiser.update(updates, state, params)
         if len({leaf.dtype for leaf in leaves}) > 1:
             return flat.update(updates, state, params)
-        moved, state = optimiser.update(
-            _vector(updates), state, None if params is None else _vector(params)
-        )
+        found: Any = optimiser.update(_vector(updates), state, None if params is None else _vector(params))
+        moved, state = found
         ends = np.cumsum([leaf.size for leaf in leaves]).tolist()
         parts = [moved[end - leaf.size : end] for leaf, end in zip(leaves, ends, strict=True)]
         shaped = [part.reshape(leaf.shape) for part, leaf in zip(parts, leaves, strict=True)]

@@ -426,7 +426,7 @@ def _with_causes(
             f"The parameters of {name} are inferred with the hidden cause of each event, which must be "
             f"continuous for that. Got {type(cause).__name__} instead."
         )
-    causes = cause.with_shape((len(target.data), *cause.shape))
+    causes = cause.with_shape((len(target.data), *(cause.shape or ())))
     begin = {"parameters": start, "causes": _encoded(model, target.data)}
     found = how.infer(Energy(_OfBoth(target), {"parameters": space, "causes": causes}), start=begin)
     if not isinstance(found, DrawsPosterior):
